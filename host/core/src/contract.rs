@@ -1,0 +1,116 @@
+//! The words of `wit/` as Rust values: what crosses to a guest and what comes back.
+//! Never generated code, never an object as the cluster sent it, never a byte of a credential.
+
+pub mod credentials;
+pub mod decide;
+pub mod description;
+pub mod taints;
+
+use crate::reference::ObjectRef;
+use serde_json::Value;
+
+/// What a call knows beside its arguments; `now` is never part of a digest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Context {
+    /// Seconds since 1970-01-01T00:00:00Z.
+    pub now_seconds: i64,
+    /// The policy's settings for this guest, one JSON object as text, already validated.
+    pub settings: std::sync::Arc<str>,
+    /// Facts about the agent that calls.
+    pub agent: AgentFacts,
+}
+
+/// Facts about the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentFacts {
+    /// Name of the cluster that the agent works for.
+    pub cluster_name: String,
+    /// Whether that cluster is the hub's own.
+    pub self_managed: bool,
+}
+
+impl AgentFacts {
+    /// An agent is self-managed unless it knows the hub's own cluster and bears another name (letter case aside).
+    pub fn new(cluster_name: &str, self_managed_cluster: Option<&str>) -> Self {
+        Self {
+            cluster_name: cluster_name.to_owned(),
+            self_managed: self_managed_cluster
+                .is_none_or(|own| own.eq_ignore_ascii_case(cluster_name)),
+        }
+    }
+}
+
+/// The object that an evaluation is about, as far as the guest declared an interest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// Which object.
+    pub reference: ObjectRef,
+    /// `metadata.uid`, empty when the object has none.
+    pub uid: String,
+    /// `metadata.creationTimestamp` in seconds since 1970.
+    pub created_seconds: Option<i64>,
+    /// Whether it carries a deletion timestamp.
+    pub deleting: bool,
+    /// The declared fields, and nothing else.
+    pub fields: Value,
+}
+
+/// A guest's reason, with a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// CamelCase, declared in the guest's description.
+    pub reason: String,
+    /// What is wrong with what.
+    pub message: String,
+    /// Path of the field at fault.
+    pub field: Option<String>,
+}
+
+/// Why a guest gives no answer, by how the host reacts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not a failure: asked again when one of the objects appears or changes.
+    Waiting(Problem, Vec<ObjectRef>),
+    /// A failure: tried again with back-off, and when an input changes.
+    Missing(Problem),
+    /// A failure: tried again only when an input changes.
+    Invalid(Problem),
+}
+
+/// Whether a subject may be evaluated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Go on.
+    Ready,
+    /// State `Held` with this reason: no write, no prune.
+    NotReady(Problem),
+}
+
+/// An answer that time alone may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timed<T> {
+    /// The answer.
+    pub answer: T,
+    /// Seconds since 1970.
+    pub ask_again_at: Option<i64>,
+}
+
+/// From what a policy judged last to what is there now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// What was judged last.
+    pub before: Subject,
+    /// What is there now.
+    pub after: Subject,
+    /// Declared paths whose values differ.
+    pub changed: Vec<String>,
+}
+
+/// What a trigger guest makes of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Evaluate, for these reasons.
+    Run(Vec<String>),
+    /// Not now.
+    Ignore,
+}

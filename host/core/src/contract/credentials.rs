@@ -1,0 +1,174 @@
+//! A kubeconfig by reference: what a guest sees of one, and what it proposes.
+//! Never holds a byte of a credential, only numbers that hold for one call.
+
+/// Scheme, host, port and path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// `https`, `http`, `socks5`.
+    pub scheme: String,
+    /// Name or address; IPv6 without brackets.
+    pub host: String,
+    /// Absent when the URL names none.
+    pub port: Option<u16>,
+    /// Empty or starting with a slash.
+    pub path: String,
+}
+
+/// CA data by reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// Number that holds for one call.
+    pub reference: u32,
+    /// SHA-256 of each certificate in hexadecimal, in order.
+    pub fingerprints: Vec<String>,
+    /// The earliest end of validity, seconds since 1970.
+    pub ends_seconds: Option<i64>,
+    /// Whether every certificate is one of a certificate authority.
+    pub is_ca: bool,
+}
+
+/// Where a cluster entry takes its CA from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthoritySource {
+    /// Nowhere.
+    None,
+    /// Data in the document.
+    Data(Authority),
+    /// A file path, which stays in the host.
+    File,
+}
+
+/// A proxy: the URL as far as it may be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxy {
+    /// Number that holds for one call.
+    pub reference: u32,
+    /// Without userinfo, query and fragment.
+    pub url: Url,
+}
+
+/// One cluster entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterView {
+    /// Number of the entry in the source.
+    pub entry: u32,
+    /// Its name.
+    pub name: String,
+    /// Its server.
+    pub server: Url,
+    /// Its CA.
+    pub authority: AuthoritySource,
+    /// `insecure-skip-tls-verify`.
+    pub insecure: bool,
+    /// `proxy-url`.
+    pub proxy: Option<Proxy>,
+    /// `tls-server-name`.
+    pub tls_server_name: Option<String>,
+}
+
+/// Everything by which one user proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the set of kinds, as in wit/credentials.wit"
+)]
+pub struct Credential {
+    /// Number that holds for one call.
+    pub reference: u32,
+    /// A client certificate with its key.
+    pub client_certificate: bool,
+    /// A bearer token.
+    pub token: bool,
+    /// User name and password.
+    pub basic: bool,
+    /// A program to run.
+    pub exec: bool,
+    /// A legacy auth provider.
+    pub auth_provider: bool,
+    /// A path on somebody's disk.
+    pub file: bool,
+    /// The earliest end of validity, seconds since 1970.
+    pub ends_seconds: Option<i64>,
+}
+
+/// One user entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserView {
+    /// Number of the entry in the source.
+    pub entry: u32,
+    /// Its name.
+    pub name: String,
+    /// Its credential.
+    pub credential: Credential,
+}
+
+/// One context entry; in an answer, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextEntry {
+    /// Number of the entry in the source.
+    pub entry: u32,
+    /// Its name.
+    pub name: String,
+    /// Name of a cluster entry.
+    pub cluster: String,
+    /// Name of a user entry.
+    pub user: String,
+    /// Default namespace.
+    pub namespace: Option<String>,
+}
+
+/// A source kubeconfig as a guest sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceView {
+    /// `clusters`.
+    pub clusters: Vec<ClusterView>,
+    /// `users`.
+    pub users: Vec<UserView>,
+    /// `contexts`.
+    pub contexts: Vec<ContextEntry>,
+    /// `current-context`, empty when there is none.
+    pub current_context: String,
+}
+
+/// A cluster entry of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProposedCluster {
+    /// Which source entry it came from.
+    pub entry: u32,
+    /// Its name.
+    pub name: String,
+    /// Its server.
+    pub server: Url,
+    /// CA references, joined in this order.
+    pub authorities: Vec<u32>,
+    /// `insecure-skip-tls-verify`.
+    pub insecure: bool,
+    /// A proxy's reference.
+    pub proxy: Option<u32>,
+    /// `tls-server-name`.
+    pub tls_server_name: Option<String>,
+}
+
+/// A user entry of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProposedUser {
+    /// Which source entry it came from.
+    pub entry: u32,
+    /// Its name.
+    pub name: String,
+    /// A credential's reference.
+    pub credential: u32,
+}
+
+/// A kubeconfig as a guest proposes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// `clusters`.
+    pub clusters: Vec<ProposedCluster>,
+    /// `users`.
+    pub users: Vec<ProposedUser>,
+    /// `contexts`.
+    pub contexts: Vec<ContextEntry>,
+    /// `current-context`.
+    pub current_context: String,
+}

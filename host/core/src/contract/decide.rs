@@ -1,0 +1,121 @@
+//! What a kubeconfig guest needs and answers. Never says where a value came from or goes.
+
+use super::credentials::{Proposal, SourceView};
+use crate::reference::ObjectRef;
+use serde_json::Value;
+
+/// In which form an input crosses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Only that it is there.
+    Presence,
+    /// The declared fields of its kind.
+    Object,
+    /// A Service's record.
+    Service,
+    /// The kubeconfig under this key of a Secret's data.
+    Kubeconfig(String),
+}
+
+/// What it means when an object is not there; the word is the reason to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// Wait for it.
+    Wait(String),
+    /// Fail.
+    Fail(String),
+    /// Go on without.
+    Fine,
+}
+
+/// One object that a guest asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The name by which the grant and the guest speak of it.
+    pub role: String,
+    /// Which object.
+    pub reference: ObjectRef,
+    /// In which form.
+    pub form: Form,
+    /// What its absence means.
+    pub absence: Absence,
+}
+
+/// Where the result goes and what must be read for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The object to write.
+    pub target: ObjectRef,
+    /// What to read.
+    pub needs: Vec<Need>,
+}
+
+/// One input as the guest sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// The role of the need that asked for it.
+    pub role: String,
+    /// What was found.
+    pub value: InputValue,
+}
+
+/// What was found for a need.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InputValue {
+    /// Nothing.
+    Absent,
+    /// It is there.
+    Present,
+    /// Its declared fields.
+    Object(Value),
+    /// A Service.
+    Service(Service),
+    /// A kubeconfig by reference.
+    Kubeconfig(SourceView),
+}
+
+/// A Service, as far as anything may depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Which Service.
+    pub reference: ObjectRef,
+    /// ClusterIP, NodePort, LoadBalancer or ExternalName.
+    pub service_type: String,
+    /// Its addresses in the cluster.
+    pub cluster_ips: Vec<String>,
+    /// The name that an ExternalName points to.
+    pub external_name: Option<String>,
+    /// Its ports, in order.
+    pub ports: Vec<ServicePort>,
+}
+
+/// One port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Its name; a single port may have none.
+    pub name: Option<String>,
+    /// The port that clients use.
+    pub port: u16,
+    /// Number or name on the pods.
+    pub target_port: Option<String>,
+    /// The port on every node.
+    pub node_port: Option<u16>,
+    /// TCP, UDP or SCTP.
+    pub protocol: Protocol,
+    /// As in the object: `https`, `kubernetes.io/h2c`, ...
+    pub app_protocol: Option<String>,
+}
+
+/// Transport of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+/// What `transform` answers.
+pub type KubeconfigAnswer = super::Timed<Proposal>;

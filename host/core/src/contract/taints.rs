@@ -1,0 +1,101 @@
+//! A managed cluster as a taints guest sees it, and what that guest wants. Never decides a taint.
+
+use super::Problem;
+use crate::reference::ObjectRef;
+
+/// What a taint does to placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// `NoSelect`.
+    NoSelect,
+    /// `PreferNoSelect`.
+    PreferNoSelect,
+    /// `NoSelectIfNew`.
+    NoSelectIfNew,
+}
+
+/// Status of a condition; absent and malformed ones are not in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// `True`.
+    Yes,
+    /// `False`.
+    No,
+    /// `Unknown`.
+    Unknown,
+}
+
+/// A taint as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value, empty when absent.
+    pub value: String,
+    /// Its effect.
+    pub effect: Effect,
+    /// `timeAdded` in seconds since 1970.
+    pub added_seconds: Option<i64>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Its type.
+    pub kind: String,
+    /// Its status.
+    pub status: Status,
+    /// Its reason.
+    pub reason: String,
+    /// `lastTransitionTime` in seconds since 1970.
+    pub changed_seconds: Option<i64>,
+}
+
+/// A managed cluster; only what the guest declared is filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedCluster {
+    /// Which object.
+    pub reference: ObjectRef,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.creationTimestamp` in seconds since 1970.
+    pub created_seconds: Option<i64>,
+    /// Whether it carries a deletion timestamp.
+    pub deleting: bool,
+    /// `spec.hubAcceptsClient`.
+    pub accepted: bool,
+    /// `spec.leaseDurationSeconds`, 60 when absent.
+    pub lease_duration_seconds: u32,
+    /// `status.version.kubernetes`.
+    pub kubernetes_version: Option<String>,
+    /// Declared labels.
+    pub labels: Vec<(String, String)>,
+    /// Declared annotations.
+    pub annotations: Vec<(String, String)>,
+    /// Declared cluster claims.
+    pub claims: Vec<(String, String)>,
+    /// Declared conditions.
+    pub conditions: Vec<Condition>,
+    /// The taints, when declared.
+    pub taints: Vec<Taint>,
+}
+
+/// A taint that a policy wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Its effect.
+    pub effect: Effect,
+}
+
+/// What a taints guest decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Of the keys that the policy owns, exactly these.
+    Own(Vec<Wanted>),
+    /// State `Held` with this reason: no write.
+    Hold(Problem),
+}

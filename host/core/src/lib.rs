@@ -1,0 +1,5 @@
+//! The decisions of the agent as pure functions over values.
+//! Never waits, reads a clock, touches a file or a network: whatever it needs comes as an argument.
+
+pub mod contract;
+pub mod reference;

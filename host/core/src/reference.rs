@@ -1,0 +1,57 @@
+//! Names one object on one connection. Never holds anything of the object itself.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The connection that a reference means when it names none.
+pub const LOCAL: &str = "local";
+
+/// Names one object. Ordered by cluster, kind, namespace and name, so that lists of them are stable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Name of the connection.
+    pub cluster: String,
+    /// Group and version, `v1` for the core group.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Absent for what is cluster-scoped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
+}
+
+impl ObjectRef {
+    /// A reference on the local cluster.
+    pub fn local(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+        Self {
+            cluster: LOCAL.to_owned(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+
+    /// The group without the version, empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+}
+
+/// `Secret klusterlet-demo/external-managed-kubeconfig`, with the cluster in front unless it is `local`.
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cluster != LOCAL {
+            write!(f, "{}: ", self.cluster)?;
+        }
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
