@@ -68,10 +68,7 @@ pub struct ClusterView {
 
 /// Everything by which one user proves who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the set of kinds, as in wit/credentials.wit"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the set of kinds, as in wit/credentials.wit")]
 pub struct Credential {
     /// Number that holds for one call.
     pub reference: u32,
