@@ -1,1 +1,13 @@
+//! The vocabulary that Kubernetes sees: policy, conditions, reasons, labels.
+//! Data only: never a client, never an async runtime, never a decision.
 
+pub mod labels;
+pub mod policy;
+pub mod reason;
+
+pub use reason::{Reason, State, Word};
+
+/// Group of the agent's kinds.
+pub const GROUP: &str = "transom.dev";
+/// Group and version of the agent's kinds.
+pub const API_VERSION: &str = "transom.dev/v1alpha1";

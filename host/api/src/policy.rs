@@ -1,0 +1,281 @@
+//! The kind `Policy`: which subjects, which guests, what they may read and write, what is owned.
+//! Never judges a policy beyond its shape: unknown fields are refused, sense is checked in `core`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a policy says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicySpec {
+    /// Nothing is written or pruned while this is true.
+    #[serde(default)]
+    pub suspend: bool,
+    /// Which objects the policy is about.
+    pub subject: SubjectSpec,
+    /// Which guests decide.
+    pub guests: GuestsSpec,
+    /// What the guests may read and have written.
+    #[serde(default)]
+    pub grant: GrantSpec,
+    /// What becomes of the objects that the policy made.
+    #[serde(default)]
+    pub own: OwnSpec,
+    /// Seconds between two audits of a subject, jittered; 0 switches the audit off.
+    #[serde(default = "default_audit_seconds")]
+    pub audit_seconds: u32,
+}
+
+/// Half an hour.
+fn default_audit_seconds() -> u32 {
+    1800
+}
+
+/// The connection named `local`.
+fn local() -> String {
+    "local".to_owned()
+}
+
+/// The core group.
+fn v1() -> String {
+    "v1".to_owned()
+}
+
+/// Every namespace.
+fn everywhere() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+/// Which objects a policy is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SubjectSpec {
+    /// Name of the connection.
+    #[serde(default = "local")]
+    pub cluster: String,
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Patterns of namespaces, `*` for any text; without meaning for cluster-scoped kinds.
+    #[serde(default = "everywhere")]
+    pub namespaces: Vec<String>,
+}
+
+/// The guests of a policy by role.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GuestsSpec {
+    /// Decides when; without it every change of a declared field counts, and every subject is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<GuestSpec>,
+    /// Decides what.
+    pub decide: GuestSpec,
+}
+
+/// One guest: a component and its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GuestSpec {
+    /// `builtin:<name>`, or the path of a file, relative to the policy's own.
+    pub component: String,
+    /// `sha256:<hex>`; checked when given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Settings, judged by the guest itself.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
+    /// Imports that the guest may use; `log` is the only one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<Capability>,
+}
+
+/// What a guest may import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Capability {
+    /// Lines of log, counted and cut.
+    Log,
+}
+
+/// What a policy allows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GrantSpec {
+    /// What may be read, by role.
+    #[serde(default)]
+    pub read: Vec<ReadGrant>,
+    /// What may be written.
+    #[serde(default)]
+    pub write: Vec<WriteGrant>,
+}
+
+/// Objects that a guest may ask for under one role. Patterns: `*` for any text,
+/// `{subject.namespace}` and `{subject.name}` for the subject's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReadGrant {
+    /// The name by which the guest asks.
+    pub role: String,
+    /// Name of the connection.
+    #[serde(default = "local")]
+    pub cluster: String,
+    /// Group and version.
+    #[serde(default = "v1")]
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Pattern of the namespace; absent for cluster-scoped kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Pattern of the name.
+    pub name: String,
+    /// Keys of a Secret's data that may be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+}
+
+/// Objects that may be written, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WriteGrant {
+    /// `subject` when the subject itself is written; the fields that name an object are absent then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetSpec>,
+    /// Name of the connection.
+    #[serde(default = "local")]
+    pub cluster: String,
+    /// Group and version.
+    #[serde(default = "v1")]
+    pub api_version: String,
+    /// Kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Pattern of the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Pattern of the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What may be done.
+    pub verbs: Vec<Verb>,
+    /// Dotted paths that may be written.
+    pub fields: Vec<String>,
+    /// Keys of taints that the policy owns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taint_keys: Vec<String>,
+    /// What a written kubeconfig may say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig: Option<KubeconfigGrant>,
+}
+
+/// A target that needs no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TargetSpec {
+    /// The subject itself.
+    Subject,
+}
+
+/// What may be done with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verb {
+    /// Make it.
+    Create,
+    /// Replace granted fields of an object that the policy made.
+    Update,
+    /// Change granted fields of an object of a user.
+    Patch,
+    /// Remove an object that the policy made.
+    Delete,
+}
+
+/// Where a credential may go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KubeconfigGrant {
+    /// Roles of Services whose DNS forms are allowed as server; `source` allows the source's own server;
+    /// anything with `://` is that server exactly.
+    pub server: Vec<String>,
+    /// Roles of kubeconfigs from which CA references may come.
+    pub ca: Vec<String>,
+    /// Whether the verification of the server may be skipped.
+    #[serde(default)]
+    pub insecure: InsecureGrant,
+    /// Whether a proxy may stay.
+    #[serde(default)]
+    pub proxy: CarryGrant,
+    /// Whether a tls-server-name may stay.
+    #[serde(default = "as_source")]
+    pub tls_server_name: CarryGrant,
+    /// The domain that closes the longest DNS form of a Service.
+    #[serde(default = "cluster_domain")]
+    pub cluster_domain: String,
+}
+
+/// A name only narrows what is trusted.
+fn as_source() -> CarryGrant {
+    CarryGrant::AsSource
+}
+
+/// The domain of nearly every cluster.
+fn cluster_domain() -> String {
+    "cluster.local".to_owned()
+}
+
+/// Whether the verification of the server may be skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InsecureGrant {
+    /// Never.
+    #[default]
+    Never,
+    /// Where the source already does.
+    AsSource,
+}
+
+/// Whether something that the source carries may stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CarryGrant {
+    /// It must go.
+    #[default]
+    Drop,
+    /// It may stay as it is in the source.
+    AsSource,
+}
+
+/// What becomes of the objects that a policy made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OwnSpec {
+    /// What to do with a target that exists and bears no stamp.
+    #[serde(default)]
+    pub adopt: AdoptSpec,
+    /// When an object that the policy made is removed.
+    #[serde(default)]
+    pub prune: PruneSpec,
+    /// Roles of objects that must be gone before anything is pruned. The star of the role's name
+    /// stands for what the star of the target's namespace stands for.
+    #[serde(default)]
+    pub keep_until_absent: Vec<String>,
+}
+
+/// What to do with a target that exists and bears no stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AdoptSpec {
+    /// Take it over when only this subject claims it and the credential in it is the source's.
+    #[default]
+    SoleClaimant,
+    /// Leave it alone.
+    Never,
+}
+
+/// When an object that the policy made is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PruneSpec {
+    /// When its source is gone or its target moved.
+    #[default]
+    SourceGone,
+    /// Never.
+    Never,
+}

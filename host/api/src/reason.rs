@@ -1,0 +1,161 @@
+//! The one list of reasons: the same word in condition, Event, metric, log and command line.
+//! Never grows a second spelling: a reason that is not here is one that a guest declared.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// What state a subject is in under one policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum State {
+    /// What is there is what should be there.
+    Applied,
+    /// Left as it is on purpose; nothing is wrong.
+    Held,
+    /// Something is not there yet; not a failure.
+    Waiting,
+    /// Something must be mended.
+    Failed,
+}
+
+/// Why a subject is in its state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// One of the agent's own words.
+    Known(Word),
+    /// A word that a guest declared when it was loaded.
+    Declared(Arc<str>),
+}
+
+impl Reason {
+    /// The word itself.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Known(word) => word.as_str(),
+            Self::Declared(word) => word,
+        }
+    }
+}
+
+impl From<Word> for Reason {
+    fn from(word: Word) -> Self {
+        Self::Known(word)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Makes the enum, its words and what `transom explain` says, from one table.
+macro_rules! words {
+    ($($word:ident: $meaning:literal, $remedy:literal;)*) => {
+        /// A reason of the agent itself.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Word {
+            $(#[doc = $meaning] $word,)*
+        }
+
+        impl Word {
+            /// Every word, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$word,)*];
+
+            /// The word as it is shown.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$word => stringify!($word),)* }
+            }
+
+            /// What it means.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$word => $meaning,)* }
+            }
+
+            /// What to do about it.
+            pub fn remedy(self) -> &'static str {
+                match self { $(Self::$word => $remedy,)* }
+            }
+        }
+    };
+}
+
+words! {
+    // States without a fault.
+    AsDesired: "What is there is what should be there.", "Nothing to do.";
+    Suspended: "The policy is suspended.", "Set spec.suspend of the policy to false.";
+    SourceGone: "The subject is gone; what was made for it is removed or kept as the policy says.", "Nothing to do.";
+    // Waiting.
+    InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";
+    TargetsUnlocated: "Not every subject of the policy has been located yet, so an unstamped target is not written.", "Nothing to do: this ends with the start of the agent.";
+    TargetClaimed: "Another subject claims the same target and keeps it.", "Give one of the two subjects named in the message another target.";
+    StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed when the object named in the message is gone.";
+    // Ownership.
+    TargetNotOwned: "The target exists and was not made by this policy.", "Delete or rename the target, or let the policy adopt it (spec.own.adopt).";
+    Contended: "Someone else overwrote the target three times in ten minutes.", "Find the other writer of the target and stop it.";
+    // Grant.
+    ReadNotGranted: "The guest asked for an object that the policy does not grant.", "Add the object to grant.read, or use another guest.";
+    WriteNotGranted: "The guest proposed to write what the policy does not grant.", "Add the target to grant.write, or use another guest.";
+    ServerNotGranted: "The guest proposed a server that the policy does not grant.", "Use a guest that keeps to the Service, or grant the server.";
+    AuthorityNotGranted: "The guest proposed a certificate authority that does not come from a granted input.", "Use another guest, or name the role in grant.write.kubeconfig.ca.";
+    InsecureNotGranted: "The guest proposed to skip the verification of the server.", "Use another guest; insecure access is not granted.";
+    ProxyNotGranted: "The guest proposed a proxy that the policy does not grant.", "Use another guest, or grant the source's proxy.";
+    ServerNameNotGranted: "The guest proposed a tls-server-name that is not the source's.", "Use another guest.";
+    TaintKeyNotGranted: "The guest proposed a taint whose key the policy does not grant.", "Add the key to taintKeys, or use another guest.";
+    UnknownReference: "The guest used a credential, certificate authority, proxy or entry number that it was never given.", "Use another guest: this one is broken or hostile.";
+    // Source documents.
+    KubeconfigMissing: "The secret has no such key.", "Put a kubeconfig under the key named in the message.";
+    KubeconfigEmpty: "The kubeconfig is empty.", "Put a kubeconfig into the secret.";
+    KubeconfigUnparsable: "The kubeconfig is not one well-formed YAML or JSON document.", "Mend the document at the place named in the message.";
+    KubeconfigInvalid: "A field of the kubeconfig has the wrong type or an impossible value.", "Mend the field named in the message.";
+    KubeconfigTooLarge: "The kubeconfig is larger than the limit.", "Make it smaller, or raise the limit.";
+    NotAKubeconfig: "The document is not of apiVersion v1 and kind Config.", "Put a kubeconfig into the secret.";
+    NoClusters: "The kubeconfig names no cluster.", "Put a kubeconfig with a cluster into the secret.";
+    DuplicateEntry: "Two entries of one list, or two keys of one mapping, have the same name.", "Remove one of the two.";
+    InvalidBase64: "A field that should hold base64 does not.", "Mend the field named in the message.";
+    InvalidUrl: "A URL cannot be used: it is malformed or carries a user, a query or a fragment.", "Mend the field named in the message.";
+    InvalidAuthority: "The certificate authority data holds something else than valid certificates of authorities.", "Put PEM certificates of the authority into the field.";
+    InvalidCertificate: "A client certificate or key cannot be read.", "Put a PEM certificate and its key into the user entry.";
+    CertificateKeyMismatch: "The client certificate and the key do not belong together.", "Put the key that belongs to the certificate into the user entry.";
+    CertificateExpired: "A certificate is no longer valid.", "Renew the certificate in the source.";
+    CertificateNotYetValid: "A certificate is not valid yet.", "Check the clocks, or wait until it is valid.";
+    ContextUnresolved: "The current-context of the result does not lead to a cluster and a user.", "Mend current-context and contexts in the source.";
+    InvalidObject: "An object that is read has a field of the wrong type.", "Mend the field named in the message.";
+    InvalidTargetName: "The target's name or namespace is not one that Kubernetes allows.", "Choose a shorter name without dots for the managed cluster.";
+    ObjectTooLarge: "An object is larger than the limit.", "Make the object smaller.";
+    // Guests.
+    GuestTimedOut: "The guest did not answer within its time.", "Look for a loop in the guest, or use its earlier version.";
+    GuestMemoryExceeded: "The guest wanted more memory than its budget.", "Use another version of the guest.";
+    GuestTablesExceeded: "The guest wanted larger tables than its budget.", "Use another version of the guest.";
+    GuestStackOverflowed: "The guest recursed too deeply.", "Use another version of the guest.";
+    GuestTrapped: "The guest stopped with a trap.", "Look at the guest's log lines, or use its earlier version.";
+    AnswerTooLarge: "The guest's answer is larger than its budget.", "Use another version of the guest.";
+    ArgumentTooLarge: "What the guest would be given is larger than the limit.", "Make the inputs named in the message smaller.";
+    LogFlooded: "The guest wrote more log than its budget.", "Use another version of the guest.";
+    HostCallsExceeded: "The guest called the host more often than its budget.", "Use another version of the guest.";
+    ContractBroken: "The guest's answer breaks the contract.", "Use another version of the guest.";
+    TooManyRounds: "The guest still asked for more after three rounds.", "Use another version of the guest.";
+    EngineBusy: "No instance was free within the time of the call.", "Nothing to do: the call is tried again.";
+    // Components and policies.
+    ComponentNotFound: "The component cannot be read.", "Check spec.guests of the policy; for builtin components run `cargo xtask guests` and build again.";
+    ComponentInvalid: "The file is not a component that can be compiled.", "Build the guest again.";
+    ComponentTooLarge: "The component is larger than the limit.", "Make the component smaller.";
+    DigestMismatch: "The component's digest is not the one that the policy names.", "Put the right component there, or correct the digest.";
+    ImportNotGranted: "The component imports what the policy does not grant.", "Use a guest without that import.";
+    WorldMismatch: "The component does not export the world that its role needs.", "Use a guest built for that world.";
+    DescriptionInvalid: "The component's description of itself breaks the contract.", "Use another version of the guest.";
+    SettingsRefused: "The guest refuses its settings.", "Mend the field of the settings named in the message.";
+    PolicyInvalid: "The policy cannot be used as it is written.", "Mend the field named in the message.";
+    // The cluster.
+    DuplicateObject: "The same object stands in two files.", "Remove it from one of the files named in the message.";
+    ManifestInvalid: "A file cannot be read as Kubernetes manifests.", "Mend the file at the place named in the message.";
+    ReadFailed: "An object could not be read.", "See the cause in the message; it is tried again.";
+    WriteFailed: "A write did not succeed.", "See the cause in the message; it is tried again.";
+    WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is evaluated again at once.";
+}
