@@ -1,0 +1,73 @@
+//! One object as a cluster gave it. Never prints what a Secret holds: its debug form is its name and size.
+
+use crate::reference::ObjectRef;
+use crate::time;
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// An object with the version that its cluster gave it.
+#[derive(Clone, PartialEq)]
+pub struct Object {
+    /// Which object.
+    pub reference: ObjectRef,
+    /// Opaque version, for preconditions; empty where the cluster has none.
+    pub version: String,
+    /// The whole object: `apiVersion`, `kind`, `metadata`, ...
+    pub body: Value,
+}
+
+impl Object {
+    /// `metadata.<name>` as text.
+    pub fn meta(&self, name: &str) -> Option<&str> {
+        self.body.get("metadata")?.get(name)?.as_str()
+    }
+
+    /// `metadata.uid`, empty when there is none.
+    pub fn uid(&self) -> &str {
+        self.meta("uid").unwrap_or_default()
+    }
+
+    /// `metadata.creationTimestamp` in seconds since 1970.
+    pub fn created_seconds(&self) -> Option<i64> {
+        self.meta("creationTimestamp").and_then(time::parse_rfc3339)
+    }
+
+    /// Whether it carries a deletion timestamp.
+    pub fn deleting(&self) -> bool {
+        self.body.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+    }
+
+    /// A label's value.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.body.get("metadata")?.get("labels")?.get(key)?.as_str()
+    }
+
+    /// An annotation's value.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.body.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+
+    /// The base64 text under a key of a Secret's `data`.
+    pub fn data(&self, key: &str) -> Option<&Value> {
+        self.body.get("data")?.get(key)
+    }
+
+    /// Whether an object owns it.
+    pub fn has_owner(&self) -> bool {
+        self.body
+            .pointer("/metadata/ownerReferences")
+            .and_then(Value::as_array)
+            .is_some_and(|owners| !owners.is_empty())
+    }
+
+    /// The body's top-level map, empty when it is none.
+    pub fn fields(&self) -> Option<&Map<String, Value>> {
+        self.body.as_object()
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({}, version {:?})", self.reference, self.version)
+    }
+}

@@ -1,0 +1,51 @@
+//! What became of a plan, step by step. Never judges it.
+
+use crate::reference::ObjectRef;
+use transom_api::Word;
+
+/// The result of every step of a plan, in order; steps after a failed one are not tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// One entry for each step that was tried.
+    pub steps: Vec<StepOutcome>,
+}
+
+/// The result of one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepOutcome {
+    /// What was written.
+    pub target: ObjectRef,
+    /// Which kind of write.
+    pub kind: WriteKind,
+    /// How it ended.
+    pub result: Result<(), WriteFailure>,
+}
+
+/// Which kind of write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WriteKind {
+    /// A new object.
+    Create,
+    /// A replaced object.
+    Update,
+    /// Changed fields.
+    Patch,
+    /// A removed object.
+    Delete,
+}
+
+/// Why a write did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteFailure {
+    /// `WriteConflict` or `WriteFailed`.
+    pub reason: Word,
+    /// What was attempted on what, and why it failed.
+    pub message: String,
+}
+
+impl Outcome {
+    /// The first write that failed.
+    pub fn failure(&self) -> Option<(&ObjectRef, &WriteFailure)> {
+        self.steps.iter().find_map(|step| step.result.as_ref().err().map(|failure| (&step.target, failure)))
+    }
+}

@@ -1,0 +1,61 @@
+//! The plan: ordered steps with nothing left to choose. Never performs one; printing it is the dry run.
+
+use crate::object::Object;
+use crate::reference::ObjectRef;
+use serde_json::Value;
+
+/// What will be written for one subject under one policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Name of the policy.
+    pub policy: String,
+    /// The subject.
+    pub subject: ObjectRef,
+    /// In the order in which they are applied; empty when everything is as desired.
+    pub steps: Vec<Step>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Make an object that is not there.
+    Create {
+        /// The whole object, stamp included.
+        desired: Object,
+    },
+    /// Replace an object that the policy owns.
+    Update {
+        /// The whole object as it will be; its version is the one that was read, as precondition.
+        desired: Object,
+        /// Paths that differ, for people; never values.
+        changed: Vec<String>,
+    },
+    /// Set fields of an object of a user.
+    Patch {
+        /// Which object.
+        reference: ObjectRef,
+        /// The version that was read, as precondition.
+        version: String,
+        /// Dotted path and the whole value that it gets; null removes it.
+        fields: Vec<(String, Value)>,
+    },
+    /// Remove an object that the policy made.
+    Delete {
+        /// Which object.
+        reference: ObjectRef,
+        /// The version that was read, as precondition.
+        version: String,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Step {
+    /// The object that the step writes.
+    pub fn target(&self) -> &ObjectRef {
+        match self {
+            Self::Create { desired } | Self::Update { desired, .. } => &desired.reference,
+            Self::Patch { reference, .. } | Self::Delete { reference, .. } => reference,
+        }
+    }
+}
