@@ -1,1 +1,7 @@
-fn main() {}
+//! The binary `transom`. Never does more than hand the command line over and end with its code.
+
+mod args;
+mod queue;
+
+fn main() {
+}

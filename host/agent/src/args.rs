@@ -1,0 +1,185 @@
+//! The command line: flags to values. The only place that reads arguments; never acts on them.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use transom_core::reference::LOCAL;
+use transom_core::time::parse_rfc3339;
+
+/// Watches cluster objects, asks sandboxed guests what should follow, and applies the answer.
+#[derive(Debug, Parser)]
+#[command(name = "transom", version, max_term_width = 120, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the binary can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Work on a directory of manifests until stopped, or once.
+    #[command(after_help = "Examples:\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use.")]
+    Run(RunArgs),
+    /// Show what would be written, and write nothing.
+    #[command(after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff\n\nEnds with 0 when nothing would change, 3 when something would, 1 when some object failed, 2 on wrong use.")]
+    Render(RenderArgs),
+    /// Run the cases of policies and guests through the built components.
+    #[command(after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json")]
+    Test(TestArgs),
+    /// Check policies, with their components and settings.
+    #[command(after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml")]
+    Validate(ValidateArgs),
+    /// Show what a component is, and which grants it would need.
+    #[command(after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json")]
+    Inspect(InspectArgs),
+    /// Say what a reason means and what to do about it.
+    #[command(after_help = "Examples:\n  transom explain TargetClaimed\n  transom explain")]
+    Explain(ExplainArgs),
+}
+
+/// Flags of everything that evaluates policies.
+#[derive(Debug, Args)]
+pub struct EvaluateArgs {
+    /// Folder or file with policies; the two that ship with the binary when absent.
+    #[arg(long, value_name = "PATH")]
+    pub policies: Option<PathBuf>,
+    /// The time to use instead of the clock's.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub now: Option<i64>,
+    /// Name of the cluster that the agent works for.
+    #[arg(long, value_name = "NAME", default_value = "local-cluster")]
+    pub cluster_name: String,
+    /// Name of the hub's own cluster; when it is another one, guests may use discovery names.
+    #[arg(long, value_name = "NAME")]
+    pub self_managed_cluster: Option<String>,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Folder of manifests, with the name of the connection in front when it is not `local`.
+    #[arg(long, value_name = "[NAME=]DIR", required = true, value_parser = parse_dir)]
+    pub dir: Vec<NamedDir>,
+    /// Flags shared with `render`.
+    #[command(flatten)]
+    pub evaluate: EvaluateArgs,
+    /// Do everything once, then end.
+    #[arg(long)]
+    pub once: bool,
+    /// Form of the log lines on standard error.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Flags of `render`.
+#[derive(Debug, Args)]
+pub struct RenderArgs {
+    /// Folder of manifests, or one file with all objects.
+    pub path: PathBuf,
+    /// Flags shared with `run`.
+    #[command(flatten)]
+    pub evaluate: EvaluateArgs,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
+    pub output: OutputFormat,
+    /// Show credentials instead of what kind and size they are.
+    #[arg(long)]
+    pub reveal: bool,
+    /// Show the difference from what is there.
+    #[arg(long)]
+    pub diff: bool,
+}
+
+/// Flags of `test`.
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// Where to look for folders named `cases`.
+    #[arg(default_value = "policies")]
+    pub path: PathBuf,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    pub output: TableFormat,
+}
+
+/// Flags of `validate`.
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// Folder or file with policies.
+    #[arg(default_value = "policies")]
+    pub path: PathBuf,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    pub output: TableFormat,
+}
+
+/// Flags of `inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// `builtin:<name>`, or the path of a file.
+    pub component: String,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    pub output: TableFormat,
+}
+
+/// Flags of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The reason; all of them when absent.
+    pub reason: Option<String>,
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Form of rendered objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A List.
+    Yaml,
+    /// A List.
+    Json,
+    /// A line for each object.
+    Table,
+}
+
+/// Form of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// A folder of manifests under the name of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedDir {
+    /// Name of the connection.
+    pub name: String,
+    /// The folder.
+    pub dir: PathBuf,
+}
+
+/// `NAME=DIR`, or `DIR` for the local connection; a path that exists as it stands is never split.
+fn parse_dir(text: &str) -> Result<NamedDir, String> {
+    let named = |name: &str, dir: &str| NamedDir { name: name.to_owned(), dir: PathBuf::from(dir) };
+    match text.split_once('=') {
+        Some((name, dir)) if !PathBuf::from(text).is_dir() => {
+            let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+            if plain && !dir.is_empty() { Ok(named(name, dir)) } else { Err("want NAME=DIR, NAME of lower-case letters, digits and dashes".to_owned()) }
+        }
+        _ => Ok(named(LOCAL, text)),
+    }
+}
+
+/// A time as Kubernetes writes it.
+fn parse_time(text: &str) -> Result<i64, String> {
+    parse_rfc3339(text).ok_or_else(|| "want a time like 2026-11-21T08:00:00Z".to_owned())
+}
