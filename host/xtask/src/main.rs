@@ -1,1 +1,19 @@
-fn main() {}
+//! `cargo xtask`: the tasks of the workspace, each in a file of its own. Never part of what ships.
+
+mod args;
+mod component;
+mod guests;
+mod process;
+mod progress;
+mod wasm_std;
+mod workspace;
+
+fn main() -> std::process::ExitCode {
+    match args::parse().run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            progress::say(&format!("error: {error:#}"));
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

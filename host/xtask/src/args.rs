@@ -1,0 +1,33 @@
+//! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
+
+use crate::guests;
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Tasks of the workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build every guest and every fixture as a component: target/guests/<name>.wasm
+    Guests(guests::Args),
+}
+
+impl Args {
+    /// Runs the task that was asked for.
+    pub(crate) fn run(self) -> Result<()> {
+        match self.task {
+            Task::Guests(args) => guests::run(&args),
+        }
+    }
+}
+
+/// Reads the command line; ends the process with its help where it is wrong.
+pub(crate) fn parse() -> Args {
+    Args::parse()
+}

@@ -1,0 +1,54 @@
+//! Makes a component of a core module and writes it down. Never runs it.
+
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::Path;
+use wit_component::ComponentEncoder;
+
+/// What happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It has new content.
+    New,
+    /// It had this content already and was not touched.
+    Same,
+}
+
+/// Encodes a core module with its embedded world as a component, and validates the result.
+pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>> {
+    ComponentEncoder::default().validate(true).module(module)?.encode()
+}
+
+/// Writes atomically, and only where the content differs.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<Written> {
+    if fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(Written::Same);
+    }
+    let folder = path.parent().with_context(|| format!("`{}` has no folder", path.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("failed to make folder `{}`", folder.display()))?;
+    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
+    fs::write(&draft, bytes).with_context(|| format!("failed to write `{}`", draft.display()))?;
+    fs::rename(&draft, path).with_context(|| format!("failed to put `{}` in place", path.display()))?;
+    Ok(Written::New)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_once_and_leaves_no_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("guests/a.wasm");
+        assert_eq!(write(&path, b"one").unwrap(), Written::New);
+        assert_eq!(write(&path, b"one").unwrap(), Written::Same);
+        assert_eq!(write(&path, b"two").unwrap(), Written::New);
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(folder.path().join("guests")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_module_is_refused() {
+        assert!(encode(b"not wasm").is_err());
+    }
+}

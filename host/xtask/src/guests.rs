@@ -1,0 +1,160 @@
+//! `cargo xtask guests`: builds guests and fixtures and encodes them as components. Never rebuilds what is up to date:
+//! cargo decides about modules, and a component is written only where its bytes differ.
+
+use crate::component::{self, Written};
+use crate::wasm_std::{self, Compiler};
+use crate::workspace::{self, Guest, Workspace};
+use crate::{process, progress};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What to build.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Only these, by component or package name
+    #[arg(long, value_delimiter = ',')]
+    names: Vec<String>,
+}
+
+/// Builds what was asked for; tells in one line what came of each.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let workspace = workspace::read()?;
+    let wanted = chosen(&workspace.guests, &args.names)?;
+    if wanted.is_empty() {
+        progress::say("no guest to build: no package under guest/ or tests/fixtures/ has crate type cdylib");
+        return Ok(());
+    }
+    let compiler = wasm_std::ensure()?;
+    if compiler == Compiler::Debian && !workspace.target.join("wasm").is_dir() {
+        progress::say("    building the standard library from source; this takes about two minutes, once");
+    }
+    // One cargo run per shipped guest: together they would share features of dependencies, and with them digests.
+    let (fixtures, shipped): (Vec<&Guest>, Vec<&Guest>) = wanted.into_iter().partition(|guest| guest.fixture);
+    for guest in shipped {
+        build(&workspace, compiler, &[guest])?;
+    }
+    if !fixtures.is_empty() {
+        build(&workspace, compiler, &fixtures)?;
+    }
+    Ok(())
+}
+
+/// The guests of these names; all of them where no name is given.
+fn chosen<'a>(guests: &'a [Guest], names: &[String]) -> Result<Vec<&'a Guest>> {
+    if names.is_empty() {
+        return Ok(guests.iter().collect());
+    }
+    names.iter().map(|name| find(guests, name)).collect()
+}
+
+fn find<'a>(guests: &'a [Guest], name: &str) -> Result<&'a Guest> {
+    guests.iter().find(|guest| guest.name() == name || guest.package == name).with_context(|| {
+        let known: Vec<&str> = guests.iter().map(Guest::name).collect();
+        format!("there is no guest `{name}`; there are: {}", known.join(", "))
+    })
+}
+
+fn build(workspace: &Workspace, compiler: Compiler, guests: &[&Guest]) -> Result<()> {
+    let mut cargo = compiler.build();
+    cargo
+        .current_dir(&workspace.root)
+        .args(["--lib", "--profile", "guest", "--message-format=json-render-diagnostics", "--target-dir"])
+        .arg(workspace.target.join("wasm"));
+    for guest in guests {
+        cargo.args(["--package", &guest.package]);
+    }
+    let modules = modules_of(&process::output(&mut cargo)?);
+    for guest in guests {
+        let (_, module) = modules
+            .iter()
+            .find(|(package, _)| *package == guest.package)
+            .with_context(|| format!("cargo built no module for `{}`", guest.package))?;
+        encode(workspace, guest, module)?;
+    }
+    Ok(())
+}
+
+fn encode(workspace: &Workspace, guest: &Guest, module: &Path) -> Result<()> {
+    let name = guest.name();
+    let bytes = fs::read(module).with_context(|| format!("failed to read `{}`", module.display()))?;
+    let component =
+        component::encode(&bytes).with_context(|| format!("failed to encode guest `{name}` as a component"))?;
+    let path = workspace.target.join("guests").join(format!("{name}.wasm"));
+    let state = match component::write(&path, &component)? {
+        Written::New => "new",
+        Written::Same => "unchanged",
+    };
+    let shown = path.strip_prefix(&workspace.root).unwrap_or(&path).display();
+    progress::say(&format!("{shown}  {} bytes, {state}", component.len()));
+    Ok(())
+}
+
+/// Package and file of every module in cargo's messages.
+fn modules_of(messages: &str) -> Vec<(String, PathBuf)> {
+    messages.lines().filter_map(|line| module_of(&serde_json::from_str(line).ok()?)).collect()
+}
+
+fn module_of(message: &Value) -> Option<(String, PathBuf)> {
+    if message["reason"] != "compiler-artifact" {
+        return None;
+    }
+    let module = message["filenames"]
+        .as_array()?
+        .iter()
+        .filter_map(Value::as_str)
+        .find(|file| Path::new(file).extension().is_some_and(|extension| extension == "wasm"))?;
+    Some((package_of(message["package_id"].as_str()?)?, PathBuf::from(module)))
+}
+
+/// The name in a package id: `path+file:///w/guest/taints#transom-taints@0.1.0`, or `path+file:///w/loops#0.1.0`.
+fn package_of(id: &str) -> Option<String> {
+    let (path, fragment) = id.rsplit_once('#')?;
+    match fragment.split_once('@') {
+        Some((name, _)) => Some(name.to_owned()),
+        None => path.rsplit('/').next().map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guests() -> Vec<Guest> {
+        vec![
+            Guest { package: "transom-taints".into(), fixture: false },
+            Guest { package: "loops".into(), fixture: true },
+        ]
+    }
+
+    #[test]
+    fn names_choose_by_component_or_package() {
+        let guests = guests();
+        let names = |wanted: &[&str]| -> Result<Vec<String>> {
+            let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+            Ok(chosen(&guests, &wanted)?.iter().map(|guest| guest.name().to_owned()).collect())
+        };
+        assert_eq!(names(&[]).unwrap(), ["taints", "loops"]);
+        assert_eq!(names(&["transom-taints"]).unwrap(), ["taints"]);
+        assert_eq!(names(&["loops", "taints"]).unwrap(), ["loops", "taints"]);
+        let error = names(&["nope"]).unwrap_err().to_string();
+        assert_eq!(error, "there is no guest `nope`; there are: taints, loops");
+    }
+
+    #[test]
+    fn modules_are_read_from_the_messages_of_cargo() {
+        let messages = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/guest/sdk#transom-guest@0.1.0","filenames":["/t/libx.rlib"]}
+{"reason":"compiler-artifact","package_id":"path+file:///w/guest/taints#transom-taints@0.1.0","filenames":["/t/transom_taints.wasm","/t/libtransom_taints.rlib"]}
+{"reason":"compiler-artifact","package_id":"path+file:///w/loops#0.1.0","filenames":["/t/loops.wasm"]}
+{"reason":"build-finished","success":true}"#;
+        let found = modules_of(messages);
+        assert_eq!(
+            found,
+            [
+                ("transom-taints".to_owned(), PathBuf::from("/t/transom_taints.wasm")),
+                ("loops".to_owned(), PathBuf::from("/t/loops.wasm")),
+            ]
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! Runs other programs and says which one failed. Never reads their output as anything but text.
+
+use anyhow::{Context as _, Result, bail};
+use std::process::{Command, Stdio};
+
+/// Runs it with its output on our own; fails where it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let status = command.status().with_context(|| format!("failed to start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` ended with {status}");
+    }
+    Ok(())
+}
+
+/// Runs it and gives its standard output; standard error goes to our own.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("failed to start `{shown}`"))?;
+    if !output.status.success() {
+        bail!("`{shown}` ended with {}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed something that is not UTF-8"))
+}
+
+/// Runs it unheard: its standard output where it succeeded, else nothing.
+pub(crate) fn probe(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Program and arguments as one would type them.
+fn shown(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_program_is_named_with_its_arguments() {
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
+        assert_eq!(error.to_string(), "`sh -c exit 3` ended with exit status: 3");
+    }
+
+    #[test]
+    fn a_probe_of_a_missing_program_is_nothing() {
+        assert_eq!(probe(&mut Command::new("no-such-program-anywhere")), None);
+        assert_eq!(probe(Command::new("sh").args(["-c", "echo yes"])).as_deref(), Some("yes\n"));
+    }
+}

@@ -1,0 +1,12 @@
+//! The one place that speaks to the person who waits. Never decides anything.
+
+/// One line on standard error.
+#[expect(clippy::print_stderr, reason = "the progress of a task is what its user came to see")]
+pub(crate) fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+/// The heading of a step of a task.
+pub(crate) fn step(what: &str) {
+    say(&format!("==> {what}"));
+}
