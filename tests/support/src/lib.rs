@@ -1,0 +1,3 @@
+//! What tests and tools share. Never used by what ships.
+
+pub mod wait;

@@ -1,0 +1,160 @@
+//! Who may import whom: arrows point to core and api, only the agent sees two adapters at once, and host and guest
+//! meet only in wit. Never about versions.
+
+use crate::finding::{Finding, Rule};
+use crate::packages::{Dependency, Package};
+
+/// What a package may use of ours, and what it must never use of others.
+struct Border {
+    ours: &'static [&'static str],
+    never: &'static [&'static str],
+}
+
+/// The cluster's client, which only `host/cluster` knows.
+const KUBE: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
+
+/// The border of a package of the host, by folder.
+fn border(folder: &str) -> Option<Border> {
+    Some(match folder {
+        "host/api" => Border { ours: &[], never: &["tokio", "tracing", "wasmtime"] },
+        "host/core" => Border { ours: &["transom-api"], never: &["tokio", "tracing", "wasmtime", "notify", "anyhow"] },
+        "host/engine" => Border { ours: &["transom-core"], never: &[] },
+        "host/cluster" => Border { ours: &["transom-core", "transom-api"], never: &["wasmtime"] },
+        "host/artifacts" => Border { ours: &["transom-core", "transom-api"], never: &["wasmtime"] },
+        "host/agent" => Border {
+            ours: &["transom-api", "transom-core", "transom-engine", "transom-cluster", "transom-artifacts"],
+            never: &["wasmtime", "wit-bindgen"],
+        },
+        "guest/sdk" => Border { ours: &[], never: &["tokio", "wasmtime", "anyhow"] },
+        _ if folder.starts_with("guest/") || folder.starts_with("tests/fixtures/") => {
+            Border { ours: &["transom-guest"], never: &["tokio", "wasmtime"] }
+        }
+        _ => return None,
+    })
+}
+
+/// Dependencies that cross a border.
+pub fn check(packages: &[Package]) -> Vec<Finding> {
+    packages.iter().flat_map(|package| of_package(package, packages)).collect()
+}
+
+fn of_package(package: &Package, packages: &[Package]) -> Vec<Finding> {
+    // Tools and tests look at everything; nothing that ships looks at them.
+    if package.folder == "host/xtask" || (package.folder.starts_with("tests/") && !is_fixture(package)) {
+        return Vec::new();
+    }
+    let Some(border) = border(&package.folder) else {
+        return vec![finding(
+            package,
+            "has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs",
+        )];
+    };
+    package.dependencies.iter().filter_map(|dependency| crossing(package, dependency, &border, packages)).collect()
+}
+
+fn crossing(package: &Package, dependency: &Dependency, border: &Border, packages: &[Package]) -> Option<Finding> {
+    let name = dependency.name.as_str();
+    if let Some(ours) = packages.iter().find(|ours| ours.name == name) {
+        let for_tests = dependency.dev && ours.folder.starts_with("tests/");
+        let itself = ours.name == package.name;
+        return (!border.ours.contains(&name) && !for_tests && !itself).then(|| {
+            finding(package, &format!("must not depend on `{name}`; move what both need to where the arrows point (host/README.md, dependency rule)"))
+        });
+    }
+    let kube = KUBE.contains(&name) && package.folder != "host/cluster";
+    (border.never.contains(&name) && !dependency.dev || kube).then(|| {
+        finding(package, &format!("must not depend on `{name}`; give that work to the crate that owns it (host/README.md, dependency rule)"))
+    })
+}
+
+fn is_fixture(package: &Package) -> bool {
+    package.folder.starts_with("tests/fixtures/")
+}
+
+fn finding(package: &Package, sentence: &str) -> Finding {
+    Finding { rule: Rule::Dependency, place: format!("`{}`", package.name), amount: 1, sentence: sentence.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small workspace in which this package depends on these (`dev:` in front for tests only).
+    fn findings(folder: &str, on: &[&str]) -> Vec<String> {
+        let known = [
+            ("transom-api", "host/api"),
+            ("transom-core", "host/core"),
+            ("transom-engine", "host/engine"),
+            ("transom-cluster", "host/cluster"),
+            ("transom-guest", "guest/sdk"),
+            ("transom-taints", "guest/taints"),
+            ("transom-support", "tests/support"),
+        ];
+        let mut packages: Vec<Package> = known.map(|(name, folder)| package(name, folder, &[])).into();
+        packages.push(package("probe", folder, on));
+        check(&packages).into_iter().map(|finding| finding.to_string()).collect()
+    }
+
+    fn package(name: &str, folder: &str, on: &[&str]) -> Package {
+        let dependencies = on.iter().map(|name| match name.strip_prefix("dev:") {
+            Some(name) => Dependency { name: name.to_owned(), dev: true },
+            None => Dependency { name: (*name).to_owned(), dev: false },
+        });
+        Package { name: name.to_owned(), folder: folder.to_owned(), dependencies: dependencies.collect() }
+    }
+
+    #[test]
+    fn what_the_table_allows_passes() {
+        assert!(findings("host/core", &["transom-api", "serde", "dev:transom-support", "dev:proptest"]).is_empty());
+        assert!(findings("host/agent", &["transom-engine", "transom-cluster", "tokio"]).is_empty());
+        assert!(findings("host/engine", &["transom-core", "wasmtime", "tracing"]).is_empty());
+        assert!(findings("host/cluster", &["transom-core", "kube"]).is_empty());
+        assert!(findings("guest/new", &["transom-guest", "serde_json"]).is_empty());
+        assert!(findings("tests/conformance", &["transom-engine", "wasmtime", "transom-taints"]).is_empty());
+    }
+
+    #[test]
+    fn each_forbidden_arrow_is_found() {
+        for (folder, on) in [
+            ("host/api", "transom-core"),
+            ("host/core", "transom-engine"),
+            ("host/engine", "transom-cluster"),
+            ("host/cluster", "transom-engine"),
+            ("host/agent", "transom-taints"),
+            ("host/core", "transom-support"),
+            ("guest/sdk", "transom-core"),
+            ("guest/new", "transom-core"),
+            ("guest/new", "transom-taints"),
+            ("guest/new", "dev:transom-core"),
+            ("tests/fixtures/loops", "transom-core"),
+        ] {
+            assert_eq!(findings(folder, &[on]).len(), 1, "{folder} on {on}");
+        }
+    }
+
+    #[test]
+    fn each_forbidden_stranger_is_found() {
+        for (folder, on) in [
+            ("host/core", "tokio"),
+            ("host/core", "tracing"),
+            ("host/core", "wasmtime"),
+            ("host/core", "kube"),
+            ("host/cluster", "wasmtime"),
+            ("host/artifacts", "wasmtime"),
+            ("host/engine", "kube"),
+            ("host/agent", "wasmtime"),
+            ("guest/new", "kube-client"),
+            ("host/api", "kube-runtime"),
+        ] {
+            assert_eq!(findings(folder, &[on]).len(), 1, "{folder} on {on}");
+        }
+    }
+
+    #[test]
+    fn a_package_without_a_border_is_found() {
+        assert_eq!(
+            findings("host/new", &[]),
+            ["`probe`: has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs"]
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Words that may stand only in some places: `unsafe`, `#[allow]`, sleeping in tests, effects in the core.
+//! Never looks into comments or literals.
+
+use crate::code;
+use crate::finding::{Finding, Rule};
+use crate::tree::Source;
+
+/// The only places for `unsafe`: the allocator of guests, generated bindings, deserialising compiled code.
+const UNSAFE_PLACES: [&str; 4] =
+    ["guest/sdk/src/arena.rs", "guest/sdk/src/bindings", "host/engine/src/bindings", "host/engine/src/compiled.rs"];
+
+/// What would make the answer of the core depend on more than its arguments.
+const EFFECTS: [&str; 10] = [
+    "SystemTime",
+    "Instant",
+    "Timestamp::now",
+    "Zoned::now",
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "RandomState",
+];
+
+/// Places where a forbidden word stands.
+pub fn check(sources: &[Source]) -> Vec<Finding> {
+    sources.iter().filter(|source| source.is("rs")).flat_map(of_file).collect()
+}
+
+fn of_file(source: &Source) -> Vec<Finding> {
+    let code = code::only(&source.text);
+    let tests = code::test_lines(&code);
+    let mut findings = Vec::new();
+    for ((number, line), in_test) in code.lines().enumerate().zip(tests) {
+        let place = Place { path: &source.path, in_test: in_test || source.is_test() };
+        if let Some((rule, advice)) = place.forbids(line) {
+            let sentence = format!("line {}: {advice}", number + 1);
+            findings.push(Finding { rule, place: source.path.clone(), amount: 1, sentence });
+        }
+    }
+    findings
+}
+
+/// Where a line stands.
+struct Place<'a> {
+    path: &'a str,
+    in_test: bool,
+}
+
+impl Place<'_> {
+    /// The rule that the line breaks, and what to do.
+    fn forbids(&self, line: &str) -> Option<(Rule, String)> {
+        let loosens = line.contains("expect(unsafe_code") || line.contains("allow(unsafe_code");
+        if (code::has_word(line, "unsafe") || loosens)
+            && !UNSAFE_PLACES.iter().any(|place| self.path.starts_with(place))
+        {
+            let places = UNSAFE_PLACES.join(", ");
+            return Some((Rule::Unsafe, format!("`unsafe` has its place only in {places}; find a safe way")));
+        }
+        if line.contains("#[allow(") || line.contains("#![allow(") {
+            return Some((
+                Rule::Allow,
+                "write `#[expect(…, reason = \"…\")]`: it goes when its reason goes".to_owned(),
+            ));
+        }
+        if self.in_test && ["sleep(", "sleep_until(", "sleep_ms("].iter().any(|call| line.contains(call)) {
+            return Some((
+                Rule::Sleep,
+                "wait for a state with a deadline (transom-support, `wait`), not for time to pass".to_owned(),
+            ));
+        }
+        if self.path.starts_with("host/core/src/") && !self.in_test {
+            let effect = EFFECTS.iter().find(|effect| code::has_word(line, effect))?;
+            return Some((Rule::Pure, format!("`{effect}` makes the core impure; take the value as an argument")));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<Rule> {
+        check(&[Source::new(path, text)]).into_iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn unsafe_is_found_outside_its_places() {
+        assert_eq!(rules("host/core/src/a.rs", "fn a() { unsafe { b() } }\n"), [Rule::Unsafe]);
+        assert_eq!(rules("host/agent/src/a.rs", "#[expect(unsafe_code, reason = \"x\")]\n"), [Rule::Unsafe]);
+        assert_eq!(rules("guest/sdk/src/arena.rs", "unsafe impl A for B {}\n"), []);
+        assert_eq!(rules("host/core/src/a.rs", "// unsafe\n#![forbid(unsafe_code)]\n"), []);
+    }
+
+    #[test]
+    fn allow_is_found_and_expect_is_not() {
+        assert_eq!(rules("host/agent/src/a.rs", "#![allow(dead_code)]\n"), [Rule::Allow]);
+        assert_eq!(rules("host/agent/src/a.rs", "#[expect(dead_code, reason = \"x\")]\n"), []);
+    }
+
+    #[test]
+    fn sleeping_is_found_in_tests_only() {
+        let sleeping = "fn a() { thread::sleep(b); }\n";
+        assert_eq!(rules("tests/conformance/tests/a.rs", sleeping), [Rule::Sleep]);
+        assert_eq!(rules("host/agent/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{sleeping}}}\n")), [Rule::Sleep]);
+        assert_eq!(rules("host/agent/src/a.rs", sleeping), []);
+    }
+
+    #[test]
+    fn effects_are_found_in_the_core() {
+        assert_eq!(rules("host/core/src/a.rs", "let now = Instant::now();\n"), [Rule::Pure]);
+        assert_eq!(rules("host/core/src/a.rs", "use std::env;\n"), [Rule::Pure]);
+        assert_eq!(rules("host/agent/src/a.rs", "use std::env;\n"), []);
+    }
+}

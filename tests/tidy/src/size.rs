@@ -1,0 +1,112 @@
+//! Budgets of size. Never counts tests, and in a crate root no documentation either.
+
+use crate::code;
+use crate::finding::{Finding, Rule};
+use crate::tree::Source;
+
+/// Lines of a Rust file without its tests.
+pub const FILE: usize = 300;
+/// Lines of a file that holds only tests.
+pub const TEST_FILE: usize = 500;
+/// Lines of `main.rs`.
+pub const MAIN: usize = 30;
+/// Lines of `lib.rs` without documentation.
+pub const CRATE_ROOT: usize = 40;
+/// Lines of a guest's `lib.rs`.
+pub const GUEST: usize = 60;
+/// Lines of a WIT file.
+pub const WIT: usize = 90;
+
+/// Files above their budget.
+pub fn check(sources: &[Source]) -> Vec<Finding> {
+    sources.iter().filter_map(finding).collect()
+}
+
+fn finding(source: &Source) -> Option<Finding> {
+    let (budget, lines, advice) = measure(source)?;
+    (lines > budget).then(|| Finding {
+        rule: Rule::Size,
+        place: source.path.clone(),
+        amount: lines,
+        sentence: format!("has {lines} lines where {budget} are the budget; {advice}"),
+    })
+}
+
+/// Budget, lines as they count for it, and what to do beyond; none for what has no budget.
+fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
+    let path = source.path.as_str();
+    if source.is("wit") {
+        return Some((WIT, source.text.lines().count(), "split the interface along its subjects"));
+    }
+    if !source.is("rs") {
+        return None;
+    }
+    if path.ends_with("src/main.rs") {
+        return Some((MAIN, without_tests(source), "move what it does into modules and leave the call"));
+    }
+    if path.ends_with("src/lib.rs") {
+        return Some(if is_guest(path) {
+            (GUEST, without_tests(source), "move the logic to decide.rs")
+        } else if source.is_test() || path.starts_with("tests/fixtures/") {
+            (FILE, without_tests(source), "split it along its subjects")
+        } else {
+            (CRATE_ROOT, without_documentation(source), "move items into modules; the root only names them")
+        });
+    }
+    Some(if source.is_test() {
+        (
+            TEST_FILE,
+            source.text.lines().count(),
+            "turn repeated tests into case folders, or split it along its subjects",
+        )
+    } else {
+        (FILE, without_tests(source), "the border of a stage is the border of a file: split it there")
+    })
+}
+
+fn is_guest(path: &str) -> bool {
+    path.starts_with("guest/") && !path.starts_with("guest/sdk/")
+}
+
+fn without_tests(source: &Source) -> usize {
+    code::test_lines(&code::only(&source.text)).iter().filter(|is_test| !**is_test).count()
+}
+
+fn without_documentation(source: &Source) -> usize {
+    let tests = code::test_lines(&code::only(&source.text));
+    let lines = source.text.lines().map(str::trim_start).zip(tests);
+    lines.filter(|(line, is_test)| !is_test && !line.starts_with("//") && !line.is_empty()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amount(path: &str, text: &str) -> Option<usize> {
+        check(&[Source::new(path, text)]).first().map(|finding| finding.amount)
+    }
+
+    #[test]
+    fn each_kind_of_file_has_its_budget() {
+        for (path, budget) in [
+            ("host/core/src/plan.rs", FILE),
+            ("host/core/tests/cases.rs", TEST_FILE),
+            ("host/agent/src/main.rs", MAIN),
+            ("host/core/src/lib.rs", CRATE_ROOT),
+            ("guest/taints/src/lib.rs", GUEST),
+            ("tests/fixtures/loops/src/lib.rs", FILE),
+            ("wit/types.wit", WIT),
+        ] {
+            assert_eq!(amount(path, &"x\n".repeat(budget)), None, "{path}");
+            assert_eq!(amount(path, &"x\n".repeat(budget + 1)), Some(budget + 1), "{path}");
+        }
+    }
+
+    #[test]
+    fn tests_and_the_documentation_of_a_root_are_free() {
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "x\n".repeat(FILE));
+        assert_eq!(amount("host/core/src/plan.rs", &tests), None);
+        assert_eq!(amount("host/core/src/lib.rs", &"//! why\n".repeat(CRATE_ROOT + 1)), None);
+        assert_eq!(amount("README.md", &"x\n".repeat(1000)), None);
+    }
+}

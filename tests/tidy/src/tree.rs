@@ -1,0 +1,94 @@
+//! Reads the tree of sources. Never looks at what is built or hidden by git.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One text file of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Path from the root, with `/`.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Source {
+    /// A source from values, for tests.
+    pub fn new(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    /// Whether its path ends in `.extension`.
+    pub fn is(&self, extension: &str) -> bool {
+        Path::new(&self.path).extension().is_some_and(|found| found == extension)
+    }
+
+    /// Whether it is a Rust file that holds nothing but tests.
+    pub fn is_test(&self) -> bool {
+        let in_tests = self.path.starts_with("tests/") && !self.path.starts_with("tests/fixtures/");
+        self.is("rs") && (in_tests || self.path.contains("/tests/") || self.path.ends_with("/tests.rs"))
+    }
+}
+
+/// The root of the workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every text file below the root, ordered by path; `target` and `.git` aside, and what is not UTF-8.
+pub fn read(root: &Path) -> io::Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    visit(root, root, &mut sources)?;
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(sources)
+}
+
+fn visit(root: &Path, folder: &Path, sources: &mut Vec<Source>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        if path.is_dir() {
+            visit(root, &path, sources)?;
+        } else if let (Ok(short), Ok(text)) = (path.strip_prefix(root), fs::read_to_string(&path)) {
+            sources.push(Source { path: short.to_string_lossy().into_owned(), text });
+        }
+    }
+    Ok(())
+}
+
+/// The names at the top level.
+pub fn top(root: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_files_are_told_by_their_place() {
+        let test = |path: &str| Source::new(path, "").is_test();
+        assert!(test("tests/conformance/src/lib.rs"));
+        assert!(test("host/core/tests/cases.rs"));
+        assert!(test("host/core/src/plan/tests.rs"));
+        assert!(!test("host/core/src/plan.rs"));
+        assert!(!test("tests/fixtures/loops/src/lib.rs"));
+        assert!(!test("tests/README.md"));
+    }
+
+    #[test]
+    fn this_file_is_read_and_nothing_built() {
+        let sources = read(&root()).unwrap();
+        assert!(sources.iter().any(|source| source.path == "tests/tidy/src/tree.rs"));
+        assert!(!sources.iter().any(|source| source.path.starts_with("target/")));
+    }
+}
