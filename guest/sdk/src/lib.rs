@@ -1,1 +1,59 @@
+//! Write a guest: a component that answers one of the agent's questions as a pure function.
+//! Never does anything for a guest: no clock, no file, no network; all it has are the arguments.
+//!
+//! A guest is a type with a self-description ([`Guest`]) and one of [`Trigger`], [`Kubeconfig`] or [`Taints`],
+//! registered by [`register!`]. `guest/README.md` builds one in ten minutes.
+//!
+//! ```
+//! use transom_guest::taints::{Answer, Decision, ManagedCluster};
+//! use transom_guest::{About, Context, Failure, Guest, NoSettings, Taints};
+//!
+//! /// Wants no taint, whatever the cluster looks like.
+//! pub struct Calm;
+//!
+//! impl Guest for Calm {
+//!     type Settings = NoSettings;
+//!     const ABOUT: About = About { name: "calm", version: "0.1.0", ..About::EMPTY };
+//! }
+//!
+//! impl Taints for Calm {
+//!     fn compute(_: &Context<NoSettings>, _: &ManagedCluster) -> Result<Answer, Failure> {
+//!         Ok(Answer { decision: Decision::Own(Vec::new()), ask_again_at: None })
+//!     }
+//! }
+//!
+//! transom_guest::register!(taints: Calm);
+//! # fn main() {}
+//! ```
 
+// The generated macros name this crate by its name, also from inside it.
+extern crate self as transom_guest;
+
+mod about;
+#[cfg(any(target_arch = "wasm32", test))]
+mod arena;
+#[doc(hidden)]
+pub mod bindings;
+mod context;
+pub mod kubeconfig;
+pub mod log;
+mod register;
+mod settings;
+pub mod taints;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod trigger;
+mod words;
+
+pub use about::{About, Guest, Read, Reason};
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub use arena::Arena;
+pub use bindings::guest::transom::policy::types::{Agent, Failure, ObjectRef, Problem, Subject, Waiting};
+pub use context::Context;
+pub use kubeconfig::Kubeconfig;
+pub use settings::NoSettings;
+pub use taints::Taints;
+pub use trigger::Trigger;
+#[doc(hidden)]
+pub use wit_bindgen;

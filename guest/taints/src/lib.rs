@@ -1,1 +1,45 @@
+//! Guest: which built-in taints a managed cluster carries, as Open Cluster Management sets them.
+//! Never touches a taint that it does not own, and never sets a time.
 
+mod decide;
+mod settings;
+
+pub use settings::{Settings, TaintEffect, TaintSettings};
+use transom_guest::taints::{Answer, ManagedCluster};
+use transom_guest::{About, Context, Failure, Guest, Problem, Read, Reason};
+
+/// The guest `taints`.
+pub struct Taints;
+
+impl Guest for Taints {
+    type Settings = Settings;
+
+    const ABOUT: About = About {
+        name: "taints",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &[Read {
+            api_version: "cluster.open-cluster-management.io/v1",
+            kind: "ManagedCluster",
+            fields: &["status.conditions[ManagedClusterConditionAvailable]", "spec.taints"],
+            changes: &[],
+        }],
+        reasons: &[Reason {
+            word: decide::SUBJECT_DELETING,
+            meaning: "The managed cluster is being deleted; its taints stay as they are.",
+            remedy: "Nothing: the object goes away when its finalizers are done.",
+        }],
+        settings_schema: include_str!("../settings.schema.json"),
+    };
+
+    fn check(settings: &Settings) -> Vec<Problem> {
+        settings.check()
+    }
+}
+
+impl transom_guest::Taints for Taints {
+    fn compute(context: &Context<Settings>, cluster: &ManagedCluster) -> Result<Answer, Failure> {
+        Ok(decide::compute(&context.settings, context.now_seconds, cluster))
+    }
+}
+
+transom_guest::register!(taints: Taints);

@@ -1,0 +1,62 @@
+//! Guests that decide where a kubeconfig goes and what it says.
+//! Never a byte of a credential: they cross as numbers that hold for one call.
+
+use crate::bindings::guest::transom::policy::types::Context as RawContext;
+use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig as wit;
+use crate::bindings::kubeconfig::transom::policy::{credentials, proposals};
+use crate::{Context, Failure, Guest, Subject};
+
+pub use credentials::Kubeconfig as Source;
+pub use credentials::{Authority, AuthoritySource, Cluster, ClusterContext, Credential, Proxy, Url, User};
+pub use proposals::{Proposal, ProposedCluster, ProposedUser};
+pub use wit::{Absence, Answer, Form, Input, Need, Protocol, Requirement, Service, ServicePort, Value};
+
+/// A guest that decides where a kubeconfig goes and what it says.
+pub trait Kubeconfig: Guest {
+    /// The object to write and what must be read for it. Asked again with what was found until it needs nothing new:
+    /// at most three rounds.
+    ///
+    /// # Errors
+    /// Why there is no answer, by how the host should react.
+    fn require(context: &Context<Self::Settings>, subject: &Subject, found: &[Input]) -> Result<Requirement, Failure>;
+
+    /// The kubeconfig to write, made of the inputs by role.
+    ///
+    /// # Errors
+    /// Why there is no answer, by how the host should react.
+    fn transform(context: &Context<Self::Settings>, subject: &Subject, inputs: Vec<Input>) -> Result<Answer, Failure>;
+}
+
+impl<T: Kubeconfig> wit::Guest for T {
+    fn require(context: RawContext, subject: Subject, found: Vec<Input>) -> Result<Requirement, Failure> {
+        let context = Context::read(context).map_err(Failure::Invalid)?;
+        T::require(&context, &subject, &found)
+    }
+
+    fn transform(context: RawContext, subject: Subject, inputs: Vec<Input>) -> Result<Answer, Failure> {
+        let context = Context::read(context).map_err(Failure::Invalid)?;
+        T::transform(&context, &subject, inputs)
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "the types are generated")]
+impl Default for AuthoritySource {
+    fn default() -> Self {
+        Self::None
+    }
+}
+
+/// As Kubernetes has it.
+#[expect(clippy::derivable_impls, reason = "the types are generated")]
+impl Default for Protocol {
+    fn default() -> Self {
+        Self::Tcp
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "the types are generated")]
+impl Default for Value {
+    fn default() -> Self {
+        Self::Absent
+    }
+}

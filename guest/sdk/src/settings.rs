@@ -1,0 +1,130 @@
+//! JSON in: settings and declared fields, as the guest's own types; a problem names the field at fault.
+//! Never quotes a value of an object: of a parser's error about fields only the path is kept.
+
+use crate::{Problem, Subject};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// Reason for settings that do not have the expected form.
+pub(crate) const INVALID_SETTINGS: &str = "InvalidSettings";
+/// Reason for a declared field with an unexpected type.
+pub(crate) const UNREADABLE_FIELDS: &str = "UnreadableFields";
+
+/// The settings of a guest that has none: anything but `{}` is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoSettings {}
+
+/// Reads settings. None at all costs nothing and gives the default.
+pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
+    if matches!(text, "" | "{}") {
+        return Ok(S::default());
+    }
+    serde_json::from_str(text).map_err(|error| {
+        let mut message = error.to_string();
+        // The place in the text is of no use to a person who wrote YAML; the field is.
+        if let Some(cut) = message.rfind(" at line ") {
+            message.truncate(cut);
+        }
+        let problem = Problem::new(INVALID_SETTINGS, message);
+        match path_at(text, &error) {
+            path if path.is_empty() => problem,
+            path => problem.at(path),
+        }
+    })
+}
+
+impl Subject {
+    /// Reads the declared fields. Fields that the object does not have are not in the text, so give the type
+    /// `#[serde(default)]`.
+    ///
+    /// # Errors
+    /// A problem with reason `UnreadableFields`, when a field has another type than the guest expects.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_str(&self.fields).map_err(|error| {
+            let path = path_at(&self.fields, &error);
+            Problem::new(UNREADABLE_FIELDS, "a field has an unexpected type").at(path)
+        })
+    }
+}
+
+/// The path of the field that a parser stopped at.
+fn path_at(text: &str, error: &serde_json::Error) -> String {
+    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    path_to(text.as_bytes(), before.saturating_add(error.column()))
+}
+
+/// One level of nesting on the way to an offset.
+enum Level {
+    Object(String),
+    Array(usize),
+}
+
+/// The path of keys and positions that encloses the byte at `stop`, in valid JSON up to there.
+fn path_to(text: &[u8], stop: usize) -> String {
+    let mut levels: Vec<Level> = Vec::new();
+    let mut at = 0;
+    let mut expects_key = false;
+    while at < stop.min(text.len()) {
+        match text.get(at) {
+            Some(b'{') => {
+                levels.push(Level::Object(String::new()));
+                expects_key = true;
+            }
+            Some(b'[') => levels.push(Level::Array(0)),
+            Some(b'}' | b']') if at + 1 < stop => {
+                levels.pop();
+            }
+            Some(b',') => match levels.last_mut() {
+                Some(Level::Array(index)) => *index += 1,
+                _ => expects_key = true,
+            },
+            Some(b'"') => {
+                let end = string_end(text, at);
+                if let (true, Some(Level::Object(key))) = (expects_key, levels.last_mut()) {
+                    *key = String::from_utf8_lossy(text.get(at + 1..end).unwrap_or_default()).into_owned();
+                    expects_key = false;
+                }
+                at = end;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    join(&levels)
+}
+
+/// Index of the quote that ends the string which starts at `start`.
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'\\' => at += 2,
+            b'"' => return at,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+/// `a.b[0].c`.
+fn join(levels: &[Level]) -> String {
+    let mut path = String::new();
+    for level in levels {
+        match level {
+            Level::Object(key) if key.is_empty() => {}
+            Level::Object(key) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
+            }
+            Level::Array(index) => {
+                path.push('[');
+                path.push_str(&index.to_string());
+                path.push(']');
+            }
+        }
+    }
+    path
+}

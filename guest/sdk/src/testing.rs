@@ -1,0 +1,1 @@
+//! Runs a guest natively on folders of cases.
