@@ -1,1 +1,29 @@
+//! Compiles, limits and calls guests; the only crate that knows wasmtime.
+//! Never decides what an answer means, and never prints: log lines and receipts are returned.
 
+mod bindings;
+mod call;
+mod compile;
+mod config;
+mod description;
+mod engine;
+mod failure;
+mod gate;
+mod guest;
+mod imports;
+mod inspect;
+mod limits;
+mod load;
+mod measure;
+mod receipt;
+mod run;
+
+pub use compile::digest;
+pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
+pub use failure::{CallFailure, EngineError, LoadError};
+pub use guest::Guest;
+pub use imports::{Capabilities, Capability};
+pub use inspect::Inspection;
+pub use limits::Limits;
+pub use receipt::{LINE_CHARS, LogLevel, LogLine, Receipt};
+pub use run::Call;

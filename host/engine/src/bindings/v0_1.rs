@@ -1,0 +1,31 @@
+//! The generation `transom:policy@0.1`: generated types, and how they become the words of the core and back.
+//! Generated code never leaves this module, except the log function that a linker needs.
+
+mod credentials;
+pub(crate) mod description;
+pub(crate) mod kubeconfig;
+mod shared;
+pub(crate) mod taints;
+pub(crate) mod trigger;
+
+mod generated {
+    // One umbrella world for all three, so that the types that they share exist once; no guest has all of it.
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        inline: "
+            package transom:host;
+            world all {
+                import transom:policy/log@0.1.0;
+                export transom:policy/guest@0.1.0;
+                export transom:policy/trigger@0.1.0;
+                export transom:policy/kubeconfig@0.1.0;
+                export transom:policy/taints@0.1.0;
+            }
+        ",
+        imports: { default: trappable },
+    });
+}
+
+use generated::exports::transom::policy as exported;
+pub(crate) use generated::transom::policy::log;
+use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals, types as wit};

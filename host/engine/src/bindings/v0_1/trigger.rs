@@ -1,0 +1,45 @@
+//! Arguments and answers of a trigger guest. Never decides whether to run.
+
+use super::exported::trigger;
+use super::wit;
+use crate::measure::{Lift, Lower};
+use transom_core::contract::{Change, Context, Readiness, Subject, Timed, Verdict};
+
+pub(crate) use trigger::GuestIndices as Indices;
+
+impl Lower {
+    pub(crate) fn for_ready(&mut self, context: &Context, subject: &Subject) -> (wit::Context, wit::Subject) {
+        (self.context(context), self.subject(subject))
+    }
+
+    pub(crate) fn for_evaluate(&mut self, context: &Context, change: &Change) -> (wit::Context, trigger::Change) {
+        let change = trigger::Change {
+            before: self.subject(&change.before),
+            after: self.subject(&change.after),
+            changed: self.list(&change.changed, |lower, path| lower.text(path)),
+        };
+        (self.context(context), change)
+    }
+}
+
+impl Lift<'_> {
+    pub(crate) fn readiness(&mut self, answer: trigger::ReadyAnswer) -> Timed<Readiness> {
+        let readiness = match answer.readiness {
+            trigger::Readiness::Ready => Readiness::Ready,
+            trigger::Readiness::NotReady(problem) => Readiness::NotReady(self.problem(problem)),
+        };
+        Timed { answer: readiness, ask_again_at: answer.ask_again_at }
+    }
+
+    pub(crate) fn verdict(&mut self, verdict: trigger::Verdict) -> Verdict {
+        match verdict {
+            trigger::Verdict::Run(reasons) => {
+                if reasons.is_empty() {
+                    self.breaks("it wants to run without a reason".to_owned());
+                }
+                Verdict::Run(self.list(reasons, Self::reason))
+            }
+            trigger::Verdict::Ignore => Verdict::Ignore,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a store knows of the call that runs in it: the budget, what is used of it, the log.
+//! Every limit that a guest can hit while it runs is checked here, except time and stack.
+
+use crate::bindings::v0_1::log;
+use crate::config::CORE_INSTANCES;
+use crate::failure::CallFailure;
+use crate::limits::Limits;
+use crate::receipt::{LogLevel, LogLine, Receipt, printable};
+use wasmtime::ResourceLimiter;
+
+/// The data of one store.
+pub(crate) struct CallState {
+    limits: Limits,
+    pub(crate) receipt: Receipt,
+}
+
+impl CallState {
+    pub(crate) fn new(limits: Limits, receipt: Receipt) -> Self {
+        Self { limits, receipt }
+    }
+}
+
+impl ResourceLimiter for CallState {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let (total, allowed) = (&mut self.receipt.memory_bytes, self.limits.memory_bytes);
+        match grown(*total, current, desired) {
+            wanted if wanted > allowed => Err(CallFailure::MemoryExceeded { wanted, allowed }.into()),
+            // The module's own maximum answers -1, on every engine and under every budget.
+            _ if maximum.is_some_and(|maximum| desired > maximum) => Ok(false),
+            wanted => {
+                *total = wanted;
+                Ok(true)
+            }
+        }
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        // Only what the machine refuses stops the guest: what the type of the memory forbids answers -1.
+        if error.root_cause().is::<std::io::Error>() {
+            return Err(CallFailure::NoRoom(error.to_string()).into());
+        }
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let (total, allowed) = (&mut self.receipt.table_elements, self.limits.table_elements);
+        match grown(*total, current, desired) {
+            wanted if wanted > allowed => Err(CallFailure::TablesExceeded { wanted, allowed }.into()),
+            _ if maximum.is_some_and(|maximum| desired > maximum) => Ok(false),
+            wanted => {
+                *total = wanted;
+                Ok(true)
+            }
+        }
+    }
+
+    fn instances(&self) -> usize {
+        CORE_INSTANCES as usize
+    }
+}
+
+/// The sum over all memories (or tables) after one of them has grown.
+fn grown(total: u64, current: usize, desired: usize) -> u64 {
+    total.saturating_add(desired.saturating_sub(current) as u64)
+}
+
+impl log::Host for CallState {
+    fn log(&mut self, level: log::Level, message: String) -> wasmtime::Result<()> {
+        let (limits, used) = (&self.limits, &mut self.receipt);
+        let bytes = used.log_bytes.saturating_add(message.len() as u64);
+        if used.host_calls >= limits.host_calls {
+            return Err(CallFailure::HostCallsExceeded { allowed: limits.host_calls }.into());
+        }
+        if used.log_lines >= limits.log_lines {
+            return Err(CallFailure::LogLinesExceeded { allowed: limits.log_lines }.into());
+        }
+        if bytes > limits.log_bytes {
+            return Err(CallFailure::LogBytesExceeded { allowed: limits.log_bytes }.into());
+        }
+        used.host_calls += 1;
+        used.log_lines += 1;
+        used.log_bytes = bytes;
+        used.log.push(LogLine { level: level.into(), text: printable(&message) });
+        Ok(())
+    }
+}
+
+impl From<log::Level> for LogLevel {
+    fn from(level: log::Level) -> Self {
+        match level {
+            log::Level::Debug => Self::Debug,
+            log::Level::Info => Self::Info,
+            log::Level::Warn => Self::Warn,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! From bytes to code, once per digest. Never looks at what a component imports or exports.
+
+use crate::config::{MEMORIES, TABLES};
+use crate::engine::{EngineOptions, Inner};
+use crate::failure::LoadError;
+use crate::receipt::printable;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wasmtime::component::Component;
+
+/// A component's code, shared by all guests that were loaded from the same bytes.
+pub(crate) struct Compiled {
+    pub(crate) component: Component,
+    pub(crate) digest: String,
+    pub(crate) size: u64,
+}
+
+/// `sha256:` and 64 hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
+    let mut text = String::from("sha256:");
+    for byte in Sha256::digest(bytes) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+impl Inner {
+    /// The code of these bytes: at once when some guest already runs it, else compiled after those before it.
+    pub(crate) fn compiled(&self, bytes: &[u8]) -> Result<Arc<Compiled>, LoadError> {
+        at_most("its size in bytes", bytes.len() as u64, self.options.max_component_bytes)?;
+        let digest = digest(bytes);
+        if let Some(found) = self.find(&digest) {
+            return Ok(found);
+        }
+        let _turn = lock(&self.compiling);
+        if let Some(found) = self.find(&digest) {
+            return Ok(found);
+        }
+        let component = Component::from_binary(&self.wasm, bytes).map_err(|error| invalid(&format!("{error:#}")))?;
+        within_pool(&component, &self.options)?;
+        let compiled = Arc::new(Compiled { component, digest: digest.clone(), size: bytes.len() as u64 });
+        let mut all = lock(&self.compiled);
+        all.retain(|_, code| code.strong_count() > 0);
+        all.insert(digest, Arc::downgrade(&compiled));
+        Ok(compiled)
+    }
+
+    fn find(&self, digest: &str) -> Option<Arc<Compiled>> {
+        lock(&self.compiled).get(digest)?.upgrade()
+    }
+}
+
+/// What a panic elsewhere may leave behind here is a map that still tells the truth.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError> {
+    if found > allowed {
+        return Err(LoadError::TooLarge { what, found, allowed });
+    }
+    Ok(())
+}
+
+/// The same bounds on every engine, whether or not it has a pool that would enforce them.
+fn within_pool(component: &Component, options: &EngineOptions) -> Result<(), LoadError> {
+    let Some(required) = component.resources_required() else {
+        return Err(invalid("it imports a core module"));
+    };
+    at_most("its number of memories", required.num_memories.into(), MEMORIES.into())?;
+    at_most("its number of tables", required.num_tables.into(), TABLES.into())?;
+    at_most("its first memory in bytes", required.max_initial_memory_size.unwrap_or(0), options.max_memory_bytes)?;
+    let table = required.max_initial_table_size.unwrap_or(0);
+    if table > options.max_table_elements {
+        return Err(invalid(&format!("its first table has {table} elements")));
+    }
+    Ok(())
+}
+
+/// One line of what is wrong with the bytes.
+fn invalid(text: &str) -> LoadError {
+    LoadError::Invalid(printable(text))
+}

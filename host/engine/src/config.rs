@@ -1,0 +1,73 @@
+//! How wasmtime is set up: deterministic, interruptible, and with nothing switched on that guests do not need.
+
+use crate::engine::{Allocation, EngineOptions};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
+
+/// Linear memories that one component may have.
+pub(crate) const MEMORIES: u32 = 2;
+/// Tables that one component may have.
+pub(crate) const TABLES: u32 = 8;
+/// Core instances that one component may have.
+pub(crate) const CORE_INSTANCES: u32 = 16;
+/// What every slot of the pool reserves anyway, to spare bounds checks.
+const LARGEST_MEMORY: usize = 4 << 30;
+/// Bytes of a memory that stay in place between calls, where the kernel can tell which were written.
+const KEEP_RESIDENT: usize = 1 << 20;
+/// Address space per memory where it is short: more bounds checks, same answers.
+const SMALL_RESERVATION: u64 = 1 << 20;
+
+/// The configuration for one way of allocating instances.
+pub(crate) fn config(options: &EngineOptions, allocation: Allocation) -> Config {
+    let mut config = deterministic();
+    config.max_wasm_stack(options.stack_bytes);
+    match allocation {
+        Allocation::Pool => {
+            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)));
+        }
+        Allocation::OnDemand => {}
+        Allocation::SmallOnDemand => {
+            config.memory_reservation(SMALL_RESERVATION).memory_guard_size(64 << 10);
+        }
+    }
+    config
+}
+
+/// Everything but the allocation. Where a feature could make two runs differ, it is off or canonical.
+fn deterministic() -> Config {
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .cranelift_opt_level(OptLevel::Speed)
+        .cranelift_nan_canonicalization(true)
+        .epoch_interruption(true)
+        .memory_init_cow(true)
+        .relaxed_simd_deterministic(true)
+        .wasm_relaxed_simd(false)
+        .wasm_memory64(false)
+        .wasm_multi_memory(false)
+        .wasm_tail_call(false)
+        .wasm_custom_page_sizes(false)
+        .wasm_wide_arithmetic(false)
+        .shared_memory(false);
+    config
+}
+
+/// Slots for as many calls at once as the gate lets in, each with all that one component may have.
+/// What one component may have is checked elsewhere, so that it is the same without a pool.
+fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
+    let calls = options.concurrency;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(calls)
+        .total_core_instances(calls.saturating_mul(CORE_INSTANCES))
+        .total_memories(calls.saturating_mul(MEMORIES))
+        .total_tables(calls.saturating_mul(TABLES))
+        .max_tables_per_module(TABLES)
+        .max_memory_size(LARGEST_MEMORY)
+        .table_elements(usize::try_from(options.max_table_elements).unwrap_or(usize::MAX))
+        .max_unused_warm_slots(calls);
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        // Without the scan the kernel cannot say which pages were written, and keeping them costs more than it saves.
+        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEEP_RESIDENT).table_keep_resident(KEEP_RESIDENT);
+    }
+    pool
+}

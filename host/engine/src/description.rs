@@ -1,0 +1,130 @@
+//! Whether a guest's description of itself keeps to the contract. Never believes more of it than its form.
+
+use crate::failure::LoadError;
+use crate::receipt::printable;
+use std::collections::BTreeSet;
+use transom_core::contract::description::{Description, Read};
+
+/// Reasons that a guest may declare.
+const REASONS: usize = 32;
+/// Kinds that a guest may read.
+const KINDS: usize = 16;
+/// Paths that a guest may declare for one kind.
+const PATHS: usize = 64;
+/// Characters of a name, a version or a reason.
+const NAME_CHARS: usize = 64;
+
+/// The reasons that the guest may answer with, when all of its description is in order.
+pub(crate) fn check(description: &Description) -> Result<BTreeSet<String>, LoadError> {
+    named("name", &description.name)?;
+    named("version", &description.version)?;
+    at_most("kinds that it reads", description.reads.len(), KINDS)?;
+    at_most("reasons", description.reasons.len(), REASONS)?;
+    description.reads.iter().try_for_each(check_read)?;
+    schema(&description.settings_schema)?;
+    let mut words = BTreeSet::new();
+    for reason in &description.reasons {
+        if !is_reason(&reason.word) {
+            return refuse(format!("reason `{}` is not one CamelCase word", printable(&reason.word)));
+        }
+        if !words.insert(reason.word.clone()) {
+            return refuse(format!("reason `{}` is declared twice", reason.word));
+        }
+    }
+    Ok(words)
+}
+
+/// A word that may become a condition's reason: CamelCase, at most 64 characters.
+fn is_reason(word: &str) -> bool {
+    word.len() <= NAME_CHARS
+        && word.starts_with(|c: char| c.is_ascii_uppercase())
+        && word.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+fn check_read(read: &Read) -> Result<(), LoadError> {
+    named("apiVersion", &read.api_version)?;
+    named("kind", &read.kind)?;
+    at_most("paths of one kind", read.fields.len() + read.changes.len(), PATHS)?;
+    Ok(())
+}
+
+/// Printable, not empty, not long.
+fn named(what: &str, text: &str) -> Result<(), LoadError> {
+    if text.is_empty() || text.len() > NAME_CHARS || !text.chars().all(|c| c.is_ascii_graphic()) {
+        return refuse(format!("its {what} is not 1 to {NAME_CHARS} printable characters"));
+    }
+    Ok(())
+}
+
+fn schema(text: &str) -> Result<(), LoadError> {
+    match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(schema) if schema.is_object() => Ok(()),
+        Ok(_) => refuse("the schema of its settings is no JSON object".to_owned()),
+        Err(error) => refuse(format!("the schema of its settings is no JSON: line {}", error.line())),
+    }
+}
+
+fn at_most(what: &str, found: usize, allowed: usize) -> Result<(), LoadError> {
+    if found > allowed {
+        return refuse(format!("it declares {found} {what}, {allowed} are allowed"));
+    }
+    Ok(())
+}
+
+fn refuse<T>(why: String) -> Result<T, LoadError> {
+    Err(LoadError::DescriptionInvalid(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::contract::description::DeclaredReason;
+
+    fn good() -> Description {
+        Description {
+            name: "taints".to_owned(),
+            version: "1.0.0".to_owned(),
+            reads: vec![Read {
+                api_version: "v1".to_owned(),
+                kind: "Node".to_owned(),
+                fields: vec!["status.conditions[Ready]".to_owned()],
+                changes: vec!["metadata.annotations".to_owned()],
+            }],
+            reasons: vec![declared("NotReady")],
+            settings_schema: "{}".to_owned(),
+        }
+    }
+
+    fn declared(word: &str) -> DeclaredReason {
+        DeclaredReason { word: word.to_owned(), meaning: String::new(), remedy: String::new() }
+    }
+
+    #[test]
+    fn a_good_description_gives_its_words() {
+        assert_eq!(check(&good()).unwrap().into_iter().collect::<Vec<_>>(), ["NotReady"]);
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        type Fault = fn(&mut Description);
+        let faults: [(Fault, &str); 10] = [
+            (|d| d.name.clear(), "its name"),
+            (|d| d.version = "a b".to_owned(), "its version"),
+            (|d| d.reads = vec![d.reads[0].clone(); KINDS + 1], "17 kinds"),
+            (|d| d.reads[0].fields = vec!["a".to_owned(); PATHS], "65 paths"),
+            (|d| d.reasons = vec![declared("A"); REASONS + 1], "33 reasons"),
+            (|d| d.reasons.push(declared("notCamel")), "`notCamel`"),
+            (|d| d.reasons.push(declared(&"A".repeat(NAME_CHARS + 1))), "CamelCase"),
+            (|d| d.reasons.push(declared("NotReady")), "twice"),
+            (|d| d.settings_schema = "[]".to_owned(), "no JSON object"),
+            (|d| d.settings_schema = "{".to_owned(), "no JSON: line 1"),
+        ];
+        for (fault, named) in faults {
+            let mut description = good();
+            fault(&mut description);
+            let error = check(&description).unwrap_err();
+            assert_eq!(error.reason(), "DescriptionInvalid");
+            assert!(error.to_string().contains(named), "{error} does not name {named}");
+        }
+    }
+}

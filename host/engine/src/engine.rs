@@ -1,0 +1,186 @@
+//! One engine for all guests: instances from a pool where address space allows, a tick every millisecond.
+//! Never holds a guest alive: whoever loads one keeps it.
+
+use crate::bindings::v0_1::log;
+use crate::call::CallState;
+use crate::compile::Compiled;
+use crate::config::config;
+use crate::failure::EngineError;
+use crate::gate::Gate;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use wasmtime::component::{HasSelf, Linker};
+
+/// How an engine is made.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Calls at once; more wait.
+    pub concurrency: u32,
+    /// How instances get their memory.
+    pub allocate: Allocate,
+    /// Who drives the time by which deadlines go.
+    pub ticker: Ticker,
+    /// Bytes of stack for one call, an eighth of a usual thread's.
+    pub stack_bytes: usize,
+    /// The most that [`Limits::memory_bytes`](crate::Limits::memory_bytes) can allow.
+    pub max_memory_bytes: u64,
+    /// The most that [`Limits::table_elements`](crate::Limits::table_elements) can allow.
+    pub max_table_elements: u64,
+    /// Bytes of the largest component that is looked at.
+    pub max_component_bytes: u64,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            concurrency: 64,
+            allocate: Allocate::PoolIfPossible,
+            ticker: Ticker::EveryMillisecond,
+            stack_bytes: 256 << 10,
+            max_memory_bytes: 64 << 20,
+            max_table_elements: 10_000,
+            max_component_bytes: 8 << 20,
+        }
+    }
+}
+
+/// How instances get their memory; answers do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// From a pool, or on demand where there is no address space for one.
+    PoolIfPossible,
+    /// On demand.
+    OnDemand,
+}
+
+/// Who drives the time by which deadlines go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ticker {
+    /// A thread of the engine, which ends with it.
+    EveryMillisecond,
+    /// [`Engine::tick`], for tests that prove which limit fired.
+    Manual,
+}
+
+/// What was found possible when the engine was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// A pool.
+    Pool,
+    /// On demand, with a reservation that spares bounds checks.
+    OnDemand,
+    /// On demand, with as little address space as possible.
+    SmallOnDemand,
+}
+
+/// Compiles, limits and calls guests. Cheap to clone, to be used from many threads at once.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) wasm: wasmtime::Engine,
+    pub(crate) gate: Gate,
+    pub(crate) options: EngineOptions,
+    pub(crate) allocation: Allocation,
+    pub(crate) without_log: Linker<CallState>,
+    pub(crate) with_log: Linker<CallState>,
+    /// Code by digest, as long as a guest uses it.
+    pub(crate) compiled: Mutex<BTreeMap<String, Weak<Compiled>>>,
+    /// One compilation at a time: it is the one thing here that takes long and much memory.
+    pub(crate) compiling: Mutex<()>,
+}
+
+impl Engine {
+    /// Makes an engine and starts its ticker.
+    pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
+        let (wasm, allocation) = probe(&options)?;
+        let setup = |error: wasmtime::Error| EngineError::Setup(error.to_string());
+        let without_log = Linker::new(&wasm);
+        let mut with_log = Linker::new(&wasm);
+        log::add_to_linker::<_, HasSelf<_>>(&mut with_log, |state: &mut CallState| state).map_err(setup)?;
+        let gate = Gate::new(usize::try_from(options.concurrency).unwrap_or(usize::MAX));
+        let ticker = options.ticker;
+        let inner = Arc::new(Inner {
+            wasm,
+            gate,
+            options,
+            allocation,
+            without_log,
+            with_log,
+            compiled: Mutex::default(),
+            compiling: Mutex::default(),
+        });
+        if ticker == Ticker::EveryMillisecond {
+            start_ticker(&inner)?;
+        }
+        Ok(Self { inner })
+    }
+
+    /// Lets one millisecond pass for deadlines. Only needed with [`Ticker::Manual`].
+    pub fn tick(&self) {
+        self.inner.tick();
+    }
+
+    /// How instances get their memory, as was found possible.
+    pub fn allocation(&self) -> Allocation {
+        self.inner.allocation
+    }
+
+    /// Calls that wait for a free instance.
+    pub fn waiting(&self) -> usize {
+        self.inner.gate.waiting()
+    }
+}
+
+impl Inner {
+    pub(crate) fn tick(&self) {
+        self.wasm.increment_epoch();
+        self.gate.tick();
+    }
+}
+
+/// Counts time as long as the engine lives; holds it only while it ticks.
+fn start_ticker(inner: &Arc<Inner>) -> Result<(), EngineError> {
+    let weak = Arc::downgrade(inner);
+    let run = move || {
+        while let Some(inner) = weak.upgrade() {
+            inner.tick();
+            drop(inner);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    std::thread::Builder::new().name("transom-ticker".to_owned()).spawn(run).map_err(EngineError::Ticker)?;
+    Ok(())
+}
+
+/// Tries what is best first: address space may be short (`ulimit -v`, gVisor), kernels may be old.
+fn probe(options: &EngineOptions) -> Result<(wasmtime::Engine, Allocation), EngineError> {
+    let ways: &[Allocation] = match options.allocate {
+        Allocate::PoolIfPossible => &[Allocation::Pool, Allocation::OnDemand, Allocation::SmallOnDemand],
+        Allocate::OnDemand => &[Allocation::OnDemand, Allocation::SmallOnDemand],
+    };
+    let mut last = String::new();
+    for &way in ways {
+        match wasmtime::Engine::new(&config(options, way)).and_then(|wasm| fits(&wasm, way).map(|()| wasm)) {
+            Ok(wasm) => return Ok((wasm, way)),
+            Err(error) => last = format!("{error:#}"),
+        }
+    }
+    Err(EngineError::Setup(last))
+}
+
+/// Address space that must be left for compiling and for everything else.
+const HEADROOM: usize = 256 << 20;
+
+/// Whether an engine that could be made can also be used.
+fn fits(wasm: &wasmtime::Engine, way: Allocation) -> wasmtime::Result<()> {
+    if way == Allocation::OnDemand {
+        let mut store = wasmtime::Store::new(wasm, ());
+        wasmtime::Memory::new(&mut store, wasmtime::MemoryType::new(1, None))?;
+    }
+    Vec::<u8>::new().try_reserve_exact(HEADROOM)?;
+    Ok(())
+}

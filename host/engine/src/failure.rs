@@ -1,0 +1,170 @@
+//! Why an engine, a component or a call failed: one word each. Never says what a guest said unless it is printable.
+
+use transom_core::contract::description::World;
+
+/// Why no engine could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Neither a pool nor memory on demand could be set up.
+    #[error("failed to set up the engine: {0}")]
+    Setup(String),
+    /// The thread that counts time could not be started.
+    #[error("failed to start the engine's ticker: {0}")]
+    Ticker(#[source] std::io::Error),
+}
+
+/// Why a component was not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// More bytes, memories, tables or instances than any guest may have.
+    #[error("failed to load component: {what} is {found}, {allowed} is the limit")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much of it.
+        found: u64,
+        /// How much there may be.
+        allowed: u64,
+    },
+    /// The bytes are no component that can be compiled.
+    #[error("failed to compile component: {0}")]
+    Invalid(String),
+    /// It imports what is not granted.
+    #[error("failed to load component: it imports {}, which is not granted", .0.join(", "))]
+    ImportNotGranted(Vec<String>),
+    /// It does not export, or not with the right types, what its world demands.
+    #[error("failed to load component as {}: {detail}{}", .expected.name(), found_text(*.found))]
+    WorldMismatch {
+        /// The world that was asked for.
+        expected: World,
+        /// The world that it would fit.
+        found: Option<World>,
+        /// What is missing or different.
+        detail: String,
+    },
+    /// Its description of itself breaks the contract.
+    #[error("failed to accept the component's description: {0}")]
+    DescriptionInvalid(String),
+    /// It could not say what it is.
+    #[error("failed to ask the component what it is: {0}")]
+    Describe(#[source] CallFailure),
+}
+
+/// `; it fits taints-guest`.
+fn found_text(found: Option<World>) -> String {
+    found.map_or_else(String::new, |world| format!("; it fits {}", world.name()))
+}
+
+impl LoadError {
+    /// The word for conditions, Events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => "ComponentTooLarge",
+            Self::Invalid(_) => "ComponentInvalid",
+            Self::ImportNotGranted(_) => "ImportNotGranted",
+            Self::WorldMismatch { .. } => "WorldMismatch",
+            Self::DescriptionInvalid(_) => "DescriptionInvalid",
+            Self::Describe(failure) => failure.reason(),
+        }
+    }
+}
+
+/// Why a call gave no answer: which budget stopped it, or what it broke.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallFailure {
+    /// It ran longer than its time.
+    #[error("the guest did not answer within {allowed_ms} ms")]
+    TimedOut {
+        /// Its time in milliseconds.
+        allowed_ms: u64,
+    },
+    /// It wanted more memory.
+    #[error("the guest wanted {wanted} bytes of memory, {allowed} are its budget")]
+    MemoryExceeded {
+        /// Bytes of all memories together, had it been allowed.
+        wanted: u64,
+        /// Its budget.
+        allowed: u64,
+    },
+    /// It wanted larger tables.
+    #[error("the guest wanted {wanted} table elements, {allowed} are its budget")]
+    TablesExceeded {
+        /// Elements of all tables together, had it been allowed.
+        wanted: u64,
+        /// Its budget.
+        allowed: u64,
+    },
+    /// It recursed too deeply.
+    #[error("the guest's stack overflowed")]
+    StackOverflowed,
+    /// Its answer is too large.
+    #[error("the guest's answer is larger than {allowed} bytes")]
+    AnswerTooLarge {
+        /// Its budget.
+        allowed: u64,
+    },
+    /// What it would be given is too large; it was not asked.
+    #[error("the guest would be given {wanted} bytes or more, {allowed} are the limit")]
+    ArgumentTooLarge {
+        /// Bytes counted until the limit was passed.
+        wanted: u64,
+        /// The limit.
+        allowed: u64,
+    },
+    /// It wrote too many log lines.
+    #[error("the guest wrote more than {allowed} log lines")]
+    LogLinesExceeded {
+        /// Its budget.
+        allowed: u64,
+    },
+    /// It wrote too much log.
+    #[error("the guest wrote more than {allowed} bytes of log")]
+    LogBytesExceeded {
+        /// Its budget.
+        allowed: u64,
+    },
+    /// It called the host too often.
+    #[error("the guest called the host more than {allowed} times")]
+    HostCallsExceeded {
+        /// Its budget.
+        allowed: u64,
+    },
+    /// It stopped with a trap.
+    #[error("the guest stopped with a trap: {0}")]
+    Trapped(String),
+    /// Its answer is malformed, or says what it may not say.
+    #[error("the guest broke the contract: {0}")]
+    ContractBroken(String),
+    /// It was asked what guests of its world are not asked.
+    #[error("a guest of the world {} cannot be asked that", .0.name())]
+    WrongWorld(World),
+    /// No instance was free in time.
+    #[error("no instance was free within {allowed_ms} ms")]
+    Busy {
+        /// How long was waited.
+        allowed_ms: u64,
+    },
+    /// The machine had no memory left for an instance.
+    #[error("failed to make an instance: {0}")]
+    NoRoom(String),
+}
+
+impl CallFailure {
+    /// The word for conditions, Events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::TimedOut { .. } => "GuestTimedOut",
+            Self::MemoryExceeded { .. } => "GuestMemoryExceeded",
+            Self::TablesExceeded { .. } => "GuestTablesExceeded",
+            Self::StackOverflowed => "GuestStackOverflowed",
+            Self::AnswerTooLarge { .. } => "AnswerTooLarge",
+            Self::ArgumentTooLarge { .. } => "ArgumentTooLarge",
+            Self::LogLinesExceeded { .. } | Self::LogBytesExceeded { .. } => "LogFlooded",
+            Self::HostCallsExceeded { .. } => "HostCallsExceeded",
+            Self::Trapped(_) => "GuestTrapped",
+            Self::ContractBroken(_) => "ContractBroken",
+            Self::WrongWorld(_) => "WorldMismatch",
+            Self::Busy { .. } | Self::NoRoom(_) => "EngineBusy",
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A loaded guest and the questions that can be put to it. Never remembers an answer.
+
+use crate::bindings::v0_1::description;
+use crate::failure::CallFailure;
+use crate::limits::Limits;
+use crate::load::Exports;
+use crate::measure::Lift;
+use crate::receipt::Receipt;
+use crate::run::{Call, Runnable};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use transom_core::contract::decide::{Input, KubeconfigAnswer, Requirement};
+use transom_core::contract::description::{Description, World};
+use transom_core::contract::taints::{Decision, ManagedCluster};
+use transom_core::contract::{Change, Context, Problem, Readiness, Refusal, Subject, Timed, Verdict};
+
+/// A guest of one world. Cheap to clone, to be asked from many threads at once.
+///
+/// Every question runs in a fresh instance under the limits of that call, and takes the calling thread until the
+/// answer is there or a limit fires. A guest that is asked what its world does not know answers
+/// [`CallFailure::WrongWorld`].
+#[derive(Clone)]
+pub struct Guest {
+    loaded: Arc<Loaded>,
+}
+
+pub(crate) struct Loaded {
+    pub(crate) code: Runnable,
+    pub(crate) about: description::Indices,
+    pub(crate) exports: Exports,
+    pub(crate) world: World,
+    pub(crate) description: Description,
+    pub(crate) words: BTreeSet<String>,
+}
+
+impl From<Arc<Loaded>> for Guest {
+    fn from(loaded: Arc<Loaded>) -> Self {
+        Self { loaded }
+    }
+}
+
+impl Guest {
+    /// `sha256:<hex>` of the component's bytes.
+    pub fn digest(&self) -> &str {
+        &self.loaded.code.compiled.digest
+    }
+
+    /// Bytes of the component.
+    pub fn size(&self) -> u64 {
+        self.loaded.code.compiled.size
+    }
+
+    /// The world that it was loaded for.
+    pub fn world(&self) -> World {
+        self.loaded.world
+    }
+
+    /// What it says of itself, checked when it was loaded.
+    pub fn description(&self) -> &Description {
+        &self.loaded.description
+    }
+
+    /// Has it judge settings, one JSON object; no problem means that it accepts them.
+    pub fn validate(&self, limits: &Limits, settings: &str) -> Call<Vec<Problem>> {
+        let about = &self.loaded.about;
+        self.loaded.code.call(
+            limits,
+            Some(&self.loaded.words),
+            |lower| lower.text(settings),
+            |store, instance, settings| about.load(&mut *store, instance)?.call_validate(store, &settings),
+            Lift::objections,
+        )
+    }
+
+    /// Asks a trigger guest whether a subject may be evaluated.
+    pub fn ready(&self, limits: &Limits, context: &Context, subject: &Subject) -> Call<Timed<Readiness>> {
+        let Exports::Trigger(exports) = &self.loaded.exports else { return self.wrong_world() };
+        self.loaded.code.call(
+            limits,
+            Some(&self.loaded.words),
+            |lower| lower.for_ready(context, subject),
+            |store, instance, (context, subject)| {
+                exports.load(&mut *store, instance)?.call_ready(store, &context, &subject)
+            },
+            Lift::readiness,
+        )
+    }
+
+    /// Asks a trigger guest what to make of a change.
+    pub fn evaluate(&self, limits: &Limits, context: &Context, change: &Change) -> Call<Verdict> {
+        let Exports::Trigger(exports) = &self.loaded.exports else { return self.wrong_world() };
+        self.loaded.code.call(
+            limits,
+            Some(&self.loaded.words),
+            |lower| lower.for_evaluate(context, change),
+            |store, instance, (context, change)| {
+                exports.load(&mut *store, instance)?.call_evaluate(store, &context, &change)
+            },
+            Lift::verdict,
+        )
+    }
+
+    /// Asks a kubeconfig guest what it needs and where the result goes.
+    pub fn require(
+        &self,
+        limits: &Limits,
+        context: &Context,
+        subject: &Subject,
+        found: &[Input],
+    ) -> Call<Result<Requirement, Refusal>> {
+        let Exports::Kubeconfig(exports) = &self.loaded.exports else { return self.wrong_world() };
+        self.loaded.code.call(
+            limits,
+            Some(&self.loaded.words),
+            |lower| lower.for_kubeconfig(context, subject, found),
+            |store, instance, (context, subject, found)| {
+                exports.load(&mut *store, instance)?.call_require(store, &context, &subject, &found)
+            },
+            Lift::requirement,
+        )
+    }
+
+    /// Asks a kubeconfig guest for the kubeconfig.
+    pub fn transform(
+        &self,
+        limits: &Limits,
+        context: &Context,
+        subject: &Subject,
+        inputs: &[Input],
+    ) -> Call<Result<KubeconfigAnswer, Refusal>> {
+        let Exports::Kubeconfig(exports) = &self.loaded.exports else { return self.wrong_world() };
+        self.loaded.code.call(
+            limits,
+            Some(&self.loaded.words),
+            |lower| lower.for_kubeconfig(context, subject, inputs),
+            |store, instance, (context, subject, inputs)| {
+                exports.load(&mut *store, instance)?.call_transform(store, &context, &subject, &inputs)
+            },
+            Lift::kubeconfig,
+        )
+    }
+
+    /// Asks a taints guest which taints a managed cluster carries.
+    pub fn compute(
+        &self,
+        limits: &Limits,
+        context: &Context,
+        cluster: &ManagedCluster,
+    ) -> Call<Result<Timed<Decision>, Refusal>> {
+        let Exports::Taints(exports) = &self.loaded.exports else { return self.wrong_world() };
+        self.loaded.code.call(
+            limits,
+            Some(&self.loaded.words),
+            |lower| lower.for_compute(context, cluster),
+            |store, instance, (context, cluster)| {
+                exports.load(&mut *store, instance)?.call_compute(store, &context, &cluster)
+            },
+            Lift::taints,
+        )
+    }
+
+    fn wrong_world<T>(&self) -> Call<T> {
+        Call { result: Err(CallFailure::WrongWorld(self.loaded.world)), receipt: Receipt::default() }
+    }
+}
+
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Description { name, version, .. } = &self.loaded.description;
+        write!(f, "Guest({} {name} {version}, {})", self.loaded.world.name(), self.digest())
+    }
+}

@@ -1,0 +1,115 @@
+//! What a component imports, read from its binary, and what of it may be granted.
+//! Never trusts a linker to refuse: what is not granted is named before anything is linked.
+
+use std::collections::BTreeSet;
+use wasmtime::component::Component;
+use wasmtime::component::types::{ComponentInstance, ComponentItem};
+
+/// What a policy lets its guest import. Nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    granted: BTreeSet<Capability>,
+}
+
+/// One thing that may be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Capability {
+    /// To write lines that the host counts and cuts.
+    Log,
+}
+
+impl Capability {
+    /// Everything that there is to grant.
+    pub const ALL: &'static [Self] = &[Self::Log];
+
+    /// The word for it in policies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+        }
+    }
+
+    /// The capability that an imported interface needs; nothing when it is one that cannot be granted.
+    fn of(import: &str) -> Option<Self> {
+        let (interface, version) = import.split_once('@')?;
+        (interface == "transom:policy/log" && (version == "0.1" || version.starts_with("0.1."))).then_some(Self::Log)
+    }
+}
+
+impl Capabilities {
+    /// These and no others.
+    pub fn of(granted: impl IntoIterator<Item = Capability>) -> Self {
+        Self { granted: granted.into_iter().collect() }
+    }
+
+    /// Whether this one is granted.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.granted.contains(&capability)
+    }
+}
+
+/// The imports of a component that give it something to call; those that only name types are left out.
+pub(crate) fn imports(component: &Component) -> Vec<String> {
+    let engine = component.engine();
+    let ty = component.component_type();
+    let names = ty.imports(engine).filter(|(_, import)| gives_something(engine, &import.ty));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The imports that are not granted.
+pub(crate) fn denied(imports: &[String], granted: &Capabilities) -> Vec<String> {
+    let denied = |import: &&String| !Capability::of(import).is_some_and(|needed| granted.has(needed));
+    imports.iter().filter(denied).cloned().collect()
+}
+
+/// The capabilities that these imports need, and the imports for which there is none.
+pub(crate) fn needs(imports: &[String]) -> (Capabilities, Vec<String>) {
+    let needed = Capabilities::of(imports.iter().filter_map(|import| Capability::of(import)));
+    let beyond = denied(imports, &needed);
+    (needed, beyond)
+}
+
+fn gives_something(engine: &wasmtime::Engine, item: &ComponentItem) -> bool {
+    match item {
+        ComponentItem::ComponentInstance(instance) => instance_gives_something(engine, instance),
+        ComponentItem::Type(_) => false,
+        ComponentItem::ComponentFunc(_)
+        | ComponentItem::CoreFunc(_)
+        | ComponentItem::Module(_)
+        | ComponentItem::Component(_)
+        | ComponentItem::Resource(_) => true,
+    }
+}
+
+fn instance_gives_something(engine: &wasmtime::Engine, instance: &ComponentInstance) -> bool {
+    instance.exports(engine).any(|(_, export)| gives_something(engine, &export.ty))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_log_of_this_generation_can_be_granted() {
+        for (import, needed) in [
+            ("transom:policy/log@0.1.0", Some(Capability::Log)),
+            ("transom:policy/log@0.1.7", Some(Capability::Log)),
+            ("transom:policy/log@0.10.0", None),
+            ("transom:policy/log@0.2.0", None),
+            ("transom:policy/log", None),
+            ("other:policy/log@0.1.0", None),
+            ("wasi:clocks/monotonic-clock@0.2.0", None),
+            ("log", None),
+        ] {
+            assert_eq!(Capability::of(import), needed, "{import}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_granted_is_named() {
+        let imports = ["transom:policy/log@0.1.0".to_owned(), "wasi:random/random@0.2.0".to_owned()];
+        assert_eq!(denied(&imports, &Capabilities::default()), imports);
+        assert_eq!(denied(&imports, &Capabilities::of([Capability::Log])), imports[1..]);
+        assert_eq!(needs(&imports), (Capabilities::of([Capability::Log]), imports[1..].to_vec()));
+    }
+}

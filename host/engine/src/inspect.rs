@@ -1,0 +1,50 @@
+//! What a component is, without granting it anything that it would need. Runs it only to ask what it is.
+
+use crate::engine::Engine;
+use crate::failure::LoadError;
+use crate::imports::{Capabilities, imports, needs};
+use crate::load::fitting;
+use transom_core::contract::description::{Description, World};
+
+/// What a component is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspection {
+    /// `sha256:<hex>` of its bytes.
+    pub digest: String,
+    /// Bytes of the component.
+    pub size: u64,
+    /// What it imports, apart from types.
+    pub imports: Vec<String>,
+    /// What it exports.
+    pub exports: Vec<String>,
+    /// The world whose exports it has, by name.
+    pub world: Option<World>,
+    /// The capabilities that it would need.
+    pub needs: Capabilities,
+    /// The imports that no policy can grant; with any of these it cannot be loaded.
+    pub ungrantable: Vec<String>,
+    /// What it says of itself, or why it could not be loaded even with what it needs.
+    pub description: Result<Description, LoadError>,
+}
+
+impl Engine {
+    /// Reads what a component is from its bytes.
+    ///
+    /// # Errors
+    /// When the bytes are too many, or no component that can be compiled.
+    pub fn inspect(&self, bytes: &[u8]) -> Result<Inspection, LoadError> {
+        let compiled = self.inner.compiled(bytes)?;
+        let component = &compiled.component;
+        let imports = imports(component);
+        let (needs, ungrantable) = needs(&imports);
+        let ty = component.component_type();
+        let exports: Vec<_> = ty.exports(component.engine()).map(|(name, _)| name.to_owned()).collect();
+        let world = fitting(component);
+        let description = match world {
+            Some(world) => self.load(bytes, world, &needs).map(|guest| guest.description().clone()),
+            None => Err(LoadError::Invalid("it fits no world".to_owned())),
+        };
+        let (digest, size) = (compiled.digest.clone(), compiled.size);
+        Ok(Inspection { digest, size, imports, exports, world, needs, ungrantable, description })
+    }
+}

@@ -1,0 +1,38 @@
+//! What one call may use. Limits belong to the call, never to the compiled code.
+
+/// The budget of one call. Whoever goes beyond is stopped with a [`CallFailure`](crate::CallFailure) of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Milliseconds (ticks of the engine) until the guest is stopped; waiting for a free instance has as many of its own.
+    pub time_ms: u64,
+    /// Bytes of all linear memories together; growth beyond stops the guest instead of returning -1.
+    pub memory_bytes: u64,
+    /// Elements of all tables together.
+    pub table_elements: u64,
+    /// Bytes of what the guest is given: its texts and its list entries.
+    pub argument_bytes: u64,
+    /// Bytes of what the guest answers, counted like the arguments.
+    pub answer_bytes: u64,
+    /// Log lines, cut or not.
+    pub log_lines: u64,
+    /// Bytes of all log lines before they are cut.
+    pub log_bytes: u64,
+    /// Calls of functions of the host.
+    pub host_calls: u64,
+}
+
+impl Default for Limits {
+    /// Ample for a guest that reads a few objects, small enough that a hostile one is not noticed by others.
+    fn default() -> Self {
+        Self {
+            time_ms: 250,
+            memory_bytes: 64 << 20,
+            table_elements: 10_000,
+            argument_bytes: 4 << 20,
+            answer_bytes: 1 << 20,
+            log_lines: 100,
+            log_bytes: 64 << 10,
+            host_calls: 1000,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What one call used of its budget, and the log lines that it wrote. Never printed by the engine.
+
+/// What a call used of each budget. All but `micros` is the same for the same call on any engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Microseconds from making the instance to having its answer.
+    pub micros: u64,
+    /// Peak bytes of all linear memories together.
+    pub memory_bytes: u64,
+    /// Elements of all tables together.
+    pub table_elements: u64,
+    /// Bytes of what the guest was given.
+    pub argument_bytes: u64,
+    /// Bytes of what the guest answered.
+    pub answer_bytes: u64,
+    /// Log lines that were kept.
+    pub log_lines: u64,
+    /// Bytes of these lines before they were cut.
+    pub log_bytes: u64,
+    /// Calls of functions of the host that were served.
+    pub host_calls: u64,
+    /// Whether the stack, which is the agent's own limit, overflowed.
+    pub stack_overflowed: bool,
+    /// The lines themselves.
+    pub log: Vec<LogLine>,
+}
+
+/// One captured line: at most [`LINE_CHARS`] characters, control characters escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// How loud.
+    pub level: LogLevel,
+    /// The text, safe to print.
+    pub text: String,
+}
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// For the guest's author.
+    Debug,
+    /// For whoever runs the agent.
+    Info,
+    /// For whoever runs the agent, now.
+    Warn,
+}
+
+/// Characters of a guest's text that are kept, in log lines and in messages.
+pub const LINE_CHARS: usize = 1024;
+
+/// A guest's text as it may be printed: cut, and without anything that moves a cursor or turns text around.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(LINE_CHARS));
+    for (count, c) in text.chars().enumerate() {
+        if count == LINE_CHARS {
+            out.push('…');
+            break;
+        }
+        if c.is_control() || is_invisible(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Characters that change how others are shown: separators of lines, marks of direction, zero widths.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(printable("a\nb\u{1b}[31m\u{202e}ü"), "a\\nb\\u{1b}[31m\\u{202e}ü");
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let cut = printable(&"é".repeat(LINE_CHARS + 1));
+        assert_eq!(cut.chars().count(), LINE_CHARS + 1);
+        assert!(cut.ends_with("é…"));
+        let whole = "x".repeat(LINE_CHARS);
+        assert_eq!(printable(&whole), whole);
+    }
+}
