@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
 
-use crate::guests;
+use crate::{check, fleet, guests};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -16,6 +16,10 @@ pub(crate) struct Args {
 enum Task {
     /// Build every guest and every fixture as a component: target/guests/<name>.wasm
     Guests(guests::Args),
+    /// Every check and every test: format, guests, clippy, documentation, tests
+    Test,
+    /// Write a generated fleet of HostedClusters and ManagedClusters as manifests
+    Fleet(fleet::Args),
 }
 
 impl Args {
@@ -23,6 +27,8 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         match self.task {
             Task::Guests(args) => guests::run(&args),
+            Task::Test => check::run(),
+            Task::Fleet(args) => fleet::run(&args),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `cargo xtask`: the tasks of the workspace, each in a file of its own. Never part of what ships.
 
 mod args;
+mod check;
 mod component;
+mod fleet;
 mod guests;
 mod process;
 mod progress;

@@ -1,0 +1,51 @@
+//! `cargo xtask test`: every check and every test, in the order in which failures are cheapest. Never goes on after a failure.
+
+use crate::{guests, process, progress, workspace};
+use anyhow::{Context as _, Result};
+use std::process::Command;
+use std::time::Instant;
+
+/// One step: what it is called, and how it is done.
+struct Step {
+    what: &'static str,
+    run: fn() -> Result<()>,
+}
+
+/// The steps, cheapest first; guests stand before the first build, so that nothing is compiled twice.
+const STEPS: [Step; 5] = [
+    Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) },
+    Step { what: "guests", run: || guests::run(&guests::Args::default()) },
+    Step {
+        what: "clippy, warnings denied",
+        run: || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    },
+    Step { what: "documentation, warnings denied", run: documentation },
+    Step { what: "tests", run: || cargo(&["test", "--workspace"]) },
+];
+
+/// Runs all steps.
+pub(crate) fn run() -> Result<()> {
+    let start = Instant::now();
+    for (index, step) in STEPS.iter().enumerate() {
+        progress::step(&format!("[{}/{}] {}", index + 1, STEPS.len(), step.what));
+        (step.run)().with_context(|| format!("failed at step `{}`", step.what))?;
+    }
+    progress::say(&format!("==> all {} steps passed in {} s", STEPS.len(), start.elapsed().as_secs()));
+    Ok(())
+}
+
+fn documentation() -> Result<()> {
+    process::run(
+        in_root(&["doc", "--workspace", "--no-deps", "--document-private-items"])?.env("RUSTDOCFLAGS", "-D warnings"),
+    )
+}
+
+fn cargo(words: &[&str]) -> Result<()> {
+    process::run(&mut in_root(words)?)
+}
+
+fn in_root(words: &[&str]) -> Result<Command> {
+    let mut cargo = workspace::cargo();
+    cargo.args(words).current_dir(workspace::read()?.root);
+    Ok(cargo)
+}
