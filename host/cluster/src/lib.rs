@@ -1,1 +1,4 @@
+//! Where objects live: watch, gather, apply, publish.
+//! Never decides what should be written; never runs a guest.
 
+pub mod directory;

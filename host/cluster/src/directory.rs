@@ -1,0 +1,243 @@
+//! A cluster that is a directory of manifests, with the agent's own folder laid over them.
+//! Never rewrites a file of a user; never decides what should be written.
+
+mod apply;
+mod feed;
+mod load;
+mod manifest;
+mod own;
+mod patch;
+mod shared;
+mod slot;
+mod status;
+mod store;
+mod tree;
+
+pub use feed::Observations;
+pub use status::PolicyStatus;
+
+use own::Own;
+use shared::Shared;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use transom_api::Word;
+use transom_core::object::Object;
+use transom_core::observation::Unreadable;
+use transom_core::outcome::Outcome;
+use transom_core::plan::Plan;
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use tree::{Place, Tree};
+
+/// What to open, and how.
+#[derive(Clone, Debug)]
+pub struct DirectoryOptions {
+    /// Name of the connection; the cluster of every reference.
+    pub name: String,
+    /// A folder of manifests, or one file.
+    pub root: PathBuf,
+    /// The agent's own folder; nothing for `.transom` in the root, or for none when the root is a file.
+    pub own: Option<PathBuf>,
+    /// How long a file must be quiet before it is read.
+    pub settle: Duration,
+    /// What is refused.
+    pub limits: Limits,
+    /// Whether anything may be written; otherwise no folder is made, but one that is there is read.
+    pub writable: bool,
+    /// Whether changes are told.
+    pub watch: bool,
+}
+
+impl DirectoryOptions {
+    /// A folder that is written and watched, with the default limits.
+    pub fn new(name: &str, root: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.to_owned(),
+            root: root.into(),
+            own: None,
+            settle: Duration::from_millis(100),
+            limits: Limits::default(),
+            writable: true,
+            watch: true,
+        }
+    }
+}
+
+/// What is refused for its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one object as compact JSON.
+    pub object_bytes: usize,
+    /// Bytes of one file.
+    pub file_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { object_bytes: 1_572_864, file_bytes: 268_435_456 }
+    }
+}
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The root is not there or cannot be listed.
+    #[error("failed to open the directory `{path}`: {cause}")]
+    Root {
+        /// The root.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The own folder cannot be made or cleaned.
+    #[error("failed to prepare the agent's own folder `{path}`: {cause}")]
+    Own {
+        /// The own folder.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Another agent is at work.
+    #[error("failed to use the agent's own folder `{path}`: another agent is at work in it")]
+    InUse {
+        /// The own folder.
+        path: PathBuf,
+    },
+    /// The own folder holds the root.
+    #[error("failed to use the agent's own folder `{path}`: the manifests lie inside it")]
+    Inside {
+        /// The own folder.
+        path: PathBuf,
+    },
+}
+
+/// Why an object cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ReadFailure {
+    /// `DuplicateObject` or `ReadFailed`.
+    pub reason: Word,
+    /// What was attempted on what, and why it failed; without a value of it.
+    pub message: String,
+}
+
+/// A directory of manifests as a cluster. Safe to use from many threads.
+pub struct Directory {
+    shared: Arc<Shared>,
+}
+
+impl Directory {
+    /// Reads the whole tree; on return every object can be read.
+    pub fn open(options: DirectoryOptions) -> Result<Self, OpenError> {
+        let DirectoryOptions { name, root, own, settle: _, limits, writable, watch: _ } = options;
+        let root_error = |cause| OpenError::Root { path: root.clone(), cause };
+        let canonical = root.canonicalize().map_err(root_error)?;
+        let is_file = !canonical.is_dir();
+        let own = own.or_else(|| (!is_file).then(|| canonical.join(".transom")));
+        let (own, writer) = open_own(own, writable)?;
+        if let Some(own) = own.as_ref().filter(|own| canonical.starts_with(own)) {
+            return Err(OpenError::Inside { path: own.clone() });
+        }
+        let folder =
+            if is_file { canonical.parent().map(Path::to_owned).unwrap_or_default() } else { canonical.clone() };
+        let shared = Arc::new(Shared::new(name, Tree { root: folder, own }, limits, writer));
+        if is_file {
+            load::refresh(&shared, &shared.tree.place(&canonical).into_iter().collect::<Vec<_>>());
+        } else {
+            std::fs::read_dir(&canonical).map_err(root_error)?;
+            load::scan(&shared, None, &mut |_| Ok(()));
+        }
+        status::publish_unreadable(&shared).map_err(|cause| OpenError::Own { path: root.clone(), cause })?;
+        Ok(Self { shared })
+    }
+
+    /// The objects of one file's bytes; `place` names it in messages, and its end says whether it is JSON.
+    pub fn from_bytes(name: &str, place: &str, bytes: &[u8], limits: Limits) -> Self {
+        let tree = Tree { root: PathBuf::new(), own: None };
+        let shared = Arc::new(Shared::new(name.to_owned(), tree, limits, None));
+        load::take_bytes(&shared, &Place::new(tree::Layer::User, Path::new(place)), bytes);
+        Self { shared }
+    }
+
+    /// Everything that is there, `Synced`, then every change.
+    pub fn observations(&self) -> Observations {
+        Observations { shared: Arc::clone(&self.shared), feed: self.shared.listen() }
+    }
+
+    /// The objects, each in the place of its reference; nothing where there is none.
+    pub fn read(&self, references: &[ObjectRef]) -> Vec<Result<Option<Object>, ReadFailure>> {
+        references.iter().map(|reference| self.shared.read_one(reference)).collect()
+    }
+
+    /// The objects of a kind in a namespace, or in all.
+    pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
+        let first = ObjectRef {
+            cluster: self.shared.name.clone(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: String::new(),
+        };
+        let store = self.shared.store();
+        let inside = |reference: &&ObjectRef| namespace.is_none() || reference.namespace.as_deref() == namespace;
+        store.of_kind(first).filter(inside).cloned().collect()
+    }
+
+    /// Whether what is seen of an object is one that the agent made whole; such an object is never a subject.
+    pub fn made(&self, reference: &ObjectRef) -> bool {
+        matches!(self.shared.store().effective(reference), slot::Effective::Made(_))
+    }
+
+    /// Everything that cannot be read now.
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        self.shared.store().unreadable()
+    }
+
+    /// Performs the steps of a plan in order, each only when its object is as it was read; stops at the first failure.
+    pub fn apply(&self, plan: Plan) -> Outcome {
+        apply::apply(&self.shared, plan)
+    }
+
+    /// Writes a subject's status when it differs in more than its times.
+    pub fn publish(&self, report: &Report) -> io::Result<()> {
+        status::publish(&self.shared, report)
+    }
+
+    /// Removes the status of a subject.
+    pub fn forget(&self, policy: &str, subject: &ObjectRef) -> io::Result<()> {
+        status::forget(&self.shared, policy, subject)
+    }
+
+    /// Writes a policy's own status when it differs in more than its times.
+    pub fn publish_policy(&self, status: &PolicyStatus) -> io::Result<()> {
+        status::publish_policy(&self.shared, status)
+    }
+
+    /// Removes every status but those of the given policies and subjects; for the end of a start.
+    pub fn retain_status(
+        &self,
+        policies: &BTreeSet<String>,
+        subjects: &BTreeSet<(String, ObjectRef)>,
+    ) -> io::Result<()> {
+        status::retain(&self.shared, policies, subjects)
+    }
+}
+
+/// The canonical path of the own folder, and the folder opened for writing when that is allowed.
+fn open_own(own: Option<PathBuf>, writable: bool) -> Result<(Option<PathBuf>, Option<Own>), OpenError> {
+    let Some(path) = own else { return Ok((None, None)) };
+    let fail = |cause: io::Error| match cause.kind() {
+        io::ErrorKind::WouldBlock => OpenError::InUse { path: path.clone() },
+        _ => OpenError::Own { path: path.clone(), cause },
+    };
+    if !writable {
+        return Ok((Some(path.canonicalize().unwrap_or_else(|_| path.clone())), None));
+    }
+    std::fs::create_dir_all(&path).map_err(fail)?;
+    let path = path.canonicalize().map_err(fail)?;
+    let writer = Own::open(&path).map_err(fail)?;
+    Ok((Some(path), Some(writer)))
+}

@@ -1,0 +1,221 @@
+//! Performs a plan on the agent's own folder: whole objects and field patches, each as one atomic rename.
+//! Never touches a file of a user; never decides, never goes on after a failed step.
+
+use super::Shared;
+use super::load::made_file;
+use super::manifest::emit;
+use super::own::{digest, object_file};
+use super::patch::{get, set};
+use super::shared::version_text;
+use super::slot::{Effective, Made, Seen, version};
+use super::store::{Content, News, Print};
+use super::tree::{Layer, OBJECTS, PATCHES, Place};
+use serde_json::Value;
+use std::hash::BuildHasher as _;
+use std::path::Path;
+use std::sync::Arc;
+use transom_api::Word;
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
+use transom_core::plan::{Plan, Step};
+use transom_core::reference::ObjectRef;
+
+/// Performs the steps in order, up to the first that fails.
+pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
+    let mut outcome = Outcome::default();
+    for step in plan.steps {
+        let (target, kind) = (step.target().clone(), kind(&step));
+        let result = perform(shared, &target, step);
+        let failed = result.is_err();
+        outcome.steps.push(StepOutcome { target, kind, result });
+        if failed {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Which kind of write a step is.
+fn kind(step: &Step) -> WriteKind {
+    match step {
+        Step::Create { .. } => WriteKind::Create,
+        Step::Update { .. } => WriteKind::Update,
+        Step::Patch { .. } => WriteKind::Patch,
+        Step::Delete { .. } => WriteKind::Delete,
+    }
+}
+
+/// Performs one step while nobody else writes the same object.
+fn perform(shared: &Shared, target: &ObjectRef, step: Step) -> Result<(), WriteFailure> {
+    let file = object_file(target);
+    let _writing = shared.stripe(&file);
+    let writer = Writer { shared, target, file: &file };
+    match step {
+        Step::Create { desired } => {
+            writer.expect(None)?;
+            writer.make(&desired.body)
+        }
+        Step::Update { desired, .. } => {
+            writer.expect(Some(&desired.version))?;
+            writer.make(&desired.body)
+        }
+        Step::Patch { version, fields, .. } => {
+            writer.expect(Some(&version))?;
+            writer.patch(&fields)
+        }
+        Step::Delete { version, .. } => {
+            writer.expect(Some(&version))?;
+            writer.delete()
+        }
+    }
+}
+
+/// Writes the own files of one object.
+struct Writer<'a> {
+    shared: &'a Shared,
+    target: &'a ObjectRef,
+    file: &'a Path,
+}
+
+impl Writer<'_> {
+    /// Fails when the object is not as it was read; no version stands for no object.
+    fn expect(&self, version: Option<&str>) -> Result<(), WriteFailure> {
+        let seen = self.shared.store().seen(self.target);
+        match (&seen, version) {
+            (Seen::Absent, None) => Ok(()),
+            (Seen::Value(_), Some(version)) if version_text(&seen) == version => Ok(()),
+            (Seen::Absent, Some(_)) => Err(self.conflict("it is gone")),
+            (Seen::Value(_), None) => Err(self.conflict("it is there already")),
+            (Seen::Value(_), Some(_)) => Err(self.conflict("it changed since it was read")),
+            (Seen::Duplicate(files), _) => Err(self.conflict(&format!("it stands in {files}"))),
+        }
+    }
+
+    /// A write that came too late.
+    fn conflict(&self, why: &str) -> WriteFailure {
+        WriteFailure { reason: Word::WriteConflict, message: format!("failed to write {}: {why}", self.target) }
+    }
+
+    /// A write that did not work.
+    fn failed(&self, why: impl std::fmt::Display) -> WriteFailure {
+        WriteFailure { reason: Word::WriteFailed, message: format!("failed to write {}: {why}", self.target) }
+    }
+
+    /// Makes the whole object, in place of one that we made or laid over one of a user.
+    fn make(&self, body: &Value) -> Result<(), WriteFailure> {
+        let text = body.to_string();
+        if text.len() > self.shared.limits.object_bytes {
+            return Err(WriteFailure {
+                reason: Word::ObjectTooLarge,
+                message: format!("failed to write {}: it has {} bytes", self.target, text.len()),
+            });
+        }
+        let seen = Seen::Value(version(&self.shared.key, &text));
+        let over = {
+            let store = self.shared.store();
+            let users = store.slot(self.target).and_then(|slot| slot.users.first());
+            if matches!(store.effective(self.target), Effective::Made(_)) && store.seen(self.target) == seen {
+                return Ok(());
+            }
+            users.map(|user| digest(user.text.as_bytes()).into())
+        };
+        let made = Made { text: text.into(), over };
+        let yaml = emit(body).map_err(|why| self.failed(why))?;
+        self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Box::new(self.target.clone()), made), &seen)
+    }
+
+    /// Lays fields over the object of a user; an object that we made is changed itself.
+    fn patch(&self, fields: &[(String, Value)]) -> Result<(), WriteFailure> {
+        let (effective, patch) = {
+            let store = self.shared.store();
+            (store.effective(self.target), store.slot(self.target).and_then(|slot| slot.patch.clone()))
+        };
+        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| self.failed("it does not parse"));
+        let users = match effective {
+            Effective::Made(text) => {
+                let mut body = parse(&text)?;
+                for (path, value) in fields {
+                    set(&mut body, path, Some(value.clone()).filter(|value| !value.is_null()));
+                }
+                return self.make(&body);
+            }
+            Effective::Users(text, _) => parse(&text)?,
+            Effective::Absent | Effective::Duplicate(_) => return Err(self.conflict("it is gone")),
+        };
+        let before = patch.map(Arc::unwrap_or_clone).unwrap_or_default();
+        let mut patch = before.clone();
+        for (path, value) in fields {
+            patch.take(&users, path, value);
+        }
+        if patch == before {
+            return Ok(());
+        }
+        let mut body = users;
+        patch.lay(&mut body);
+        if let Some((path, _)) = fields.iter().find(|(path, value)| get(&body, path).unwrap_or(&Value::Null) != value) {
+            return Err(self.failed(format!("`{path}` cannot be set")));
+        }
+        let seen = Seen::Value(version(&self.shared.key, &body.to_string()));
+        if patch.fields.is_empty() {
+            return self.remove(Layer::Patch, &seen);
+        }
+        let text = patch.file(self.target).map_err(|why| self.failed(why))?;
+        self.put(Layer::Patch, &text, Content::Patch(Box::new(self.target.clone()), patch), &seen)
+    }
+
+    /// Removes an object that we made.
+    fn delete(&self) -> Result<(), WriteFailure> {
+        {
+            let store = self.shared.store();
+            if let (Effective::Users(..), Some(file)) = (store.effective(self.target), store.users_file(self.target)) {
+                return Err(self.failed(format!("it stands in {}, a file of the user", file.display())));
+            }
+        }
+        self.remove(Layer::Made, &Seen::Absent)
+    }
+
+    /// Writes one own file and takes it over into the state.
+    fn put(&self, layer: Layer, text: &str, content: Content, expected: &Seen) -> Result<(), WriteFailure> {
+        let own = self.shared.own.as_ref().ok_or_else(|| self.failed("the directory is open for reading only"))?;
+        let place = Place::new(layer, self.file);
+        self.check_free(&place)?;
+        own.write(&own_file(layer, self.file), text.as_bytes()).map_err(|cause| self.failed(cause))?;
+        let print = Print { bytes: self.shared.key.hash_one(text.as_bytes()), stamp: None };
+        let mut store = self.shared.store_mut();
+        let news = store.put(&place, print, content);
+        self.tell(&store, news, expected);
+        Ok(())
+    }
+
+    /// Removes one own file and takes that over into the state.
+    fn remove(&self, layer: Layer, expected: &Seen) -> Result<(), WriteFailure> {
+        let own = self.shared.own.as_ref().ok_or_else(|| self.failed("the directory is open for reading only"))?;
+        own.remove(&own_file(layer, self.file)).map_err(|cause| self.failed(cause))?;
+        let mut store = self.shared.store_mut();
+        let news = store.remove(&Place::new(layer, self.file));
+        self.tell(&store, news, expected);
+        Ok(())
+    }
+
+    /// Tells what a write changed beyond what the writer expects to see: its own writes are no news to it.
+    fn tell(&self, store: &super::store::Store, mut news: Vec<News>, expected: &Seen) {
+        if store.seen(self.target) == *expected {
+            news.retain(|news| !matches!(news, News::Object(reference) if **reference == *self.target));
+        }
+        self.shared.tell(store, &news);
+    }
+
+    /// Fails when the file belongs to another object: kinds of two groups may share their name.
+    fn check_free(&self, place: &Place) -> Result<(), WriteFailure> {
+        match self.shared.store().holder(place) {
+            Some(other) if *other != *self.target => {
+                Err(self.failed(format!("its file holds the {} of {}", other.kind, other.api_version)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A file below the own folder.
+fn own_file(layer: Layer, file: &Path) -> std::path::PathBuf {
+    Path::new(if layer == Layer::Patch { PATCHES } else { OBJECTS }).join(file)
+}

@@ -1,0 +1,100 @@
+//! What was not told yet, for one listener: names, not values, so that it stays small however slow the listener is.
+//! Never tells an older value than the present one, and never one object twice for one change.
+
+use super::Shared;
+use super::store::News;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use transom_core::observation::Observation;
+use transom_core::reference::ObjectRef;
+
+/// One thing to tell.
+enum Item {
+    News(News),
+    Synced,
+}
+
+/// What one listener was not told yet.
+#[derive(Default)]
+pub(super) struct Feed {
+    queue: Mutex<Queue>,
+    ready: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    objects: BTreeSet<Arc<ObjectRef>>,
+}
+
+impl Feed {
+    /// The queue; a listener that panicked leaves it whole.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what there is to tell.
+    pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
+        let mut queue = self.queue();
+        for news in news {
+            match &news {
+                News::Object(reference) if !queue.objects.insert(Arc::clone(reference)) => {}
+                _ => queue.items.push_back(Item::News(news)),
+            }
+        }
+        drop(queue);
+        self.ready.notify_one();
+    }
+
+    /// Ends what was there at the start.
+    pub(super) fn push_synced(&self) {
+        self.queue().items.push_back(Item::Synced);
+        self.ready.notify_one();
+    }
+
+    /// Takes the next thing to tell.
+    fn pop(&self) -> Option<Item> {
+        let mut queue = self.queue();
+        let item = queue.items.pop_front();
+        if let Some(Item::News(News::Object(reference))) = &item {
+            queue.objects.remove(reference);
+        }
+        item
+    }
+}
+
+/// What a directory tells: every object, `Synced`, then changes.
+pub struct Observations {
+    pub(super) shared: Arc<Shared>,
+    pub(super) feed: Arc<Feed>,
+}
+
+impl Observations {
+    /// The next observation; waits until there is one. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Observation {
+        loop {
+            if let Some(observation) = self.try_next() {
+                return observation;
+            }
+            self.feed.ready.notified().await;
+        }
+    }
+
+    /// The next observation, when there is one now.
+    pub fn try_next(&mut self) -> Option<Observation> {
+        loop {
+            match self.feed.pop()? {
+                Item::Synced => return Some(Observation::Synced),
+                Item::News(News::Unreadable(unreadable)) => return Some(Observation::Unreadable(unreadable)),
+                Item::News(News::Readable(place)) => return Some(Observation::Readable(place)),
+                Item::News(News::Object(reference)) => match self.shared.read_one(&reference) {
+                    Ok(Some(object)) => return Some(Observation::Present(object)),
+                    Ok(None) => return Some(Observation::Gone(reference.as_ref().clone())),
+                    // It stands in several files by now; that is told by itself.
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Fields that the agent lays over an object of a user, remembered with the value that they were computed from.
+//! Never rewrites the user's file; never lets a change of the user go unseen.
+
+use super::manifest::emit;
+use serde_json::{Map, Value, json};
+use transom_core::reference::ObjectRef;
+
+/// The fields laid over one object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Patch {
+    /// In the order in which they are laid.
+    pub(super) fields: Vec<FieldPatch>,
+}
+
+/// One field laid over.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FieldPatch {
+    /// Dotted path.
+    pub(super) path: String,
+    /// What the user's file said when the value was computed; nothing when it did not have the field.
+    pub(super) base: Option<Value>,
+    /// The value laid over it; nothing removes the field.
+    pub(super) value: Option<Value>,
+}
+
+impl Patch {
+    /// Lays every field over `body`.
+    pub(super) fn lay(&self, body: &mut Value) {
+        for field in &self.fields {
+            let seen = field.seen(get(body, &field.path));
+            set(body, &field.path, seen);
+        }
+    }
+
+    /// Takes one more field over `body`, the user's own object; a field that is as the user has it is forgotten.
+    pub(super) fn take(&mut self, body: &Value, path: &str, value: &Value) {
+        let base = get(body, path).cloned();
+        let value = Some(value.clone()).filter(|value| !value.is_null());
+        let keep = base != value;
+        let taken = FieldPatch { path: path.to_owned(), base, value };
+        match self.fields.iter().position(|field| field.path == path) {
+            Some(index) if keep => {
+                if let Some(field) = self.fields.get_mut(index) {
+                    *field = taken;
+                }
+            }
+            Some(index) => drop(self.fields.remove(index)),
+            None if keep => self.fields.push(taken),
+            None => {}
+        }
+    }
+
+    /// The file of a patch.
+    pub(super) fn file(&self, reference: &ObjectRef) -> Result<String, String> {
+        let fields: Vec<Value> = self.fields.iter().map(FieldPatch::document).collect();
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), json!(reference.name));
+        if let Some(namespace) = &reference.namespace {
+            metadata.insert("namespace".to_owned(), json!(namespace));
+        }
+        emit(&json!({
+            "apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata, "fields": fields,
+        }))
+        .map(|text| {
+            format!("# Fields that transom lays over an object of yours, and what your file said then.\n{text}")
+        })
+    }
+
+    /// The patch of a file that was parsed; nothing when it is none.
+    pub(super) fn from_document(document: &Value) -> Option<Self> {
+        let fields = document.get("fields")?.as_array()?.iter().map(FieldPatch::from_document);
+        Some(Self { fields: fields.collect::<Option<_>>()? })
+    }
+}
+
+impl FieldPatch {
+    /// The field as it is seen: a three-way merge of what the user had, what we made of it, and what the user has now.
+    /// Lists merge by element, so that the user's new element and ours are both there; anything else is the user's.
+    fn seen(&self, now: Option<&Value>) -> Option<Value> {
+        if now == self.base.as_ref() {
+            return self.value.clone();
+        }
+        let (Some(base), Some(value), Some(list)) =
+            (elements(self.base.as_ref()), elements(self.value.as_ref()), elements(now))
+        else {
+            return now.cloned();
+        };
+        let kept = list.iter().filter(|element| value.contains(element) || !base.contains(element));
+        let added = value.iter().filter(|element| !base.contains(element) && !list.contains(element));
+        let merged: Vec<Value> = kept.chain(added).cloned().collect();
+        if merged.is_empty() && now.is_none() { None } else { Some(Value::Array(merged)) }
+    }
+
+    /// As it stands in a file.
+    fn document(&self) -> Value {
+        let mut field = Map::new();
+        field.insert("path".to_owned(), json!(self.path));
+        for (key, value) in [("base", &self.base), ("value", &self.value)] {
+            if let Some(value) = value {
+                field.insert(key.to_owned(), value.clone());
+            }
+        }
+        Value::Object(field)
+    }
+
+    /// From its form in a file.
+    fn from_document(field: &Value) -> Option<Self> {
+        let part = |key| field.get(key).filter(|value| !value.is_null()).cloned();
+        Some(Self { path: field.get("path")?.as_str()?.to_owned(), base: part("base"), value: part("value") })
+    }
+}
+
+/// The elements of a list; an absent one has none.
+fn elements(value: Option<&Value>) -> Option<&[Value]> {
+    match value {
+        None => Some(&[]),
+        Some(Value::Array(elements)) => Some(elements),
+        Some(_) => None,
+    }
+}
+
+/// The value under a dotted path; null counts as absent.
+pub(super) fn get<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(body, |value, key| value.get(key)).filter(|value| !value.is_null())
+}
+
+/// Sets or removes the value under a dotted path; maps on the way are made, anything else there stays.
+pub(super) fn set(body: &mut Value, path: &str, value: Option<Value>) {
+    let (parents, last) = path.rsplit_once('.').map_or(("", path), |(parents, last)| (parents, last));
+    let mut at = body;
+    for key in parents.split('.').filter(|key| !key.is_empty()) {
+        let Some(map) = at.as_object_mut() else { return };
+        if value.is_none() && !map.contains_key(key) {
+            return;
+        }
+        let next = map.entry(key).or_insert(Value::Null);
+        if next.is_null() {
+            *next = Value::Object(Map::new());
+        }
+        at = next;
+    }
+    if let Some(map) = at.as_object_mut() {
+        match value {
+            Some(value) => drop(map.insert(last.to_owned(), value)),
+            None => drop(map.remove(last)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(base: Value, value: Value, now: Value) -> Value {
+        let mut patch = Patch::default();
+        patch.take(&json!({"spec": {"taints": base}}), "spec.taints", &value);
+        let mut body = json!({"spec": {"taints": now}});
+        patch.lay(&mut body);
+        body.pointer("/spec/taints").cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn an_unchanged_field_gets_the_value() {
+        assert_eq!(seen(json!([1]), json!([1, 2]), json!([1])), json!([1, 2]));
+        assert_eq!(seen(Value::Null, json!([2]), Value::Null), json!([2]));
+        assert_eq!(seen(json!([1]), Value::Null, json!([1])), Value::Null);
+        assert_eq!(seen(json!("a"), json!("b"), json!("a")), json!("b"));
+    }
+
+    #[test]
+    fn a_list_that_the_user_changed_has_both_changes() {
+        assert_eq!(seen(json!([1]), json!([1, 9]), json!([1, 2])), json!([1, 2, 9]), "both added");
+        assert_eq!(seen(json!([1, 2]), json!([1, 2, 9]), json!([2])), json!([2, 9]), "the user removed");
+        assert_eq!(seen(json!([1, 8]), json!([1]), json!([1, 8, 2])), json!([1, 2]), "we removed");
+        assert_eq!(seen(json!([1]), json!([1, 9]), json!([1, 9])), json!([1, 9]), "both added the same");
+        assert_eq!(seen(json!([1]), json!([1, 9]), Value::Null), json!([9]), "the user removed the field");
+        assert_eq!(seen(Value::Null, json!([9]), json!([1])), json!([1, 9]), "the user added the field");
+    }
+
+    #[test]
+    fn anything_else_that_the_user_changed_is_the_users() {
+        assert_eq!(seen(json!("a"), json!("b"), json!("c")), json!("c"));
+        assert_eq!(seen(json!([1]), json!([1, 9]), json!("c")), json!("c"));
+        assert_eq!(seen(json!("a"), json!("b"), Value::Null), Value::Null);
+    }
+
+    #[test]
+    fn a_field_as_the_user_has_it_is_forgotten() {
+        let mut patch = Patch::default();
+        let body = json!({"spec": {"taints": [1]}});
+        patch.take(&body, "spec.taints", &json!([1, 2]));
+        patch.take(&body, "spec.other", &Value::Null);
+        assert_eq!(patch.fields.len(), 1);
+        patch.take(&body, "spec.taints", &json!([1]));
+        assert_eq!(patch, Patch::default());
+    }
+
+    #[test]
+    fn a_file_reads_back() {
+        let mut patch = Patch::default();
+        let body = json!({"spec": {"taints": [{"key": "yes"}]}});
+        patch.take(&body, "spec.taints", &json!([{"key": "yes"}, {"key": "012"}]));
+        patch.take(&body, "spec.hubAcceptsClient", &json!(true));
+        let text = patch.file(&ObjectRef::local("v1", "A", Some("n"), "a")).unwrap();
+        let document: Value = serde_yaml::from_str(&text).unwrap();
+        assert_eq!(Patch::from_document(&document), Some(patch));
+        assert_eq!(document["metadata"], json!({"name": "a", "namespace": "n"}));
+        for broken in [json!(null), json!({"fields": 1}), json!({"fields": [{"value": 1}]})] {
+            assert_eq!(Patch::from_document(&broken), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_map_on_the_way_stays() {
+        let mut body = json!({"spec": "text"});
+        set(&mut body, "spec.taints", Some(json!([1])));
+        assert_eq!(body, json!({"spec": "text"}));
+        set(&mut body, "a.b.c", Some(json!(1)));
+        set(&mut body, "x.y", None);
+        assert_eq!(body, json!({"spec": "text", "a": {"b": {"c": 1}}}));
+    }
+}

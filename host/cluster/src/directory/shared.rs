@@ -1,0 +1,126 @@
+//! What the parts of one directory share: its folders, its state behind a short lock, its listeners.
+//! Never holds a lock while it waits for a file.
+
+use super::feed::Feed;
+use super::manifest::Fault;
+use super::own::Own;
+use super::slot::Seen;
+use super::store::{News, Store};
+use super::tree::{Place, Tree};
+use super::{Limits, ReadFailure};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+
+/// How many writes of ours may go on at once.
+const STRIPES: usize = 64;
+
+/// What the parts of one directory share.
+pub(super) struct Shared {
+    /// Name of the connection.
+    pub(super) name: String,
+    /// Its folders.
+    pub(super) tree: Tree,
+    /// What is refused.
+    pub(super) limits: Limits,
+    /// The own folder, when it may be written.
+    pub(super) own: Option<Own>,
+    /// Key of versions and prints, one per run.
+    pub(super) key: RandomState,
+    store: RwLock<Store>,
+    feeds: Mutex<Vec<Weak<Feed>>>,
+    stripes: Vec<Mutex<()>>,
+}
+
+impl Shared {
+    /// With nothing read yet.
+    pub(super) fn new(name: String, tree: Tree, limits: Limits, own: Option<Own>) -> Self {
+        let key = RandomState::new();
+        let store = RwLock::new(Store::new(key.clone()));
+        let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
+        Self { name, tree, limits, own, key, store, feeds: Mutex::default(), stripes }
+    }
+
+    /// The state, to look at.
+    pub(super) fn store(&self) -> RwLockReadGuard<'_, Store> {
+        self.store.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, to change.
+    pub(super) fn store_mut(&self) -> RwLockWriteGuard<'_, Store> {
+        self.store.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps others from writing or reading the own file of the same object.
+    pub(super) fn stripe(&self, file: &Path) -> Option<MutexGuard<'_, ()>> {
+        let index = usize::try_from(self.key.hash_one(file)).unwrap_or_default() % STRIPES;
+        self.stripes.get(index).map(|stripe| stripe.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A new listener, who is told everything from the start.
+    pub(super) fn listen(&self) -> Arc<Feed> {
+        let feed = Arc::new(Feed::default());
+        let store = self.store();
+        feed.push(store.unreadable().into_iter().map(News::Unreadable));
+        feed.push(store.references().filter(|at| matches!(store.seen(at), Seen::Value(_))).cloned().map(News::Object));
+        feed.push_synced();
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&feed));
+        feed
+    }
+
+    /// Tells every listener; the state is locked, so that news come in the order of the changes.
+    pub(super) fn tell(&self, _changed: &Store, news: &[News]) {
+        if news.is_empty() {
+            return;
+        }
+        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        feeds.retain(|feed| match feed.upgrade() {
+            Some(feed) => {
+                feed.push(news.iter().cloned());
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// One object, parsed outside of the lock.
+    pub(super) fn read_one(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        let (seen, effective) = {
+            let store = self.store();
+            (store.seen(reference), store.effective(reference))
+        };
+        let fail = |fault: Fault| ReadFailure {
+            reason: fault.reason,
+            message: format!("failed to read {reference}: {}", fault.message),
+        };
+        let body = effective.value().map_err(fail)?;
+        Ok(body.map(|body| Object { reference: reference.clone(), version: version_text(&seen), body }))
+    }
+
+    /// Tells of folders that cannot be listed or watched, and of those that can again.
+    pub(super) fn refuse_folders(&self, scanned: Option<&Place>, closed: Vec<(Place, io::Error)>) -> Vec<News> {
+        let mut store = self.store_mut();
+        let mut news = Vec::new();
+        for folder in store.closed_folders(scanned) {
+            if !closed.iter().any(|(place, _)| *place == folder) {
+                news.extend(store.reopened(&folder));
+            }
+        }
+        for (place, error) in closed {
+            news.extend(store.close(&place, Fault::unread(&error)));
+        }
+        self.tell(&store, &news);
+        news
+    }
+}
+
+/// The version of an object as text, for preconditions.
+pub(super) fn version_text(seen: &Seen) -> String {
+    match seen {
+        Seen::Value(version) => format!("{version:016x}"),
+        Seen::Absent | Seen::Duplicate(_) => String::new(),
+    }
+}

@@ -1,0 +1,191 @@
+//! What is known about one object: what users' files say, what the agent made of it, and what is seen as a result.
+//! Never touches a file; what is seen depends on nothing but the texts.
+
+use super::manifest::Fault;
+use super::own::digest;
+use super::patch::Patch;
+use super::tree::Place;
+use serde_json::Value;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use transom_api::Word;
+
+/// One object in one file of a user.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// The file.
+    pub(super) file: Arc<Path>,
+    /// Compact JSON.
+    pub(super) text: Arc<str>,
+}
+
+/// One object that the agent made.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    /// Compact JSON.
+    pub(super) text: Arc<str>,
+    /// Digest of the user's object that it was laid over; nothing when there was none.
+    pub(super) over: Option<Box<str>>,
+}
+
+/// What is seen of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is not there.
+    #[default]
+    Absent,
+    /// Its value has this version.
+    Value(u64),
+    /// It stands in several files, which are these.
+    Duplicate(Arc<str>),
+}
+
+/// Where the value that is seen comes from.
+pub(super) enum Effective {
+    /// It is not there.
+    Absent,
+    /// It stands in several files.
+    Duplicate(Arc<str>),
+    /// The user's, with what we laid over it.
+    Users(Arc<str>, Option<Arc<Patch>>),
+    /// One that we made.
+    Made(Arc<str>),
+}
+
+/// Everything known about one object.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// Users' files that have it; one is right.
+    pub(super) users: Vec<Source>,
+    /// The whole object that we made.
+    pub(super) made: Option<Box<Made>>,
+    /// The fields that we laid over it.
+    pub(super) patch: Option<Arc<Patch>>,
+    /// What was seen last.
+    pub(super) seen: Seen,
+}
+
+impl Slot {
+    /// Whether nothing is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.made.is_none() && self.patch.is_none()
+    }
+
+    /// What is seen. A user's object wins over one that we made, unless ours was made of exactly that object.
+    pub(super) fn effective(&self) -> Effective {
+        match (self.users.as_slice(), &self.made) {
+            ([], None) => Effective::Absent,
+            ([], Some(made)) => Effective::Made(Arc::clone(&made.text)),
+            ([user], Some(made)) if made.over.as_deref().is_some_and(|over| *over == *digest(user.text.as_bytes())) => {
+                Effective::Made(Arc::clone(&made.text))
+            }
+            ([user], _) => Effective::Users(Arc::clone(&user.text), self.patch.clone()),
+            (users, _) => Effective::Duplicate(files(users)),
+        }
+    }
+}
+
+impl Effective {
+    /// The value, parsed; nothing when there is none.
+    pub(super) fn value(&self) -> Result<Option<Value>, Fault> {
+        let parse = |text: &str| {
+            serde_json::from_str::<Value>(text).map_err(|_| Fault::invalid("it does not parse".to_owned()))
+        };
+        match self {
+            Self::Absent => Ok(None),
+            Self::Duplicate(files) => Err(Fault {
+                reason: Word::DuplicateObject,
+                message: format!("it stands in {files}"),
+                objects: Vec::new(),
+            }),
+            Self::Made(text) | Self::Users(text, None) => parse(text).map(Some),
+            Self::Users(text, Some(patch)) => {
+                let mut body = parse(text)?;
+                patch.lay(&mut body);
+                Ok(Some(body))
+            }
+        }
+    }
+
+    /// What is seen, with a version that is keyed per run: a plain hash of a Secret would be an oracle.
+    pub(super) fn seen(&self, key: &RandomState) -> Seen {
+        match self {
+            Self::Absent => Seen::Absent,
+            Self::Duplicate(files) => Seen::Duplicate(Arc::clone(files)),
+            Self::Made(text) | Self::Users(text, None) => Seen::Value(version(key, text)),
+            Self::Users(text, Some(_)) => match self.value() {
+                Ok(Some(body)) => Seen::Value(version(key, &body.to_string())),
+                _ => Seen::Value(version(key, text)),
+            },
+        }
+    }
+}
+
+/// The version of a value.
+pub(super) fn version(key: &RandomState, text: &str) -> u64 {
+    key.hash_one(text)
+}
+
+/// The names of several files as one text, in a stable order.
+fn files(users: &[Source]) -> Arc<str> {
+    let mut names: Vec<String> =
+        users.iter().map(|user| Place::new(super::tree::Layer::User, &user.file).to_string()).collect();
+    names.sort_unstable();
+    names.join(", ").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn source(text: &str) -> Source {
+        Source { file: Path::new("a.yaml").into(), text: text.into() }
+    }
+
+    fn made(text: &str, over: Option<&str>) -> Option<Box<Made>> {
+        Some(Box::new(Made { text: text.into(), over: over.map(|text| digest(text.as_bytes()).into()) }))
+    }
+
+    fn value(slot: &Slot) -> Value {
+        slot.effective().value().unwrap().unwrap_or_default()
+    }
+
+    #[test]
+    fn ours_is_seen_until_a_user_brings_the_object() {
+        let mut slot = Slot { made: made("1", None), ..Slot::default() };
+        assert_eq!(value(&slot), json!(1));
+        slot.users.push(source("2"));
+        assert_eq!(value(&slot), json!(2));
+    }
+
+    #[test]
+    fn ours_made_of_the_users_object_is_seen_until_that_changes() {
+        let mut slot = Slot { users: vec![source("2")], made: made("1", Some("2")), ..Slot::default() };
+        assert_eq!(value(&slot), json!(1));
+        slot.users = vec![source("3")];
+        assert_eq!(value(&slot), json!(3));
+        slot.users.clear();
+        assert_eq!(value(&slot), json!(1), "what we made stays when the user's object goes");
+    }
+
+    #[test]
+    fn an_object_in_two_files_cannot_be_read() {
+        let key = RandomState::new();
+        let slot = Slot { users: vec![source("1"), source("1")], made: made("1", None), ..Slot::default() };
+        assert_eq!(slot.effective().seen(&key), Seen::Duplicate("a.yaml, a.yaml".into()));
+        assert_eq!(slot.effective().value().err().unwrap().reason, Word::DuplicateObject);
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_value() {
+        let key = RandomState::new();
+        let plain = Slot { users: vec![source(r#"{"a":1}"#)], ..Slot::default() };
+        let mut patch = Patch::default();
+        patch.take(&json!({"b": 1}), "a", &json!(1));
+        let patched = Slot { users: vec![source("{}")], patch: Some(Arc::new(patch)), ..Slot::default() };
+        assert_eq!(plain.effective().seen(&key), patched.effective().seen(&key));
+        assert_ne!(plain.effective().seen(&key), Slot::default().effective().seen(&key));
+    }
+}

@@ -1,0 +1,233 @@
+//! Which files of the tree count, and as what. Never reads one.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Folder of whole objects, in the agent's own folder.
+pub(super) const OBJECTS: &str = "objects";
+/// Folder of field patches, in the agent's own folder.
+pub(super) const PATCHES: &str = "patches";
+/// A file changed less than this before it was looked at may change again without a new time.
+const RACY: Duration = Duration::from_millis(100);
+
+/// What a file is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Layer {
+    /// A manifest of the user.
+    User,
+    /// A whole object that the agent made.
+    Made,
+    /// Fields that the agent laid over an object of the user.
+    Patch,
+}
+
+/// A file: its layer and its path below that layer's folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    /// What the file is.
+    pub(super) layer: Layer,
+    /// Relative path.
+    pub(super) path: Arc<Path>,
+}
+
+impl Place {
+    /// A file of a layer.
+    pub(super) fn new(layer: Layer, path: &Path) -> Self {
+        Self { layer, path: path.into() }
+    }
+
+    /// The folders of all layers.
+    pub(super) fn roots() -> Vec<Self> {
+        [Layer::User, Layer::Made, Layer::Patch].map(|layer| Self::new(layer, Path::new(""))).to_vec()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = match self.layer {
+            Layer::User => "",
+            Layer::Made => "own objects/",
+            Layer::Patch => "own patches/",
+        };
+        let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
+        write!(f, "{folder}{}", path.display())
+    }
+}
+
+/// What tells an unchanged file from a changed one without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+}
+
+impl Stamp {
+    /// The stamp of a file; nothing when it changed so recently that an equal stamp would prove nothing.
+    pub(super) fn of(metadata: &std::fs::Metadata) -> Option<Self> {
+        let modified = metadata.modified().ok()?;
+        let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= RACY);
+        settled.then_some(Self { modified, bytes: metadata.len() })
+    }
+}
+
+/// The folders of a directory.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// The user's folder, or the one file; canonical.
+    pub(super) root: PathBuf,
+    /// The agent's own folder, when there is one; canonical.
+    pub(super) own: Option<PathBuf>,
+}
+
+/// What a walk tells.
+pub(super) enum Step<'a> {
+    /// A folder is about to be listed.
+    Folder(&'a Path),
+    /// A file that counts.
+    File(Place, Option<Stamp>),
+    /// A folder that cannot be listed.
+    Closed(Place, io::Error),
+}
+
+impl Tree {
+    /// The folder of a layer.
+    fn base(&self, layer: Layer) -> Option<PathBuf> {
+        match layer {
+            Layer::User => Some(self.root.clone()),
+            Layer::Made => self.own.as_ref().map(|own| own.join(OBJECTS)),
+            Layer::Patch => self.own.as_ref().map(|own| own.join(PATCHES)),
+        }
+    }
+
+    /// Where a file lies.
+    pub(super) fn path(&self, place: &Place) -> PathBuf {
+        let base = self.base(place.layer).unwrap_or_default();
+        if place.path.as_os_str().is_empty() { base } else { base.join(&place.path) }
+    }
+
+    /// What lies at a path: nothing when it is outside, hidden, or of the agent's other folders.
+    pub(super) fn place(&self, path: &Path) -> Option<Place> {
+        if let Some(inside) = self.own.as_ref().and_then(|own| path.strip_prefix(own).ok()) {
+            let mut parts = inside.components();
+            let layer = match parts.next() {
+                Some(Component::Normal(name)) if name == OBJECTS => Layer::Made,
+                Some(Component::Normal(name)) if name == PATCHES => Layer::Patch,
+                _ => return None,
+            };
+            return Some(Place::new(layer, parts.as_path()));
+        }
+        let inside = path.strip_prefix(&self.root).ok()?;
+        let shown = inside.components().all(|part| !hidden(part.as_os_str()));
+        shown.then(|| Place::new(Layer::User, inside))
+    }
+
+    /// Tells every folder and file of every layer.
+    pub(super) fn walk_all(&self, each: &mut dyn FnMut(Step<'_>)) {
+        for folder in Place::roots() {
+            if self.base(folder.layer).is_some() {
+                self.walk(&folder, each);
+            }
+        }
+    }
+
+    /// Tells a folder and what is below it; what is gone meanwhile is not told. Links to folders are not followed.
+    pub(super) fn walk(&self, folder: &Place, each: &mut dyn FnMut(Step<'_>)) {
+        let path = self.path(folder);
+        each(Step::Folder(&path));
+        let entries = match std::fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if gone(&error) && (folder.layer != Layer::User || !folder.path.as_os_str().is_empty()) => {
+                return;
+            }
+            Err(error) => return each(Step::Closed(folder.clone(), error)),
+        };
+        for entry in entries.flatten() {
+            let Some(place) = self.place(&entry.path()) else { continue };
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.walk(&place, each);
+            } else if let Some(stamp) = self.file(&place) {
+                each(Step::File(place, stamp));
+            }
+        }
+    }
+
+    /// The stamp of a file that counts: a manifest by its name, and a regular file, perhaps behind a link
+    /// that does not lead into the agent's own folder.
+    pub(super) fn file(&self, place: &Place) -> Option<Option<Stamp>> {
+        let path = self.path(place);
+        if !is_manifest(&path) {
+            return None;
+        }
+        let metadata = std::fs::symlink_metadata(&path).ok()?;
+        let metadata = if metadata.is_symlink() {
+            let end = path.canonicalize().ok()?;
+            if self.own.as_ref().is_some_and(|own| end.starts_with(own)) {
+                return None;
+            }
+            std::fs::metadata(&end).ok()?
+        } else {
+            metadata
+        };
+        metadata.is_file().then(|| Stamp::of(&metadata))
+    }
+}
+
+/// Whether an error says that there is nothing at the path.
+pub(super) fn gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Names that start with a dot are hidden, as everywhere; so are the lock files of editors.
+fn hidden(name: &OsStr) -> bool {
+    matches!(name.as_encoded_bytes().first(), Some(b'.' | b'#'))
+}
+
+/// Whether a file name is one of a manifest; names of editors' backups end in something else.
+pub(super) fn is_manifest(path: &Path) -> bool {
+    let known = path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json");
+    known && path.file_name().is_some_and(|name| !hidden(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Tree {
+        Tree { root: "/r".into(), own: Some("/r/.transom".into()) }
+    }
+
+    #[test]
+    fn paths_have_their_places() {
+        for (path, expected) in [
+            ("/r/a/b.yaml", Some((Layer::User, "a/b.yaml"))),
+            ("/r", Some((Layer::User, ""))),
+            ("/r/.git/b.yaml", None),
+            ("/r/a/.b.yaml", None),
+            ("/r/.transom/objects/n/Secret.a.yaml", Some((Layer::Made, "n/Secret.a.yaml"))),
+            ("/r/.transom/patches", Some((Layer::Patch, ""))),
+            ("/r/.transom/status/p/a.yaml", None),
+            ("/r/.transom/tmp/1", None),
+            ("/elsewhere/a.yaml", None),
+        ] {
+            let expected = expected.map(|(layer, path)| Place::new(layer, Path::new(path)));
+            assert_eq!(tree().place(Path::new(path)), expected, "{path}");
+            if let Some(place) = expected {
+                assert_eq!(tree().path(&place), Path::new(path));
+            }
+        }
+    }
+
+    #[test]
+    fn manifests_by_name() {
+        for name in ["a.yaml", "a.yml", "a.b.json"] {
+            assert!(is_manifest(Path::new(name)), "{name}");
+        }
+        for name in ["a", "a.yaml~", ".a.yaml.swp", ".#a.yaml", "#a.yaml#", "a.yaml.tmp", ".yaml", "4913", "a.txt"] {
+            assert!(!is_manifest(Path::new(name)), "{name}");
+        }
+    }
+}

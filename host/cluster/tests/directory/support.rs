@@ -1,0 +1,134 @@
+//! A directory in a temporary folder, and words to drive it. Never waits for a time, only for a state.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use transom_cluster::directory::{Directory, DirectoryOptions};
+use transom_core::object::Object;
+use transom_core::outcome::Outcome;
+use transom_core::plan::{Plan, Step};
+use transom_core::reference::ObjectRef;
+
+/// A folder of manifests that goes with the test.
+pub(crate) struct Folder {
+    pub(crate) temp: TempDir,
+}
+
+impl Folder {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        let folder = Self { temp: tempfile::tempdir().unwrap() };
+        for (path, text) in files {
+            folder.write(path, text);
+        }
+        folder
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.temp.path().join(path)
+    }
+
+    pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// Puts a file in place as careful programs do.
+    pub(crate) fn rename_in(&self, path: &str, text: &str) {
+        self.write(".new", text);
+        std::fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        std::fs::rename(self.path(".new"), self.path(path)).unwrap();
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        std::fs::remove_file(self.path(path)).unwrap();
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    pub(crate) fn options(&self) -> DirectoryOptions {
+        DirectoryOptions { watch: false, ..DirectoryOptions::new("local", self.temp.path()) }
+    }
+
+    pub(crate) fn open(&self) -> Directory {
+        Directory::open(self.options()).unwrap()
+    }
+
+    /// Every file of the agent's own folder with its bytes.
+    pub(crate) fn own_files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        collect(&self.path(".transom"), &mut files);
+        files.sort();
+        files
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push((path.clone(), std::fs::read(&path).unwrap()));
+        }
+    }
+}
+
+/// A ConfigMap with one value.
+pub(crate) fn map(name: &str, value: &str) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: n}}\ndata: {{x: {value}}}\n")
+}
+
+/// The ConfigMap's reference.
+pub(crate) fn map_ref(name: &str) -> ObjectRef {
+    ObjectRef::local("v1", "ConfigMap", Some("n"), name)
+}
+
+pub(crate) fn secret_ref(name: &str) -> ObjectRef {
+    ObjectRef::local("v1", "Secret", Some("n"), name)
+}
+
+/// A Secret as the agent makes it.
+pub(crate) fn secret(name: &str, value: &str) -> Object {
+    Object {
+        reference: secret_ref(name),
+        version: String::new(),
+        body: serde_json::json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "n"}, "data": {"x": value},
+        }),
+    }
+}
+
+pub(crate) fn read(directory: &Directory, reference: &ObjectRef) -> Option<Object> {
+    directory.read(std::slice::from_ref(reference)).remove(0).unwrap()
+}
+
+/// `data.x` of an object.
+pub(crate) fn value(directory: &Directory, reference: &ObjectRef) -> Value {
+    read(directory, reference).map(|object| object.body["data"]["x"].clone()).unwrap_or_default()
+}
+
+pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
+    directory.apply(Plan { policy: "p".to_owned(), subject: map_ref("subject"), steps })
+}
+
+/// Applies one step that must succeed.
+pub(crate) fn done(directory: &Directory, step: Step) {
+    let outcome = apply(directory, vec![step]);
+    assert_eq!(outcome.steps.len(), 1);
+    assert_eq!(outcome.failure(), None);
+}
+
+/// An update of an object as it is now.
+pub(crate) fn update(directory: &Directory, mut desired: Object) -> Step {
+    desired.version = read(directory, &desired.reference).unwrap().version;
+    Step::Update { desired, changed: vec!["data.x".to_owned()] }
+}
+
+/// A patch of one field of an object as it is now.
+pub(crate) fn patch(directory: &Directory, reference: &ObjectRef, path: &str, value: Value) -> Step {
+    let version = read(directory, reference).unwrap().version;
+    Step::Patch { reference: reference.clone(), version, fields: vec![(path.to_owned(), value)] }
+}

@@ -1,0 +1,247 @@
+//! What a directory writes: objects, patches, status; through the public API.
+
+use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, update, value};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+use transom_api::{Reason, State, Word};
+use transom_cluster::directory::{Directory, PolicyStatus};
+use transom_core::outcome::WriteKind;
+use transom_core::plan::Step;
+use transom_core::report::Report;
+
+const TAINTED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
+const SECRET_FILE: &str = ".transom/objects/n/Secret.s.yaml";
+const PATCH_FILE: &str = ".transom/patches/n/ConfigMap.a.yaml";
+
+fn create(name: &str, value: &str) -> Step {
+    Step::Create { desired: secret(name, value) }
+}
+
+fn reason(directory: &Directory, step: Step) -> Word {
+    apply(directory, vec![step]).failure().unwrap().1.reason
+}
+
+fn taints(directory: &Directory) -> Value {
+    read(directory, &map_ref("a")).unwrap().body["spec"]["taints"].clone()
+}
+
+#[test]
+fn an_object_is_made_changed_and_removed() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    done(&directory, create("s", "b25l"));
+    assert_eq!(std::fs::metadata(folder.path(SECRET_FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(folder.path(".transom")).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(value(&directory, &secret_ref("s")), json!("b25l"));
+    done(&directory, update(&directory, secret("s", "dHdv")));
+    assert_eq!(value(&directory, &secret_ref("s")), json!("dHdv"));
+    drop(directory);
+    let again = folder.open();
+    assert_eq!(value(&again, &secret_ref("s")), json!("dHdv"), "it is there after a restart");
+    assert!(again.made(&secret_ref("s")));
+    let version = read(&again, &secret_ref("s")).unwrap().version;
+    done(&again, Step::Delete { reference: secret_ref("s"), version, why: String::new() });
+    assert_eq!(read(&again, &secret_ref("s")), None);
+    assert!(!folder.path(".transom/objects/n").exists());
+}
+
+#[test]
+fn equal_content_is_not_written_again() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    done(&directory, create("s", "b25l"));
+    let mark = format!("# someone's comment\n{}", folder.text(SECRET_FILE));
+    folder.write(SECRET_FILE, &mark);
+    done(&directory, update(&directory, secret("s", "b25l")));
+    assert_eq!(folder.text(SECRET_FILE), mark);
+}
+
+#[test]
+fn a_step_that_comes_too_late_conflicts_and_ends_the_plan() {
+    let folder = Folder::new(&[("a.yaml", &map("a", "1"))]);
+    let directory = folder.open();
+    done(&directory, create("s", "b25l"));
+    assert_eq!(reason(&directory, create("s", "b25l")), Word::WriteConflict);
+    let stale = update(&directory, secret("s", "dHdv"));
+    done(&directory, update(&directory, secret("s", "dGhyZWU=")));
+    let before = folder.own_files();
+    let outcome = apply(&directory, vec![stale, create("t", "eA==")]);
+    assert_eq!(outcome.steps.len(), 1, "steps after a failed one are not tried");
+    assert_eq!(outcome.failure().unwrap().1.reason, Word::WriteConflict);
+    for step in [
+        Step::Update { desired: secret("none", "eA=="), changed: Vec::new() },
+        Step::Delete { reference: secret_ref("s"), version: "0".to_owned(), why: String::new() },
+        Step::Delete { reference: secret_ref("none"), version: String::new(), why: String::new() },
+        Step::Patch { reference: map_ref("a"), version: "0".to_owned(), fields: Vec::new() },
+    ] {
+        assert_eq!(reason(&directory, step), Word::WriteConflict);
+    }
+    assert_eq!(folder.own_files(), before);
+}
+
+#[test]
+fn a_users_object_is_never_removed() {
+    let folder = Folder::new(&[("a.yaml", &map("a", "1"))]);
+    let directory = folder.open();
+    let version = read(&directory, &map_ref("a")).unwrap().version;
+    assert_eq!(
+        reason(&directory, Step::Delete { reference: map_ref("a"), version, why: String::new() }),
+        Word::WriteFailed
+    );
+    assert_eq!(folder.text("a.yaml"), map("a", "1"));
+}
+
+#[test]
+fn an_adopted_object_is_laid_over_the_users_until_the_user_changes_it() {
+    let users = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\ndata: {x: eA==}\n";
+    let folder = Folder::new(&[("s.yaml", users)]);
+    let directory = folder.open();
+    done(&directory, update(&directory, secret("s", "b3Vycw==")));
+    assert_eq!(value(&directory, &secret_ref("s")), json!("b3Vycw=="));
+    assert_eq!(folder.text("s.yaml"), users);
+    drop(directory);
+    assert_eq!(value(&folder.open(), &secret_ref("s")), json!("b3Vycw=="), "it is there after a restart");
+    folder.write("s.yaml", users.replace("eA==", "eQ=="));
+    assert_eq!(value(&folder.open(), &secret_ref("s")), json!("eQ=="));
+    folder.remove("s.yaml");
+    assert_eq!(value(&folder.open(), &secret_ref("s")), json!("b3Vycw=="));
+}
+
+#[test]
+fn fields_are_laid_over_a_users_object() {
+    let folder = Folder::new(&[("a.yaml", TAINTED)]);
+    let directory = folder.open();
+    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
+    assert_eq!(taints(&directory), json!(["one", "ours"]));
+    assert!(folder.path(PATCH_FILE).exists() && !directory.made(&map_ref("a")));
+    drop(directory);
+    assert_eq!(taints(&folder.open()), json!(["one", "ours"]));
+    folder.write("a.yaml", TAINTED.replace("[one]", "[one, two]"));
+    let directory = folder.open();
+    assert_eq!(taints(&directory), json!(["one", "two", "ours"]), "a change of the user is seen beside ours");
+    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "two"])));
+    assert_eq!(taints(&directory), json!(["one", "two"]));
+    assert!(!folder.path(PATCH_FILE).exists(), "nothing of ours is left over it");
+}
+
+#[test]
+fn a_field_that_cannot_be_set_fails() {
+    let folder = Folder::new(&[("a.yaml", &TAINTED.replace("{taints: [one]}", "text"))]);
+    let directory = folder.open();
+    assert_eq!(reason(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!([1]))), Word::WriteFailed);
+    assert!(!folder.path(PATCH_FILE).exists());
+}
+
+#[test]
+fn a_patch_of_an_object_that_we_made_changes_it() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    done(&directory, create("s", "b25l"));
+    done(&directory, patch(&directory, &secret_ref("s"), "data.x", json!("dHdv")));
+    assert_eq!(value(&directory, &secret_ref("s")), json!("dHdv"));
+    assert!(folder.text(SECRET_FILE).contains("dHdv"));
+}
+
+#[test]
+fn own_files_that_are_not_ours_hold_nothing() {
+    let folder = Folder::new(&[
+        (".transom/objects/n/ConfigMap.other.yaml", &map("a", "1")),
+        (".transom/objects/n/ConfigMap.b.yaml", "{"),
+        (".transom/objects/n/ConfigMap.c.yaml", &format!("{}---\n{}", map("c", "1"), map("d", "1"))),
+        (".transom/tmp/3", "half a secret"),
+        (PATCH_FILE, "fields: canary"),
+        ("a.yaml", TAINTED),
+    ]);
+    let directory = folder.open();
+    assert_eq!(directory.list("v1", "ConfigMap", None), [map_ref("a")]);
+    assert_eq!((taints(&directory), directory.unreadable()), (json!(["one"]), Vec::new()));
+    assert_eq!(std::fs::read_dir(folder.path(".transom/tmp")).unwrap().count(), 0);
+    let broken = secret("s", "eA==");
+    done(&directory, Step::Create { desired: broken });
+}
+
+#[test]
+fn two_kinds_of_one_name_do_not_overwrite_each_other() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    done(&directory, create("s", "b25l"));
+    let mut other = secret("s", "dHdv");
+    other.reference.api_version = "example.dev/v1".to_owned();
+    other.body["apiVersion"] = json!("example.dev/v1");
+    assert_eq!(reason(&directory, Step::Create { desired: other }), Word::WriteFailed);
+    assert_eq!(value(&directory, &secret_ref("s")), json!("b25l"));
+}
+
+fn report(state: State, message: &str, at_seconds: i64) -> Report {
+    Report {
+        policy: "p".to_owned(),
+        subject: map_ref("a"),
+        state,
+        reason: Reason::Known(Word::AsDesired),
+        message: message.to_owned(),
+        target: Some(secret_ref("s")),
+        writes: Vec::new(),
+        inputs: None,
+        observed_generation: Some(3),
+        at_seconds,
+        again_after_ms: None,
+    }
+}
+
+const STATUS_FILE: &str = ".transom/status/p/n.a.yaml";
+
+fn status(folder: &Folder) -> Value {
+    serde_yaml::from_str(&folder.text(STATUS_FILE)).unwrap()
+}
+
+#[test]
+fn status_is_written_when_more_than_the_time_differs() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    directory
+        .publish(&Report { writes: vec![(WriteKind::Create, secret_ref("s"))], ..report(State::Applied, "done", 0) })
+        .unwrap();
+    let first = folder.text(STATUS_FILE);
+    assert_eq!(
+        status(&folder)["conditions"],
+        json!([{
+            "type": "Applied", "status": "True", "reason": "AsDesired", "message": "done",
+            "observedGeneration": 3, "lastTransitionTime": "1970-01-01T00:00:00Z",
+        }])
+    );
+    drop(directory);
+    let directory = folder.open();
+    let marked = folder.text(STATUS_FILE).replace("done", "DONE");
+    folder.write(STATUS_FILE, &marked);
+    directory.publish(&report(State::Applied, "done", 60)).unwrap();
+    assert_eq!(folder.text(STATUS_FILE), marked, "equal by its first line: not written");
+    folder.write(STATUS_FILE, &first);
+    directory.publish(&report(State::Applied, "still done", 60)).unwrap();
+    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
+    assert_eq!(status(&folder)["lastWrites"]["writes"][0]["created"]["name"], "s", "kept");
+    directory.publish(&report(State::Failed, "not done", 120)).unwrap();
+    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:02:00Z");
+    folder.write(STATUS_FILE, "someone's own text");
+    directory.publish(&report(State::Failed, "not done", 180)).unwrap();
+    assert_eq!(status(&folder)["state"], "Failed");
+}
+
+#[test]
+fn status_goes_with_its_subject() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    for name in ["a", "b", "c"] {
+        directory.publish(&Report { subject: map_ref(name), ..report(State::Applied, "", 0) }).unwrap();
+    }
+    for policy in ["p", "q"] {
+        let refused = Some((Reason::Known(Word::PolicyInvalid), "spec.guests: is missing".to_owned()));
+        let status = PolicyStatus { policy: policy.to_owned(), revision: None, refused, at_seconds: 0 };
+        directory.publish_policy(&status).unwrap();
+    }
+    assert!(folder.text(".transom/status/q.yaml").contains("PolicyInvalid"));
+    directory.forget("p", &map_ref("a")).unwrap();
+    directory.forget("p", &map_ref("a")).unwrap();
+    directory.retain_status(&["p".to_owned()].into(), &[("p".to_owned(), map_ref("b"))].into()).unwrap();
+    let left: Vec<_> = folder.own_files().into_iter().map(|(path, _)| path.file_name().unwrap().to_owned()).collect();
+    assert_eq!(left, ["n.b.yaml", "p.yaml"].map(std::ffi::OsString::from));
+}
