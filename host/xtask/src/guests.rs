@@ -60,7 +60,8 @@ fn build(workspace: &Workspace, compiler: Compiler, guests: &[&Guest]) -> Result
     let mut cargo = compiler.build();
     cargo
         .current_dir(&workspace.root)
-        .args(["--lib", "--profile", "guest", "--message-format=json-render-diagnostics", "--target-dir"])
+        .args(["--lib", "--profile", "guest", "--config", &wasm_std::reproducible(&workspace.root)])
+        .args(["--message-format=json-render-diagnostics", "--target-dir"])
         .arg(workspace.target.join("wasm"));
     for guest in guests {
         cargo.args(["--package", &guest.package]);

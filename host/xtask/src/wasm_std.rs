@@ -3,7 +3,7 @@
 
 use crate::{process, progress, workspace};
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The target of every guest.
@@ -35,6 +35,16 @@ impl Compiler {
         cargo.args(["--target", TARGET]);
         cargo
     }
+}
+
+/// A setting of cargo that keeps the folders of this machine out of a component: they would be part of its digest.
+/// It adds to what `.cargo/config.toml` says.
+pub(crate) fn reproducible(root: &Path) -> String {
+    let home = std::env::home_dir().unwrap_or_default();
+    let registry = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let flags = [(registry.as_path(), "/cargo"), (root, "/transom")]
+        .map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()));
+    format!("target.{TARGET}.rustflags={flags:?}")
 }
 
 /// Looks for the library, cheapest way first, and installs it where it is missing.
