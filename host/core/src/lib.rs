@@ -1,11 +1,32 @@
 //! The decisions of the agent as pure functions over values.
 //! Never waits, reads a clock, touches a file or a network: whatever it needs comes as an argument.
 
+pub mod audit;
+pub mod backoff;
+pub mod catalogue;
+pub mod claims;
 pub mod contract;
+pub mod digest;
+pub mod dns;
+pub mod failure;
+mod field;
+pub mod inputs;
+pub mod interest;
+pub mod managed_cluster;
 pub mod object;
 pub mod observation;
 pub mod outcome;
+pub mod outputs;
+pub mod pattern;
 pub mod plan;
+pub mod policy;
+pub mod projection;
 pub mod reference;
 pub mod report;
+pub mod requirements;
+pub mod service;
+pub mod signal;
+pub mod stamp;
 pub mod time;
+pub mod trigger;
+pub mod work;

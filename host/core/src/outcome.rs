@@ -34,6 +34,18 @@ pub enum WriteKind {
     Delete,
 }
 
+impl WriteKind {
+    /// What was done, in a sentence about the object.
+    pub fn past(self) -> &'static str {
+        match self {
+            Self::Create => "created",
+            Self::Update => "updated",
+            Self::Patch => "patched",
+            Self::Delete => "deleted",
+        }
+    }
+}
+
 /// Why a write did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {

@@ -1,7 +1,14 @@
 //! The plan: ordered steps with nothing left to choose. Never performs one; printing it is the dry run.
 
+pub mod contention;
+pub mod kubeconfig;
+pub mod prune;
+pub mod taints;
+
 use crate::object::Object;
+use crate::outcome::WriteKind;
 use crate::reference::ObjectRef;
+use crate::work::Key;
 use serde_json::Value;
 
 /// What will be written for one subject under one policy.
@@ -13,6 +20,13 @@ pub struct Plan {
     pub subject: ObjectRef,
     /// In the order in which they are applied; empty when everything is as desired.
     pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// A plan of at most one step.
+    pub fn new(key: &Key, step: Option<Step>) -> Self {
+        Self { policy: key.policy.to_string(), subject: (*key.subject).clone(), steps: step.into_iter().collect() }
+    }
 }
 
 /// One write.
@@ -56,6 +70,16 @@ impl Step {
         match self {
             Self::Create { desired } | Self::Update { desired, .. } => &desired.reference,
             Self::Patch { reference, .. } | Self::Delete { reference, .. } => reference,
+        }
+    }
+
+    /// Which kind of write it is.
+    pub fn kind(&self) -> WriteKind {
+        match self {
+            Self::Create { .. } => WriteKind::Create,
+            Self::Update { .. } => WriteKind::Update,
+            Self::Patch { .. } => WriteKind::Patch,
+            Self::Delete { .. } => WriteKind::Delete,
         }
     }
 }

@@ -1,8 +1,14 @@
-//! What one evaluation came to: state, reason, message, and when to look again. Never tells anybody itself.
+//! What one evaluation came to: state, reason, message, and when to look again. Total; never tells anybody itself.
 
-use crate::outcome::WriteKind;
+use crate::failure::{Class, Failure};
+use crate::outcome::{Outcome, WriteKind};
 use crate::reference::ObjectRef;
-use transom_api::{Reason, State};
+use crate::work::Key;
+use crate::{audit, backoff};
+use transom_api::{Reason, State, Word};
+
+/// The shortest time until a time that was asked for, in milliseconds: one that lies in the past must not spin.
+const SHORTEST_MS: u64 = 1_000;
 
 /// The end of every evaluation; success and failure both end here.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,4 +35,129 @@ pub struct Report {
     pub at_seconds: i64,
     /// When the subject is evaluated again even if nothing changes, in milliseconds from now.
     pub again_after_ms: Option<u64>,
+    /// Failures in a row that are tried again by themselves, this one included; 0 after anything else.
+    pub failures: u32,
+}
+
+/// What was known when the evaluation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evaluation {
+    /// What was evaluated.
+    pub key: Key,
+    /// The target, when it is known.
+    pub target: Option<ObjectRef>,
+    /// Digest of the inputs, when they were gathered.
+    pub inputs: Option<String>,
+    /// `metadata.generation` of the subject, when it has one.
+    pub observed_generation: Option<i64>,
+}
+
+/// An evaluation that went through to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Success {
+    /// `AsDesired`, or `SourceGone` when the subject is gone.
+    pub word: Word,
+    /// What became of the plan.
+    pub outcome: Outcome,
+    /// `StillNeeded`, when something could not be pruned yet.
+    pub kept: Option<Failure>,
+    /// When time alone may change the answer, in seconds since 1970.
+    pub ask_again_at: Option<i64>,
+}
+
+/// What the next run depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Seconds since 1970.
+    pub now_seconds: i64,
+    /// The policy's setting.
+    pub audit_seconds: u32,
+    /// [`Report::failures`] of the report before this one.
+    pub failures: u32,
+    /// Spreads back-off and audit; the same seed gives the same times.
+    pub seed: u64,
+}
+
+/// The report of an evaluation.
+pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Schedule) -> Report {
+    let (outcome, end) = match result {
+        Ok(success) => {
+            let end = ending(&success);
+            (success.outcome, end)
+        }
+        Err(failure) => (Outcome::default(), failed(failure)),
+    };
+    let writes = outcome.steps.into_iter().filter(|step| step.result.is_ok());
+    let (failures, retry_ms) = retry(end.class, schedule);
+    let asked_ms = end.ask_again_at.map(|at| until_ms(at, schedule.now_seconds));
+    let audit_ms = end.audited.then(|| audit::delay_ms(schedule.audit_seconds, schedule.seed)).flatten();
+    Report {
+        policy: evaluation.key.policy.to_string(),
+        subject: (*evaluation.key.subject).clone(),
+        state: end.state,
+        reason: end.reason,
+        message: end.message,
+        target: evaluation.target,
+        writes: writes.map(|step| (step.kind, step.target)).collect(),
+        inputs: evaluation.inputs,
+        observed_generation: evaluation.observed_generation,
+        at_seconds: schedule.now_seconds,
+        again_after_ms: [retry_ms, asked_ms, audit_ms].into_iter().flatten().min(),
+        failures,
+    }
+}
+
+/// How an evaluation ended, success or failure alike.
+struct Ending {
+    state: State,
+    class: Option<Class>,
+    reason: Reason,
+    message: String,
+    ask_again_at: Option<i64>,
+    audited: bool,
+}
+
+fn failed(failure: Failure) -> Ending {
+    let Failure { class, reason, message, ask_again_at, .. } = failure;
+    let audited = reason != Reason::Known(Word::SourceGone);
+    Ending { state: class.state(), class: Some(class), reason, message, ask_again_at, audited }
+}
+
+/// A write that failed makes the evaluation fail; what could not be pruned yet is waited for.
+fn ending(success: &Success) -> Ending {
+    if let Some((_, failure)) = success.outcome.failure() {
+        return failed(Failure::known(failure.reason, failure.message.as_str()));
+    }
+    if let Some(kept) = &success.kept {
+        return failed(kept.clone().until(success.ask_again_at));
+    }
+    Ending {
+        state: State::Applied,
+        class: None,
+        reason: success.word.into(),
+        message: told(&success.outcome),
+        ask_again_at: success.ask_again_at,
+        audited: success.word != Word::SourceGone,
+    }
+}
+
+/// What was done, in one line.
+fn told(outcome: &Outcome) -> String {
+    let done: Vec<String> = outcome.steps.iter().map(|step| format!("{} {}", step.kind.past(), step.target)).collect();
+    if done.is_empty() { "nothing to do".to_owned() } else { done.join(", ") }
+}
+
+/// Failures in a row, and when to try again by itself: a conflict at once the first time, the rest with back-off.
+fn retry(class: Option<Class>, schedule: Schedule) -> (u32, Option<u64>) {
+    let Schedule { failures, seed, .. } = schedule;
+    let delay = match class {
+        Some(Class::Missing) => Some(backoff::delay_ms(failures, seed)),
+        Some(Class::Conflict) => Some(failures.checked_sub(1).map_or(0, |failures| backoff::delay_ms(failures, seed))),
+        None | Some(Class::Held | Class::Waiting | Class::Invalid) => None,
+    };
+    (delay.map_or(0, |_| failures.saturating_add(1)), delay)
+}
+
+fn until_ms(at_seconds: i64, now_seconds: i64) -> u64 {
+    u64::try_from(at_seconds.saturating_sub(now_seconds)).unwrap_or_default().saturating_mul(1_000).max(SHORTEST_MS)
 }

@@ -1,8 +1,11 @@
 //! A kubeconfig by reference: what a guest sees of one, and what it proposes.
 //! Never holds a byte of a credential, only numbers that hold for one call.
+//! What is serialised is for digests: numbers that hold for one call are left out of it.
+
+use serde::Serialize;
 
 /// Scheme, host, port and path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Url {
     /// `https`, `http`, `socks5`.
     pub scheme: String,
@@ -15,9 +18,10 @@ pub struct Url {
 }
 
 /// CA data by reference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Authority {
     /// Number that holds for one call.
+    #[serde(skip)]
     pub reference: u32,
     /// SHA-256 of each certificate in hexadecimal, in order.
     pub fingerprints: Vec<String>,
@@ -28,7 +32,7 @@ pub struct Authority {
 }
 
 /// Where a cluster entry takes its CA from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum AuthoritySource {
     /// Nowhere.
     None,
@@ -39,16 +43,17 @@ pub enum AuthoritySource {
 }
 
 /// A proxy: the URL as far as it may be seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proxy {
     /// Number that holds for one call.
+    #[serde(skip)]
     pub reference: u32,
     /// Without userinfo, query and fragment.
     pub url: Url,
 }
 
 /// One cluster entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClusterView {
     /// Number of the entry in the source.
     pub entry: u32,
@@ -67,10 +72,11 @@ pub struct ClusterView {
 }
 
 /// Everything by which one user proves who it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the set of kinds, as in wit/credentials.wit")]
 pub struct Credential {
     /// Number that holds for one call.
+    #[serde(skip)]
     pub reference: u32,
     /// A client certificate with its key.
     pub client_certificate: bool,
@@ -89,7 +95,7 @@ pub struct Credential {
 }
 
 /// One user entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UserView {
     /// Number of the entry in the source.
     pub entry: u32,
@@ -100,7 +106,7 @@ pub struct UserView {
 }
 
 /// One context entry; in an answer, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ContextEntry {
     /// Number of the entry in the source.
     pub entry: u32,
@@ -115,7 +121,7 @@ pub struct ContextEntry {
 }
 
 /// A source kubeconfig as a guest sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceView {
     /// `clusters`.
     pub clusters: Vec<ClusterView>,

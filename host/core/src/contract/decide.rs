@@ -2,6 +2,7 @@
 
 use super::credentials::{Proposal, SourceView};
 use crate::reference::ObjectRef;
+use serde::Serialize;
 use serde_json::Value;
 
 /// In which form an input crosses.
@@ -60,7 +61,7 @@ pub struct Input {
 }
 
 /// What was found for a need.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum InputValue {
     /// Nothing.
     Absent,
@@ -75,7 +76,7 @@ pub enum InputValue {
 }
 
 /// A Service, as far as anything may depend on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Service {
     /// Which Service.
     pub reference: ObjectRef,
@@ -90,7 +91,7 @@ pub struct Service {
 }
 
 /// One port of a Service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServicePort {
     /// Its name; a single port may have none.
     pub name: Option<String>,
@@ -107,7 +108,7 @@ pub struct ServicePort {
 }
 
 /// Transport of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Protocol {
     /// TCP.
     Tcp,

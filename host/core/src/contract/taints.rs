@@ -3,6 +3,9 @@
 use super::Problem;
 use crate::reference::ObjectRef;
 
+/// Version and kind of a managed cluster.
+pub const MANAGED_CLUSTER: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
+
 /// What a taint does to placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -14,7 +17,7 @@ pub enum Effect {
     NoSelectIfNew,
 }
 
-/// Status of a condition; absent and malformed ones are not in the list.
+/// Status of a condition; absent ones are not in the list, malformed ones are `InvalidObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// `True`.

@@ -1,0 +1,46 @@
+//! When a failed evaluation is tried again. Never asks a clock or a random source: the seed is an argument.
+
+/// The first delay, in milliseconds.
+const FIRST_MS: u64 = 1_000;
+/// The longest delay, in milliseconds.
+const LONGEST_MS: u64 = 300_000;
+
+/// The delay before a try, in milliseconds: one second, doubled for each failure before it (`failures` counts from 0)
+/// up to five minutes, of which the seed takes away up to a quarter.
+pub fn delay_ms(failures: u32, seed: u64) -> u64 {
+    let whole = FIRST_MS.saturating_mul(1u64.checked_shl(failures.min(32)).unwrap_or(u64::MAX)).min(LONGEST_MS);
+    whole - spread(seed ^ u64::from(failures), whole / 4)
+}
+
+/// A number from 0 to `width`, evenly spread over seeds; the same for the same seed.
+pub(crate) fn spread(seed: u64, width: u64) -> u64 {
+    // SplitMix64: neighbouring seeds give numbers that look unrelated.
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) % width.saturating_add(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_longest() {
+        for seed in 0..200 {
+            for (failures, whole) in
+                [(0, 1_000), (1, 2_000), (5, 32_000), (9, 300_000), (40, 300_000), (u32::MAX, 300_000)]
+            {
+                let delay = delay_ms(failures, seed);
+                assert!((whole * 3 / 4..=whole).contains(&delay), "{failures} failures, seed {seed}: {delay}");
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_spread_and_repeat() {
+        let delays: std::collections::BTreeSet<_> = (0..100).map(|seed| delay_ms(9, seed)).collect();
+        assert!(delays.len() > 90);
+        assert_eq!(delay_ms(3, 7), delay_ms(3, 7));
+    }
+}

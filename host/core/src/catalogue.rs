@@ -1,0 +1,153 @@
+//! The immutable set of loaded policies: each one's last good revision, and why a newer one was refused.
+//! Never compiles a component, never changes in place: a swap makes a new catalogue.
+
+pub mod guest;
+
+use crate::policy::Policy;
+use crate::projection::Declared;
+use crate::reference::ObjectRef;
+use crate::trigger::Judge;
+use guest::Guest;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::Word;
+
+/// One policy with its guests, whole: an evaluation holds one and never mixes two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// The checked policy.
+    pub policy: Policy,
+    /// The guest that decides when, if there is one.
+    pub trigger: Option<Guest>,
+    /// The guest that decides what.
+    pub decide: Guest,
+}
+
+impl Revision {
+    /// Who judges changes of the subject, and what that guest declared of the subject's kind.
+    pub fn judge(&self) -> (Judge, &Declared) {
+        let SubjectKind { api_version, kind } = self.subject_kind();
+        match &self.trigger {
+            Some(guest) => (Judge::Guest, guest.declared(api_version, kind)),
+            None => (Judge::Nobody, self.decide.declared(api_version, kind)),
+        }
+    }
+
+    /// Version and kind of the subjects.
+    fn subject_kind(&self) -> SubjectKind<'_> {
+        SubjectKind { api_version: &self.policy.subject.api_version, kind: &self.policy.subject.kind }
+    }
+}
+
+struct SubjectKind<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+}
+
+/// Why a revision was not taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub word: Word,
+    /// What is wrong with what.
+    pub message: String,
+}
+
+/// What the catalogue knows of one policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// The last good revision, if there ever was one.
+    pub revision: Option<Arc<Revision>>,
+    /// Why the newest one is not it.
+    pub refused: Option<Refusal>,
+    /// Where the policy is written: a file, or an object's name.
+    pub place: String,
+}
+
+/// Policies by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalogue {
+    entries: BTreeMap<Arc<str>, Entry>,
+}
+
+/// What became of a policy between two catalogues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has its first good revision: enqueue every subject.
+    Loaded,
+    /// It has another revision: drop every *before*, enqueue every subject.
+    Swapped,
+    /// A newer revision was refused, for a reason that was not known yet.
+    Refused,
+    /// It is gone: forget its claims and interest; what it made stays.
+    Removed,
+}
+
+impl Catalogue {
+    /// The catalogue in which a policy is replaced by a good revision; a refusal before it is forgotten.
+    #[must_use]
+    pub fn with(&self, revision: Revision, place: &str) -> Self {
+        let name = Arc::clone(&revision.policy.name);
+        let entry = Entry { revision: Some(Arc::new(revision)), refused: None, place: place.to_owned() };
+        self.replaced(name, entry)
+    }
+
+    /// The catalogue in which a newer revision of a policy was refused; the last good one goes on.
+    #[must_use]
+    pub fn refusing(&self, name: &str, refusal: Refusal, place: &str) -> Self {
+        let revision = self.entries.get(name).and_then(|entry| entry.revision.clone());
+        self.replaced(name.into(), Entry { revision, refused: Some(refusal), place: place.to_owned() })
+    }
+
+    /// The catalogue without a policy.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let mut entries = self.entries.clone();
+        entries.remove(name);
+        Self { entries }
+    }
+
+    fn replaced(&self, name: Arc<str>, entry: Entry) -> Self {
+        let mut entries = self.entries.clone();
+        entries.insert(name, entry);
+        Self { entries }
+    }
+
+    /// Every policy in order of name.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// The last good revision of a policy.
+    pub fn revision(&self, name: &str) -> Option<&Arc<Revision>> {
+        self.entries.get(name)?.revision.as_ref()
+    }
+
+    /// The last good revisions of all policies that an object is a subject of.
+    pub fn about<'a>(&'a self, object: &'a ObjectRef) -> impl Iterator<Item = &'a Arc<Revision>> {
+        let revisions = self.entries.values().filter_map(|entry| entry.revision.as_ref());
+        revisions.filter(|revision| revision.policy.subject.admits(object))
+    }
+
+    /// What became of each policy since an earlier catalogue, in order of name; unchanged ones are left out.
+    pub fn since(&self, earlier: &Self) -> Vec<(Arc<str>, Change)> {
+        let mut names: Vec<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
+        names.sort();
+        names.dedup();
+        let change = |name: &Arc<str>| difference(earlier.entries.get(name), self.entries.get(name));
+        names.into_iter().filter_map(|name| Some((Arc::clone(name), change(name)?))).collect()
+    }
+}
+
+fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
+    let Some(new) = new else { return old.map(|_| Change::Removed) };
+    let before = old.and_then(|entry| entry.revision.as_ref());
+    match (before, &new.revision) {
+        (None, Some(_)) => Some(Change::Loaded),
+        (Some(before), Some(after)) if before != after => Some(Change::Swapped),
+        _ if new.refused.is_some() && old.and_then(|entry| entry.refused.as_ref()) != new.refused.as_ref() => {
+            Some(Change::Refused)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! One loaded guest as far as decisions need it: what it declared, its words, its settings.
+//! Never the component itself: the agent keeps the compiled handle under the same digest.
+
+use crate::contract::Problem;
+use crate::contract::description::Description;
+use crate::failure::{Class, Failure};
+use crate::projection::Declared;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::{Reason, Word};
+
+/// The most kinds that a guest may read, and the most paths of one kind.
+const MAX_READS: usize = 64;
+/// The most reasons that a guest may declare.
+const MAX_REASONS: usize = 128;
+/// The most bytes of a settings schema.
+const MAX_SCHEMA: usize = 256 * 1024;
+
+/// A loaded guest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guest {
+    /// Digest of the component: `sha256:<hex>`.
+    pub digest: Arc<str>,
+    /// What it says of itself.
+    pub description: Arc<Description>,
+    /// Its settings: one JSON object as text, already accepted by the guest.
+    pub settings: Arc<str>,
+    declared: BTreeMap<(String, String), Declared>,
+    words: BTreeMap<String, Reason>,
+    nothing: Declared,
+}
+
+impl Guest {
+    /// Takes in a guest's description: paths are compiled, words are sorted.
+    ///
+    /// # Errors
+    /// `DescriptionInvalid`, with what is wrong: a path that is none, a kind twice, a Secret, a word that is not
+    /// CamelCase, a schema that is no JSON object, more of anything than the limits.
+    pub fn load(digest: &str, description: Description, settings: &Map<String, Value>) -> Result<Self, Failure> {
+        let invalid = |why: String| {
+            Failure::known(
+                Word::DescriptionInvalid,
+                format!("guest `{}` describes itself wrongly: {why}", description.name),
+            )
+        };
+        check(&description).map_err(invalid)?;
+        let declared = declared(&description).map_err(invalid)?;
+        let words = words(&description).map_err(invalid)?;
+        let settings = Value::Object(settings.clone()).to_string().into();
+        let description = Arc::new(description);
+        Ok(Self { digest: digest.into(), description, settings, declared, words, nothing: Declared::default() })
+    }
+
+    /// What it declared of a kind; nothing when it declared none.
+    pub fn declared(&self, api_version: &str, kind: &str) -> &Declared {
+        self.declared.get(&(api_version.to_owned(), kind.to_owned())).unwrap_or(&self.nothing)
+    }
+
+    /// A problem that it answered with, as a failure of a class. A word that it did not declare is `ContractBroken`.
+    pub fn failure(&self, class: Class, problem: &Problem) -> Failure {
+        let Some(reason) = self.words.get(&problem.reason) else {
+            let word: String = problem.reason.chars().take(64).collect();
+            let message = format!(
+                "guest `{}` answered with the reason `{word}`, which it did not declare",
+                self.description.name
+            );
+            return Failure::known(Word::ContractBroken, message);
+        };
+        match &problem.field {
+            Some(field) => Failure::new(class, reason.clone(), &format!("{}: `{field}`", problem.message)),
+            None => Failure::new(class, reason.clone(), &problem.message),
+        }
+    }
+
+    /// A word that a need gives to the absence of its object, as a failure of a class.
+    pub fn absence(&self, class: Class, word: &str, message: String) -> Failure {
+        self.failure(class, &Problem { reason: word.to_owned(), message, field: None })
+    }
+}
+
+fn check(description: &Description) -> Result<(), String> {
+    let schema: Result<Map<String, Value>, _> = serde_json::from_str(&description.settings_schema);
+    if description.name.is_empty()
+        || description.name.len() > 64
+        || description.version.is_empty()
+        || description.version.len() > 64
+    {
+        return Err("name and version have 1 to 64 bytes".to_owned());
+    }
+    if description.settings_schema.len() > MAX_SCHEMA || schema.is_err() {
+        return Err("settings-schema is not one JSON object of at most 256 KiB".to_owned());
+    }
+    if description.reads.len() > MAX_READS || description.reasons.len() > MAX_REASONS {
+        return Err("it reads more than 64 kinds or declares more than 128 reasons".to_owned());
+    }
+    Ok(())
+}
+
+fn declared(description: &Description) -> Result<BTreeMap<(String, String), Declared>, String> {
+    let mut all = BTreeMap::new();
+    for read in &description.reads {
+        let place = format!("{} {}", read.api_version, read.kind);
+        if read.api_version == "v1" && read.kind == "Secret" {
+            return Err("it declares fields of Secrets, which never cross".to_owned());
+        }
+        if read.fields.len() + read.changes.len() > MAX_READS {
+            return Err(format!("it reads more than 64 paths of {place}"));
+        }
+        let compiled = Declared::compile(read).map_err(|error| format!("{place}: {error}"))?;
+        if all.insert((read.api_version.clone(), read.kind.clone()), compiled).is_some() {
+            return Err(format!("{place} stands there twice"));
+        }
+    }
+    Ok(all)
+}
+
+/// A word that is spelled like one of the agent's own is that word: one vocabulary.
+fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> {
+    let mut all = BTreeMap::new();
+    for reason in &description.reasons {
+        let camel = reason.word.starts_with(|first: char| first.is_ascii_uppercase())
+            && reason.word.chars().all(|letter| letter.is_ascii_alphanumeric());
+        if !camel || reason.word.len() > 64 {
+            return Err("a reason is not one CamelCase word of at most 64 bytes".to_owned());
+        }
+        let known = Word::ALL.iter().find(|word| word.as_str() == reason.word);
+        let word = known.map_or_else(|| Reason::Declared(reason.word.as_str().into()), |word| (*word).into());
+        if all.insert(reason.word.clone(), word).is_some() {
+            return Err(format!("the reason `{}` stands there twice", reason.word));
+        }
+    }
+    Ok(all)
+}

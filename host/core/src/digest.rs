@@ -1,0 +1,89 @@
+//! Digests of JSON values that do not depend on the order of keys. Never a digest of credential bytes that leaves the host.
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+
+/// SHA-256 of something, shown as `sha256:<hex>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// Of bytes.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Of a value; two values that are equal have the same, whatever the order of their keys.
+    pub fn of(value: &Value) -> Self {
+        let mut hash = Sha256::new();
+        feed(&mut hash, value);
+        Self(hash.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Each value is written with its kind and length in front, so that no two different values read the same.
+fn feed(hash: &mut Sha256, value: &Value) {
+    match value {
+        Value::Null => hash.update(b"z"),
+        Value::Bool(true) => hash.update(b"t"),
+        Value::Bool(false) => hash.update(b"f"),
+        Value::Number(number) => feed_text(hash, b"n", &number.to_string()),
+        Value::String(text) => feed_text(hash, b"s", text),
+        Value::Array(items) => {
+            feed_length(hash, b"a", items.len());
+            items.iter().for_each(|item| feed(hash, item));
+        }
+        Value::Object(map) => {
+            feed_length(hash, b"o", map.len());
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            for (key, item) in entries {
+                feed_text(hash, b"k", key);
+                feed(hash, item);
+            }
+        }
+    }
+}
+
+fn feed_length(hash: &mut Sha256, kind: &[u8], length: usize) {
+    hash.update(kind);
+    hash.update((length as u64).to_le_bytes());
+}
+
+fn feed_text(hash: &mut Sha256, kind: &[u8], text: &str) {
+    feed_length(hash, kind, text.len());
+    hash.update(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn order_of_keys_does_not_count_and_everything_else_does() {
+        let same = [r#"{"a":1,"b":[true,null]}"#, r#"{"b":[true,null],"a":1}"#]
+            .map(|text| Digest::of(&serde_json::from_str(text).unwrap()));
+        assert_eq!(same[0], same[1]);
+        let others = [json!({"a":"1","b":[true,null]}), json!({"a":1,"b":[null,true]}), json!({"a":1}), json!(null)];
+        for other in others {
+            assert_ne!(Digest::of(&other), same[0], "{other}");
+        }
+        assert_ne!(Digest::of(&json!(["ab", "c"])), Digest::of(&json!(["a", "bc"])));
+        assert_ne!(Digest::of(&json!([["a"], "b"])), Digest::of(&json!([["a", "b"]])));
+    }
+
+    #[test]
+    fn it_is_shown_in_hexadecimal() {
+        let shown = Digest::of_bytes(b"").to_string();
+        assert_eq!(shown, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+}

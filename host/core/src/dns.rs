@@ -1,0 +1,21 @@
+//! Which names Kubernetes allows. Never mends a name.
+
+/// Whether it is a DNS label: 1 to 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends.
+pub fn is_label(name: &str) -> bool {
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() <= 63
+        && name.bytes().all(|byte| alphanumeric(&byte) || byte == b'-')
+        && name.as_bytes().first().is_some_and(alphanumeric)
+        && name.as_bytes().last().is_some_and(alphanumeric)
+}
+
+/// Whether it is a DNS subdomain: labels joined by dots, at most 253 bytes; a label may be longer than 63 here,
+/// as it may for Kubernetes.
+pub fn is_subdomain(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(|part| is_label(part.get(..63).unwrap_or(part)) && is_tail(part))
+}
+
+/// The rest of a part beyond 63 bytes obeys the same alphabet.
+fn is_tail(part: &str) -> bool {
+    part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') && !part.ends_with('-')
+}

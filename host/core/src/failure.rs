@@ -1,0 +1,194 @@
+//! Why an evaluation ends without a result, by how the host reacts. Never holds a value of a document.
+
+use crate::object::Object;
+use crate::reference::ObjectRef;
+use std::fmt;
+use transom_api::{Reason, State, Word};
+
+/// The most bytes of a message; longer ones are cut.
+const MAX_MESSAGE: usize = 1024;
+
+/// How the host reacts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Left as it is on purpose; looked at again when something changes.
+    Held,
+    /// Not a failure: woken when something appears, changes or is released.
+    Waiting,
+    /// A failure: tried again with back-off, and when an input changes.
+    Missing,
+    /// A failure: tried again only when an input changes.
+    Invalid,
+    /// A failure: tried again at once, with back-off when it keeps failing.
+    Conflict,
+}
+
+impl Class {
+    /// The state of a subject whose evaluation ends like this.
+    pub fn state(self) -> State {
+        match self {
+            Self::Held => State::Held,
+            Self::Waiting => State::Waiting,
+            Self::Missing | Self::Invalid | Self::Conflict => State::Failed,
+        }
+    }
+
+    /// The class of each of the agent's own words.
+    pub fn of(word: Word) -> Self {
+        match word {
+            Word::AsDesired | Word::Suspended | Word::SourceGone => Self::Held,
+            Word::InputTerminating | Word::TargetsUnlocated | Word::TargetClaimed | Word::StillNeeded => Self::Waiting,
+            Word::GuestTimedOut
+            | Word::EngineBusy
+            | Word::ComponentNotFound
+            | Word::ReadFailed
+            | Word::WriteFailed
+            // Time alone mends this one.
+            | Word::CertificateNotYetValid => Self::Missing,
+            Word::WriteConflict => Self::Conflict,
+            Word::TargetNotOwned
+            | Word::Contended
+            | Word::ReadNotGranted
+            | Word::WriteNotGranted
+            | Word::ServerNotGranted
+            | Word::AuthorityNotGranted
+            | Word::InsecureNotGranted
+            | Word::ProxyNotGranted
+            | Word::ServerNameNotGranted
+            | Word::TaintKeyNotGranted
+            | Word::UnknownReference
+            | Word::KubeconfigMissing
+            | Word::KubeconfigEmpty
+            | Word::KubeconfigUnparsable
+            | Word::KubeconfigInvalid
+            | Word::KubeconfigTooLarge
+            | Word::NotAKubeconfig
+            | Word::NoClusters
+            | Word::DuplicateEntry
+            | Word::InvalidBase64
+            | Word::InvalidUrl
+            | Word::InvalidAuthority
+            | Word::InvalidCertificate
+            | Word::CertificateKeyMismatch
+            | Word::CertificateExpired
+            | Word::ContextUnresolved
+            | Word::InvalidObject
+            | Word::InvalidTargetName
+            | Word::ObjectTooLarge
+            | Word::GuestMemoryExceeded
+            | Word::GuestTablesExceeded
+            | Word::GuestStackOverflowed
+            | Word::GuestTrapped
+            | Word::AnswerTooLarge
+            | Word::ArgumentTooLarge
+            | Word::LogFlooded
+            | Word::HostCallsExceeded
+            | Word::ContractBroken
+            | Word::TooManyRounds
+            | Word::ComponentInvalid
+            | Word::ComponentTooLarge
+            | Word::DigestMismatch
+            | Word::ImportNotGranted
+            | Word::WorldMismatch
+            | Word::DescriptionInvalid
+            | Word::SettingsRefused
+            | Word::PolicyInvalid
+            | Word::DuplicateObject
+            | Word::ManifestInvalid => Self::Invalid,
+        }
+    }
+}
+
+/// Why an evaluation ends without a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// How the host reacts.
+    pub class: Class,
+    /// The reason that is shown everywhere.
+    pub reason: Reason,
+    /// What is wrong with what; one line, cut, without a value of a credential document.
+    pub message: String,
+    /// Objects whose appearance or change ends it, where they are known.
+    pub objects: Vec<ObjectRef>,
+    /// When time alone may change it, in seconds since 1970.
+    pub ask_again_at: Option<i64>,
+}
+
+impl Failure {
+    /// A failure with one of the agent's own words; its class follows from the word.
+    pub fn known(word: Word, message: impl Into<String>) -> Self {
+        Self::new(Class::of(word), word.into(), &message.into())
+    }
+
+    /// A failure with any reason and class.
+    pub fn new(class: Class, reason: Reason, message: &str) -> Self {
+        Self { class, reason, message: one_line(message), objects: Vec::new(), ask_again_at: None }
+    }
+
+    /// The same, ended by these objects.
+    pub fn about(mut self, objects: impl IntoIterator<Item = ObjectRef>) -> Self {
+        self.objects.extend(objects);
+        self
+    }
+
+    /// The same, asked again at this time.
+    pub fn until(mut self, seconds: Option<i64>) -> Self {
+        self.ask_again_at = seconds;
+        self
+    }
+
+    /// `InvalidObject`: a field of an object has the wrong type.
+    pub fn invalid_object(object: &Object, invalid: &InvalidField) -> Self {
+        Self::known(Word::InvalidObject, format!("{}: {invalid}", object.reference)).about([object.reference.clone()])
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// A field of an object that has the wrong type or an impossible value; never the value itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` is not {expected}")]
+pub struct InvalidField {
+    /// Path of the field.
+    pub path: String,
+    /// What it should be: `a string`, `a port`.
+    pub expected: &'static str,
+}
+
+/// Control characters become spaces, and what is too long is cut.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len().min(MAX_MESSAGE));
+    for letter in text.chars() {
+        if line.len() + letter.len_utf8() > MAX_MESSAGE {
+            line.push('…');
+            break;
+        }
+        line.push(if letter.is_control() { ' ' } else { letter });
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_short_line() {
+        assert_eq!(one_line("a\nb\u{1b}[31m"), "a b [31m");
+        let cut = one_line(&"ä".repeat(2000));
+        assert!(cut.len() <= MAX_MESSAGE + '…'.len_utf8() && cut.ends_with('…'));
+    }
+
+    #[test]
+    fn states_follow_from_the_class() {
+        assert_eq!(Failure::known(Word::TargetClaimed, "").class.state(), State::Waiting);
+        assert_eq!(Failure::known(Word::Suspended, "").class.state(), State::Held);
+        assert_eq!(Failure::known(Word::WriteConflict, "").class.state(), State::Failed);
+    }
+}

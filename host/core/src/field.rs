@@ -1,0 +1,105 @@
+//! A typed look at a JSON value that knows where it is. Never shows a value in an error.
+
+use crate::failure::InvalidField;
+use serde_json::{Map, Value};
+
+/// A place in a value, with its path; null counts as nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Place<'a> {
+    path: String,
+    value: Option<&'a Value>,
+}
+
+impl<'a> Place<'a> {
+    /// The whole value.
+    pub(crate) fn top(value: &'a Value) -> Self {
+        Self { path: String::new(), value: Some(value) }
+    }
+
+    /// The place under a key; nothing when this is no map.
+    pub(crate) fn get(&self, key: &str) -> Self {
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        Self { path, value: self.value.and_then(|value| value.get(key)).filter(|value| !value.is_null()) }
+    }
+
+    /// The map under a key: it may be absent, but nothing else than a map.
+    pub(crate) fn map(&self, key: &str) -> Result<Self, InvalidField> {
+        self.get(key).as_map()
+    }
+
+    /// This place, if it is a map or nothing.
+    pub(crate) fn as_map(&self) -> Result<Self, InvalidField> {
+        match self.value {
+            None | Some(Value::Object(_)) => Ok(self.clone()),
+            Some(_) => Err(self.not("a mapping")),
+        }
+    }
+
+    /// The value, if there is one.
+    pub(crate) fn value(&self) -> Option<&'a Value> {
+        self.value
+    }
+
+    /// The elements of a list, none when there is nothing.
+    pub(crate) fn list(&self) -> Result<Vec<Self>, InvalidField> {
+        match self.value {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => Ok(items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| Self { path: format!("{}[{index}]", self.path), value: Some(item) })
+                .collect()),
+            Some(_) => Err(self.not("a list")),
+        }
+    }
+
+    /// The entries of a map, none when there is nothing.
+    pub(crate) fn entries(&self) -> Result<Option<&'a Map<String, Value>>, InvalidField> {
+        match self.value {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(map)),
+            Some(_) => Err(self.not("a mapping")),
+        }
+    }
+
+    /// The text, if there is one.
+    pub(crate) fn text(&self) -> Result<Option<String>, InvalidField> {
+        match self.value {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(self.not("a string")),
+        }
+    }
+
+    /// The text, which must be there.
+    pub(crate) fn required_text(&self) -> Result<String, InvalidField> {
+        self.text()?.ok_or_else(|| self.not("a string"))
+    }
+
+    /// Whether it is true; nothing is false.
+    pub(crate) fn truth(&self) -> Result<bool, InvalidField> {
+        match self.value {
+            None => Ok(false),
+            Some(Value::Bool(truth)) => Ok(*truth),
+            Some(_) => Err(self.not("true or false")),
+        }
+    }
+
+    /// The time in seconds since 1970, if there is one.
+    pub(crate) fn time(&self) -> Result<Option<i64>, InvalidField> {
+        let Some(text) = self.text()? else { return Ok(None) };
+        crate::time::parse_rfc3339(&text).map(Some).ok_or_else(|| self.not("a time like 2026-11-21T08:15:30Z"))
+    }
+
+    /// What is wrong here.
+    pub(crate) fn not(&self, expected: &'static str) -> InvalidField {
+        InvalidField { path: self.path.clone(), expected }
+    }
+}
+
+/// A port; 0 and nothing count as none.
+pub(crate) fn port(place: &Place<'_>) -> Result<Option<u16>, InvalidField> {
+    let Some(value) = place.value() else { return Ok(None) };
+    let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
+    number.map(|port| (port > 0).then_some(port)).ok_or_else(|| place.not("a port"))
+}

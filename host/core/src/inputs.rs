@@ -1,0 +1,137 @@
+//! What was found for the needs of a guest: absence, the forms in which it crosses, and its digest.
+//! Never puts a credential byte or the time into a digest.
+
+use crate::catalogue::guest::Guest;
+use crate::contract::Subject;
+use crate::contract::credentials::SourceView;
+use crate::contract::decide::{Absence, Form, Input, InputValue, Need};
+use crate::digest::Digest;
+use crate::failure::{Class, Failure};
+use crate::object::Object;
+use crate::service;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use transom_api::Word;
+
+/// One snapshot for one evaluation; every call of it sees the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    /// The subject.
+    pub subject: Arc<Object>,
+    /// What was found for each need of the last answer, in its order.
+    pub found: Vec<Found>,
+    /// The target as it is, if it is there.
+    pub target: Option<Arc<Object>>,
+}
+
+/// What was found for one need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The need.
+    pub need: Need,
+    /// The object, also one that is being deleted.
+    pub object: Option<Arc<Object>>,
+}
+
+impl Found {
+    /// The object as far as it counts: one that is being deleted does not.
+    pub fn living(&self) -> Option<&Arc<Object>> {
+        self.object.as_ref().filter(|object| !object.deleting())
+    }
+}
+
+/// Judges absence: the first need, in the guest's order, whose object is not there and which does not go on without.
+///
+/// # Errors
+/// `InputTerminating` for an object that is being deleted, else the word of the need: waiting or missing, as it says.
+pub fn judge(found: &[Found], guest: &Guest) -> Result<(), Failure> {
+    found.iter().filter(|found| found.living().is_none()).try_for_each(|found| absent(found, guest))
+}
+
+fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
+    let reference = &found.need.reference;
+    let (class, word) = match &found.need.absence {
+        Absence::Fine => return Ok(()),
+        Absence::Wait(word) => (Class::Waiting, word),
+        Absence::Fail(word) => (Class::Missing, word),
+    };
+    let failure = match found.object {
+        Some(_) => Failure::known(Word::InputTerminating, format!("{reference} is being deleted")),
+        None => guest.absence(class, word, format!("{reference} is not there")),
+    };
+    Err(failure.about([reference.clone()]))
+}
+
+/// The inputs as the guest sees them, in the order of its needs. `kubeconfig` makes the view of the kubeconfig under
+/// a need's key of a Secret, and keeps what its references stand for.
+///
+/// # Errors
+/// Whatever `kubeconfig` says; `InvalidObject` for a Service or a declared field of another shape.
+pub fn cross(
+    found: &[Found],
+    guest: &Guest,
+    mut kubeconfig: impl FnMut(&Found, &Object, &str) -> Result<SourceView, Failure>,
+) -> Result<Vec<Input>, Failure> {
+    let mut inputs = Vec::with_capacity(found.len());
+    for found in found {
+        let value = match (found.living(), &found.need.form) {
+            (None, _) => InputValue::Absent,
+            (Some(_), Form::Presence) => InputValue::Present,
+            (Some(object), Form::Object) => InputValue::Object(fields(object, guest)?),
+            (Some(object), Form::Service) => {
+                let service = service::view(object).map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+                InputValue::Service(service)
+            }
+            (Some(object), Form::Kubeconfig(key)) => InputValue::Kubeconfig(kubeconfig(found, object, key)?),
+        };
+        inputs.push(Input { role: found.need.role.clone(), value });
+    }
+    Ok(inputs)
+}
+
+/// The declared fields of an object.
+fn fields(object: &Object, guest: &Guest) -> Result<Value, Failure> {
+    let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
+    shaped(object, declared)?;
+    Ok(declared.fields.project(&object.body))
+}
+
+/// The subject as a guest sees it.
+///
+/// # Errors
+/// `InvalidObject` when a declared path leads through something of another shape.
+pub fn subject(object: &Object, guest: &Guest) -> Result<Subject, Failure> {
+    let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
+    shaped(object, declared)?;
+    Ok(declared.subject(object))
+}
+
+fn shaped(object: &Object, declared: &crate::projection::Declared) -> Result<(), Failure> {
+    match declared.misfit(object) {
+        None => Ok(()),
+        Some(path) => {
+            let invalid = crate::failure::InvalidField { path, expected: "a mapping or a list, as its kind has it" };
+            Err(Failure::invalid_object(object, &invalid))
+        }
+    }
+}
+
+/// The digest of all that a decision rests on: the subject and the inputs as the guest sees them, and which objects
+/// they are. Numbers that hold for one call are left out.
+pub fn digest(subject: &Subject, found: &[Found], inputs: &[Input]) -> Digest {
+    let views: Vec<Value> = found
+        .iter()
+        .zip(inputs)
+        .map(|(found, input)| json!({"role": input.role, "object": found.need.reference, "value": input.value}))
+        .collect();
+    Digest::of(&json!({
+        "subject": {
+            "object": subject.reference,
+            "uid": subject.uid,
+            "created": subject.created_seconds,
+            "deleting": subject.deleting,
+            "fields": subject.fields,
+        },
+        "inputs": views,
+    }))
+}

@@ -1,0 +1,80 @@
+//! Which evaluations read, wait for or write an object, also one that does not exist. Never reads an object.
+
+use crate::reference::ObjectRef;
+use crate::work::Key;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The index from objects to the keys whose last evaluation depended on them. A value: kept by whoever evaluates.
+#[derive(Clone, Debug, Default)]
+pub struct Interest {
+    readers: BTreeMap<Arc<ObjectRef>, BTreeSet<Key>>,
+    reads: BTreeMap<Key, BTreeSet<Arc<ObjectRef>>>,
+}
+
+impl Interest {
+    /// Replaces what a key depends on: everything read in any round, waited for, and the target.
+    /// The subject itself does not belong in it: its changes go through the trigger.
+    pub fn set(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
+        self.remove(key);
+        let mut reads = BTreeSet::new();
+        for object in objects {
+            let object =
+                self.readers.get_key_value(&object).map_or_else(|| Arc::new(object), |(known, _)| Arc::clone(known));
+            self.readers.entry(Arc::clone(&object)).or_default().insert(key.clone());
+            reads.insert(object);
+        }
+        if !reads.is_empty() {
+            self.reads.insert(key.clone(), reads);
+        }
+    }
+
+    /// Forgets a key.
+    pub fn remove(&mut self, key: &Key) {
+        for object in self.reads.remove(key).unwrap_or_default() {
+            if let Some(keys) = self.readers.get_mut(&object) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.readers.remove(&object);
+                }
+            }
+        }
+    }
+
+    /// The keys that depend on an object, in order.
+    pub fn concerned(&self, object: &ObjectRef) -> impl Iterator<Item = &Key> {
+        self.readers.get(object).into_iter().flatten()
+    }
+
+    /// What a key depends on, in order.
+    pub fn of(&self, key: &Key) -> impl Iterator<Item = &ObjectRef> {
+        self.reads.get(key).into_iter().flatten().map(|object| &**object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new(&"p".into(), &ObjectRef::local("v1", "Node", None, name))
+    }
+
+    fn secret(name: &str) -> ObjectRef {
+        ObjectRef::local("v1", "Secret", Some("n"), name)
+    }
+
+    #[test]
+    fn the_last_evaluation_counts() {
+        let mut interest = Interest::default();
+        interest.set(&key("a"), [secret("one"), secret("two"), secret("two")]);
+        interest.set(&key("b"), [secret("two")]);
+        assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a"), &key("b")]);
+        interest.set(&key("a"), [secret("one")]);
+        assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("b")]);
+        assert_eq!(interest.of(&key("a")).collect::<Vec<_>>(), [&secret("one")]);
+        interest.remove(&key("a"));
+        interest.remove(&key("b"));
+        assert!(interest.readers.is_empty() && interest.reads.is_empty());
+    }
+}

@@ -1,0 +1,193 @@
+//! Plans the Secret that holds a kubeconfig: make, replace, take over or leave alone.
+//! Never looks into the kubeconfig: its bytes come checked, and whoever checked them says what is equal.
+
+use super::contention::Contention;
+use super::{Plan, Step};
+use crate::claims::Claim;
+use crate::failure::Failure;
+use crate::object::Object;
+use crate::policy::{Policy, SecretRule};
+use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
+use crate::work::Key;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use std::fmt;
+use transom_api::Word;
+use transom_api::policy::{AdoptSpec, Verb};
+
+/// Labels and annotations of this group say that an object belongs to a ManifestWork.
+const MANIFEST_WORK: &str = "work.open-cluster-management.io/";
+
+/// A checked kubeconfig, and how to compare what is there with it.
+pub struct Document<'a> {
+    /// The bytes to write; they hold a credential.
+    pub bytes: &'a [u8],
+    /// Whether these bytes say the same: equal when parsed, credentials and CA by bytes.
+    pub equals: &'a dyn Fn(&[u8]) -> bool,
+    /// Whether the credential in these bytes is one of the source's.
+    pub shares_credential: &'a dyn Fn(&[u8]) -> bool,
+}
+
+impl fmt::Debug for Document<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Document({} bytes)", self.bytes.len())
+    }
+}
+
+/// What is to be planned.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The policy.
+    pub policy: &'a Policy,
+    /// Policy and subject by name.
+    pub key: &'a Key,
+    /// The target.
+    pub target: &'a ObjectRef,
+    /// The target as it is, if it is there.
+    pub existing: Option<&'a Object>,
+    /// What [`crate::claims::Claims::decide`] said.
+    pub claim: Claim,
+    /// The stamp to put on what is written.
+    pub stamp: Stamp,
+    /// The content.
+    pub document: Document<'a>,
+}
+
+/// Plans the target: no step when it is as desired. `contention` takes note of the target as it is;
+/// after a successful write it is told by [`Contention::left`].
+///
+/// # Errors
+/// `TargetClaimed`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `WriteNotGranted`, `Contended`.
+pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) -> Result<Plan, Failure> {
+    let target = wanted.target;
+    let not_granted =
+        |what: &str| Failure::known(Word::WriteNotGranted, format!("the policy does not grant to {what} {target}"));
+    let rule = wanted.policy.secret(target, &wanted.key.subject).ok_or_else(|| not_granted("write"))?;
+    let sole = claimed(wanted)?;
+    let step = match wanted.existing {
+        None => Some(create(wanted, rule)),
+        Some(existing) if existing.deleting() => {
+            let failure = Failure::known(Word::InputTerminating, format!("the target {target} is being deleted"));
+            return Err(failure.about([target.clone()]));
+        }
+        Some(existing) => {
+            if Stamp::read(existing).is_none() {
+                adopt(wanted, rule, existing, sole)?;
+            }
+            update(wanted, rule, existing)
+        }
+    };
+    let Some(step) = step else { return Ok(Plan::new(wanted.key, None)) };
+    let (verb, what) = match step {
+        Step::Create { .. } => (Verb::Create, "create"),
+        _ => (Verb::Update, "update"),
+    };
+    if !rule.verbs.contains(&verb) {
+        return Err(not_granted(what));
+    }
+    contention.observe(wanted.existing, now_seconds);
+    match contention.until() {
+        None => Ok(Plan::new(wanted.key, Some(step))),
+        until => {
+            let message =
+                format!("{target} was changed by someone else three times in ten minutes; it is left as it is");
+            Err(Failure::known(Word::Contended, message).about([target.clone()]).until(until))
+        }
+    }
+}
+
+/// Whether the claimant is the only one, when it keeps the target at all.
+fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
+    let Wanted { key, target, .. } = wanted;
+    match &wanted.claim {
+        Claim::Kept { sole } => Ok(*sole),
+        Claim::Lost { holder } => {
+            let message = format!("{target} is claimed by {} and {}; the latter keeps it", key.subject, holder.subject);
+            Err(Failure::known(Word::TargetClaimed, message).about([(*target).clone()]))
+        }
+        Claim::Unlocated { remaining } => {
+            let message =
+                format!("{target} bears no stamp, and {remaining} subjects that might claim it are not located yet");
+            Err(Failure::known(Word::TargetsUnlocated, message))
+        }
+    }
+}
+
+/// Whether a target without a stamp may be taken over.
+fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) -> Result<(), Failure> {
+    let why = match wanted.policy.own.adopt {
+        AdoptSpec::Never => "the policy adopts nothing",
+        AdoptSpec::SoleClaimant if !sole => "more than one subject claims it",
+        AdoptSpec::SoleClaimant if existing.has_owner() => "it has an owner reference",
+        AdoptSpec::SoleClaimant if of_manifest_work(existing) => "it belongs to a ManifestWork",
+        AdoptSpec::SoleClaimant => {
+            let ours = data(existing, &rule.key).is_some_and(|bytes| (wanted.document.shares_credential)(&bytes));
+            if ours {
+                return Ok(());
+            }
+            "the credential in it is not the source's"
+        }
+    };
+    let message = format!("{} exists without a stamp and is not taken over: {why}", wanted.target);
+    Err(Failure::known(Word::TargetNotOwned, message).about([wanted.target.clone()]))
+}
+
+fn of_manifest_work(object: &Object) -> bool {
+    ["/metadata/labels", "/metadata/annotations"]
+        .iter()
+        .filter_map(|pointer| object.body.pointer(pointer)?.as_object())
+        .flat_map(Map::keys)
+        .any(|key| key.starts_with(MANIFEST_WORK))
+}
+
+fn create(wanted: &Wanted<'_>, rule: &SecretRule) -> Step {
+    let target = wanted.target;
+    let mut body = json!({
+        "apiVersion": target.api_version,
+        "kind": target.kind,
+        "metadata": {"name": target.name, "namespace": target.namespace},
+        "type": "Opaque",
+        "data": {&rule.key: STANDARD.encode(wanted.document.bytes)},
+    });
+    wanted.stamp.put(&mut body);
+    Step::Create { desired: Object { reference: target.clone(), version: String::new(), body } }
+}
+
+/// The whole object as it will be: our key, our stamp, no stray key; labels of others and the type stay.
+/// Nothing when content and owner are right: changed digests alone are no reason to write.
+fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<Step> {
+    let mut changed = Vec::new();
+    let right = data(existing, &rule.key).is_some_and(|bytes| (wanted.document.equals)(&bytes));
+    if !right {
+        changed.push(format!("data.{}", rule.key));
+    }
+    changed.extend(stray_keys(existing, &rule.key));
+    if !Stamp::read(existing).is_some_and(|stamp| stamp.same_owner(&wanted.stamp)) {
+        changed.push("metadata".to_owned());
+    }
+    if changed.is_empty() {
+        return None;
+    }
+    let kept = existing.data(&rule.key).filter(|_| right).cloned();
+    let value = kept.unwrap_or_else(|| Value::from(STANDARD.encode(wanted.document.bytes)));
+    let mut body = existing.body.clone();
+    if let Some(map) = body.as_object_mut() {
+        map.insert("data".to_owned(), json!({&rule.key: value}));
+    }
+    wanted.stamp.put(&mut body);
+    let desired = Object { reference: existing.reference.clone(), version: existing.version.clone(), body };
+    Some(Step::Update { desired, changed })
+}
+
+/// Paths of keys that are not ours.
+fn stray_keys(existing: &Object, ours: &str) -> Vec<String> {
+    let Some(map) = existing.body.get("data").and_then(Value::as_object) else { return Vec::new() };
+    map.keys().filter(|key| *key != ours).map(|key| format!("data.{key}")).collect()
+}
+
+/// The bytes under a key of a Secret's data; nothing when the key is not there or is not base64.
+pub fn data(object: &Object, key: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(object.data(key)?.as_str()?.trim()).ok()
+}

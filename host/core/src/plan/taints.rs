@@ -1,0 +1,144 @@
+//! Plans the taints of a subject: those with an owned key become as wanted, every other keeps place, time and form.
+//! Never doubles a key that it owns, never touches one that it does not.
+
+use super::{Plan, Step};
+use crate::contract::taints::{Effect, Wanted};
+use crate::failure::{Failure, InvalidField};
+use crate::object::Object;
+use crate::policy::TaintsRule;
+use crate::time;
+use crate::work::Key;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use transom_api::Word;
+
+/// The most bytes of a taint's value, as Kubernetes has it.
+const MAX_VALUE: usize = 1024;
+
+/// Who sets `timeAdded` of a taint that is added or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeAdded {
+    /// A webhook of the cluster: the field is left out.
+    SetByCluster,
+    /// We do, to this time in seconds since 1970.
+    SetByUs(i64),
+}
+
+/// Plans `spec.taints` of the subject: no step when the owned ones are as wanted.
+///
+/// # Errors
+/// `TaintKeyNotGranted`, `ContractBroken` for a key that is wanted twice or an impossible value,
+/// `InvalidObject` when `spec.taints` is not a list of taints.
+pub fn plan(
+    key: &Key,
+    subject: &Object,
+    rule: &TaintsRule,
+    wanted: &[Wanted],
+    added: TimeAdded,
+) -> Result<Plan, Failure> {
+    let wanted = checked(wanted, rule)?;
+    let current = current(subject).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
+    let merged = merge(&current, rule, &wanted, added);
+    if merged == current {
+        return Ok(Plan::new(key, None));
+    }
+    let value = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
+    let step = Step::Patch {
+        reference: subject.reference.clone(),
+        version: subject.version.clone(),
+        fields: vec![("spec.taints".to_owned(), value)],
+    };
+    Ok(Plan::new(key, Some(step)))
+}
+
+/// The wanted taints, each key granted and once, in the guest's order.
+fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted>, Failure> {
+    let mut checked: Vec<&Wanted> = Vec::with_capacity(wanted.len());
+    for taint in wanted {
+        let shown: String = taint.key.chars().take(100).collect();
+        if !rule.keys.contains(&taint.key) {
+            return Err(Failure::known(
+                Word::TaintKeyNotGranted,
+                format!("the policy does not grant the taint key `{shown}`"),
+            ));
+        }
+        if checked.iter().any(|other| other.key == taint.key) {
+            return Err(Failure::known(Word::ContractBroken, format!("the guest wants the taint key `{shown}` twice")));
+        }
+        if taint.value.len() > MAX_VALUE {
+            return Err(Failure::known(
+                Word::ContractBroken,
+                format!("the guest's value for the taint key `{shown}` is too long"),
+            ));
+        }
+        checked.push(taint);
+    }
+    Ok(checked)
+}
+
+/// `spec.taints` as it is, each a map with a key.
+fn current(subject: &Object) -> Result<Vec<Value>, InvalidField> {
+    let spec = crate::field::Place::top(&subject.body).map("spec")?;
+    let list = spec.get("taints");
+    for taint in list.list()? {
+        taint.as_map()?.get("key").required_text()?;
+    }
+    Ok(list.value().and_then(Value::as_array).cloned().unwrap_or_default())
+}
+
+/// The list as it will be. Of an owned key one entry stays: the right one if there is one, else the first, replaced.
+fn merge(current: &[Value], rule: &TaintsRule, wanted: &[&Wanted], added: TimeAdded) -> Vec<Value> {
+    let mut place: BTreeMap<&str, usize> = BTreeMap::new();
+    for want in wanted {
+        let of_key = |taint: &&Value| key_of(taint) == want.key;
+        let right = current.iter().position(|taint| of_key(&taint) && is(taint, want));
+        if let Some(index) = right.or_else(|| current.iter().position(|taint| of_key(&taint))) {
+            place.insert(&want.key, index);
+        }
+    }
+    let mut merged = Vec::with_capacity(current.len() + wanted.len());
+    for (index, taint) in current.iter().enumerate() {
+        let key = key_of(taint);
+        if !rule.keys.contains(key) {
+            merged.push(taint.clone());
+        } else if place.get(key) == Some(&index) {
+            let want = wanted.iter().find(|want| want.key == key && !is(taint, want));
+            merged.push(want.map_or_else(|| taint.clone(), |want| entry(want, added)));
+        }
+    }
+    let new = wanted.iter().filter(|want| !place.contains_key(want.key.as_str()));
+    merged.extend(new.map(|want| entry(want, added)));
+    merged
+}
+
+fn key_of(taint: &Value) -> &str {
+    taint.get("key").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a taint is the wanted one: same key, value and effect. Its time and whatever else it carries do not count.
+fn is(taint: &Value, want: &Wanted) -> bool {
+    let text = |field| taint.get(field).and_then(Value::as_str).unwrap_or_default();
+    key_of(taint) == want.key && text("value") == want.value && text("effect") == effect(want.effect)
+}
+
+/// A taint as it is written: no empty value, and a time only when we set it.
+fn entry(want: &Wanted, added: TimeAdded) -> Value {
+    let mut entry = Map::new();
+    entry.insert("key".to_owned(), want.key.as_str().into());
+    if !want.value.is_empty() {
+        entry.insert("value".to_owned(), want.value.as_str().into());
+    }
+    entry.insert("effect".to_owned(), effect(want.effect).into());
+    if let TimeAdded::SetByUs(now_seconds) = added {
+        entry.insert("timeAdded".to_owned(), time::format_rfc3339(now_seconds).into());
+    }
+    Value::Object(entry)
+}
+
+fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::NoSelect => "NoSelect",
+        Effect::PreferNoSelect => "PreferNoSelect",
+        Effect::NoSelectIfNew => "NoSelectIfNew",
+    }
+}

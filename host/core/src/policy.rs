@@ -1,0 +1,156 @@
+//! A policy that has been checked: patterns parsed, grants sorted by what they are for.
+//! Never holds a component: which bytes a guest is made of is the catalogue's to know.
+
+pub mod check;
+pub mod manifest;
+
+use crate::pattern::Pattern;
+use crate::reference::ObjectRef;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, Verb};
+
+/// A checked policy; made by [`check::policy`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Its name: a DNS subdomain of at most 63 bytes, so that it fits a label.
+    pub name: Arc<str>,
+    /// Whether nothing is written or pruned.
+    pub suspend: bool,
+    /// Which objects it is about.
+    pub subject: SubjectRule,
+    /// The guest that decides when, if there is one.
+    pub trigger: Option<GuestSpec>,
+    /// The guest that decides what; its world is [`Writes::world`].
+    pub decide: GuestSpec,
+    /// What may be read, by role; roles are unique.
+    pub reads: Vec<ReadRule>,
+    /// What may be written.
+    pub writes: Writes,
+    /// What becomes of what was made.
+    pub own: OwnSpec,
+    /// Seconds between two audits, 0 for none.
+    pub audit_seconds: u32,
+}
+
+/// Which objects a policy is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubjectRule {
+    /// Name of the connection.
+    pub cluster: String,
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Patterns of namespaces; they count only for objects that have one.
+    pub namespaces: Vec<Pattern>,
+}
+
+/// Objects that may be read under one role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRule {
+    /// The role.
+    pub role: String,
+    /// Name of the connection.
+    pub cluster: String,
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Absent for cluster-scoped kinds.
+    pub namespace: Option<Pattern>,
+    /// Name.
+    pub name: Pattern,
+    /// Keys of a Secret's data that may be read.
+    pub keys: BTreeSet<String>,
+}
+
+/// What a policy may write: one sort of thing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Writes {
+    /// Secrets that hold a kubeconfig, made by the policy.
+    Kubeconfig(Vec<SecretRule>),
+    /// Taints of the subject.
+    Taints(TaintsRule),
+}
+
+/// Secrets that a policy may make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SecretRule {
+    /// Name of the connection.
+    pub cluster: String,
+    /// Namespace.
+    pub namespace: Pattern,
+    /// Name.
+    pub name: Pattern,
+    /// What may be done: create, update, delete.
+    pub verbs: BTreeSet<Verb>,
+    /// The key of `data` that may be written.
+    pub key: String,
+    /// Where the credential may go.
+    pub kubeconfig: KubeconfigGrant,
+}
+
+/// Taints of the subject that a policy owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaintsRule {
+    /// The owned keys.
+    pub keys: BTreeSet<String>,
+}
+
+impl SubjectRule {
+    /// Whether an object is a subject.
+    pub fn admits(&self, object: &ObjectRef) -> bool {
+        let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
+        let namespace = object.namespace.as_deref();
+        kind && namespace.is_none_or(|name| self.namespaces.iter().any(|pattern| pattern.matches(name, object)))
+    }
+}
+
+impl ReadRule {
+    /// Whether an object may be read for a subject.
+    pub fn admits(&self, object: &ObjectRef, subject: &ObjectRef) -> bool {
+        let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
+        let namespace = match (&self.namespace, &object.namespace) {
+            (None, None) => true,
+            (Some(pattern), Some(name)) => pattern.matches(name, subject),
+            _ => false,
+        };
+        kind && namespace && self.name.matches(&object.name, subject)
+    }
+}
+
+impl SecretRule {
+    /// Whether an object may be written for a subject.
+    pub fn admits(&self, object: &ObjectRef, subject: &ObjectRef) -> bool {
+        let kind = self.cluster == object.cluster && object.api_version == "v1" && object.kind == "Secret";
+        let namespace = object.namespace.as_deref();
+        kind && namespace.is_some_and(|name| self.namespace.matches(name, subject))
+            && self.name.matches(&object.name, subject)
+    }
+}
+
+impl Policy {
+    /// The read grant of a role.
+    pub fn read(&self, role: &str) -> Option<&ReadRule> {
+        self.reads.iter().find(|rule| rule.role == role)
+    }
+
+    /// The write grant that covers a Secret, if any.
+    pub fn secret(&self, target: &ObjectRef, subject: &ObjectRef) -> Option<&SecretRule> {
+        match &self.writes {
+            Writes::Kubeconfig(rules) => rules.iter().find(|rule| rule.admits(target, subject)),
+            Writes::Taints(_) => None,
+        }
+    }
+}
+
+impl Writes {
+    /// The world that the decide guest is built for.
+    pub fn world(&self) -> crate::contract::description::World {
+        match self {
+            Self::Kubeconfig(_) => crate::contract::description::World::Kubeconfig,
+            Self::Taints(_) => crate::contract::description::World::Taints,
+        }
+    }
+}

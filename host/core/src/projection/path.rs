@@ -1,0 +1,157 @@
+//! Paths of fields: `status.version.history`, `metadata.annotations["a.b/c"]`, `status.conditions[Available]`.
+//! Never looks at an object.
+
+use std::fmt;
+
+/// The most segments that a path may have.
+const MAX_SEGMENTS: usize = 16;
+/// The most bytes that a path may have.
+const MAX_BYTES: usize = 512;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Segment {
+    /// The value under this key of a map.
+    Field(Box<str>),
+    /// The elements of a list whose `type` is this.
+    Element(Box<str>),
+}
+
+/// A parsed path; at least one segment, and the first is a field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path(Vec<Segment>);
+
+/// Why a text is no path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("parse path `{path}`: {why}")]
+pub struct PathError {
+    /// The text, cut.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl Path {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// When it is empty, too long, or not of the form above.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        let fail = |why| PathError { path: text.chars().take(80).collect(), why };
+        if text.len() > MAX_BYTES {
+            return Err(fail("longer than 512 bytes"));
+        }
+        let mut segments = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() || segments.is_empty() {
+            let (segment, after) = next(rest, segments.is_empty()).map_err(fail)?;
+            segments.push(segment);
+            rest = after;
+        }
+        match segments.first() {
+            Some(Segment::Element(_)) => Err(fail("starts with an element of a list")),
+            _ if segments.len() > MAX_SEGMENTS => Err(fail("more than 16 segments")),
+            _ => Ok(Self(segments)),
+        }
+    }
+
+    /// Its segments.
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    /// The path of a key below it.
+    pub fn child(&self, key: &str) -> Self {
+        let mut segments = self.0.clone();
+        segments.push(Segment::Field(key.into()));
+        Self(segments)
+    }
+}
+
+/// The next segment of a text, and what follows it.
+fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
+    if rest.starts_with("[\"") {
+        let quoted = rest.get(1..).unwrap_or_default();
+        let mut stream = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
+        let Some(Ok(key)) = stream.next() else { return Err("a quoted key does not end") };
+        let after = quoted.get(stream.byte_offset()..).unwrap_or_default();
+        let after = after.strip_prefix(']').ok_or("a bracket does not end")?;
+        return Ok((Segment::Field(key.into()), after));
+    }
+    if let Some(inner) = rest.strip_prefix('[') {
+        let (element, after) = inner.split_once(']').ok_or("a bracket does not end")?;
+        return match element.is_empty() || !element.chars().all(is_element) {
+            true => {
+                Err("the type of an element is empty or holds something else than letters, digits, `.`, `/`, `_`, `-`")
+            }
+            false => Ok((Segment::Element(element.into()), after)),
+        };
+    }
+    let rest = if first { rest } else { rest.strip_prefix('.').ok_or("a dot or a bracket is missing")? };
+    let end = rest.find(|letter| !is_plain(letter)).unwrap_or(rest.len());
+    match rest.split_at(end) {
+        ("", _) => Err("a field has no name"),
+        (field, after) => Ok((Segment::Field(field.into()), after)),
+    }
+}
+
+/// What a field may consist of without quotes.
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '$')
+}
+
+/// What the type of an element may consist of.
+fn is_element(letter: char) -> bool {
+    is_plain(letter) || matches!(letter, '.' | '/')
+}
+
+/// The one way to write it: [`Path::parse`] reads it back.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Element(element) => write!(f, "[{element}]")?,
+                Segment::Field(key) if key.is_empty() || !key.chars().all(is_plain) => {
+                    write!(f, "[{}]", serde_json::Value::from(&**key))?;
+                }
+                Segment::Field(key) if index == 0 => f.write_str(key)?,
+                Segment::Field(key) => write!(f, ".{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_read_and_write() {
+        for (text, segments) in [
+            ("status.version.history", 3),
+            ("metadata.annotations[\"a.b/c\"]", 3),
+            ("status.conditions[Available]", 3),
+            ("status.conditions[Available].status", 4),
+            ("metadata.annotations[\"qu\\\"ote\"].x", 4),
+            ("[\"a.b\"].c", 2),
+            ("spec", 1),
+        ] {
+            let path = Path::parse(text).unwrap();
+            assert_eq!(path.segments().len(), segments, "{text}");
+            assert_eq!(path.to_string(), text);
+        }
+        assert_eq!(Path::parse("a[\"plain\"]").unwrap().to_string(), "a.plain");
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        let long = "a.".repeat(300);
+        let deep = vec!["a"; 17].join(".");
+        for text in
+            ["", ".a", "a.", "a..b", "a b", "a[", "a[]", "a[\"x]", "a[\"x\"", "a[x y]", "[x].a", "a]b", &long, &deep]
+        {
+            assert!(Path::parse(text).is_err(), "{text}");
+        }
+    }
+}

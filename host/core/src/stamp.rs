@@ -1,0 +1,136 @@
+//! The stamp on what the agent writes: policy, source, digests. Never put on an object of a user.
+
+use crate::object::Object;
+use crate::reference::ObjectRef;
+use crate::work::Key;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use transom_api::labels;
+
+/// The subject that an object was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Which subject.
+    #[serde(flatten)]
+    pub reference: ObjectRef,
+    /// Its uid, empty where the cluster gives none.
+    #[serde(default)]
+    pub uid: String,
+}
+
+/// Who made an object, from what. The digests are those of the last write of content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Name of the policy.
+    pub policy: String,
+    /// The subject that it was made for.
+    pub source: Source,
+    /// Digest of the inputs, without credential bytes.
+    pub inputs: String,
+    /// Digest of the component that decided.
+    pub component: String,
+}
+
+impl Stamp {
+    /// The stamp of an object; nothing when the manager is somebody else, or policy or source cannot be read.
+    pub fn read(object: &Object) -> Option<Self> {
+        if object.label(labels::MANAGED_BY) != Some(labels::MANAGER) {
+            return None;
+        }
+        let text = |key| object.annotation(key).unwrap_or_default().to_owned();
+        Some(Self {
+            policy: object.label(labels::POLICY)?.to_owned(),
+            source: serde_json::from_str(object.annotation(labels::SOURCE)?).ok()?,
+            inputs: text(labels::INPUTS),
+            component: text(labels::COMPONENT),
+        })
+    }
+
+    /// Whether both were made by the same policy for the same subject.
+    pub fn same_owner(&self, other: &Self) -> bool {
+        self.policy == other.policy && self.source == other.source
+    }
+
+    /// The policy and subject that it names; the uid may be one of an earlier subject of that name.
+    pub fn key(&self) -> Key {
+        Key::new(&self.policy.as_str().into(), &self.source.reference)
+    }
+
+    /// Whether it names this policy and subject, whatever the uid.
+    pub fn names(&self, key: &Key) -> bool {
+        *self.policy == *key.policy && self.source.reference == *key.subject
+    }
+
+    /// Puts the stamp on a body; every other label and annotation stays.
+    pub fn put(&self, body: &mut Value) {
+        let source = serde_json::to_string(&self.source).unwrap_or_default();
+        let labels = [(labels::MANAGED_BY, labels::MANAGER), (labels::POLICY, &*self.policy)];
+        let annotations =
+            [(labels::SOURCE, &*source), (labels::INPUTS, &*self.inputs), (labels::COMPONENT, &*self.component)];
+        let mut whole = map_of(Some(body.take()));
+        let mut metadata = map_of(whole.remove("metadata"));
+        for (field, entries) in [("labels", labels.as_slice()), ("annotations", annotations.as_slice())] {
+            let mut map = map_of(metadata.remove(field));
+            map.extend(entries.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))));
+            metadata.insert(field.to_owned(), map.into());
+        }
+        whole.insert("metadata".to_owned(), metadata.into());
+        *body = whole.into();
+    }
+}
+
+/// The value as a map; anything else counts as an empty one.
+fn map_of(value: Option<Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn stamp() -> Stamp {
+        let reference = ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), "demo");
+        Stamp {
+            policy: "p".to_owned(),
+            source: Source { reference, uid: "u1".to_owned() },
+            inputs: "sha256:1".to_owned(),
+            component: "sha256:2".to_owned(),
+        }
+    }
+
+    fn object(body: Value) -> Object {
+        Object { reference: ObjectRef::local("v1", "Secret", Some("n"), "s"), version: String::new(), body }
+    }
+
+    #[test]
+    fn what_is_put_is_read() {
+        let mut body = json!({"metadata": {"labels": {"mine": "stays"}, "annotations": null}});
+        stamp().put(&mut body);
+        assert_eq!(body["metadata"]["labels"]["mine"], "stays");
+        assert_eq!(
+            body["metadata"]["annotations"][labels::SOURCE],
+            r#"{"cluster":"local","apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","namespace":"clusters","name":"demo","uid":"u1"}"#
+        );
+        assert_eq!(Stamp::read(&object(body)), Some(stamp()));
+    }
+
+    #[test]
+    fn a_stamp_with_a_part_missing_is_none() {
+        let mut whole = json!({});
+        stamp().put(&mut whole);
+        for pointer in [
+            "/metadata/labels/app.kubernetes.io~1managed-by",
+            "/metadata/labels/transom.dev~1policy",
+            "/metadata/annotations/transom.dev~1source",
+        ] {
+            let mut body = whole.clone();
+            *body.pointer_mut(pointer).unwrap() = json!("x");
+            let read = Stamp::read(&object(body));
+            assert!(read.is_none_or(|read| !read.same_owner(&stamp())), "{pointer}");
+        }
+    }
+}

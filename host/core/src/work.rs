@@ -1,0 +1,82 @@
+//! What is evaluated: a policy and a subject, by name. Never holds an object: decisions read the state that is there.
+
+use crate::reference::ObjectRef;
+use std::fmt;
+use std::sync::Arc;
+
+/// One subject under one policy: the unit of evaluation, of claims and of interest. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Name of the policy.
+    pub policy: Arc<str>,
+    /// The subject.
+    pub subject: Arc<ObjectRef>,
+}
+
+impl Key {
+    /// The key of a subject under a policy.
+    pub fn new(policy: &Arc<str>, subject: &ObjectRef) -> Self {
+        Self { policy: Arc::clone(policy), subject: Arc::new(subject.clone()) }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} for {}", self.policy, self.subject)
+    }
+}
+
+/// A key and why it is evaluated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkItem {
+    /// What is evaluated.
+    pub key: Key,
+    /// Why now.
+    pub why: Why,
+}
+
+/// Why a subject is evaluated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Seen for the first time, by this agent or at all; also made anew under the same name.
+    Appeared,
+    /// The trigger guest said so, for these reasons.
+    Triggered(Vec<String>),
+    /// The policy has no trigger guest, and these declared paths differ.
+    Changed(Vec<String>),
+    /// The trigger guest could not be asked; the evaluation says why.
+    Unjudged,
+    /// An object that is read, waited for or written appeared, changed or went away.
+    Input(ObjectRef),
+    /// Another claimant released the target, or the last subject of the policy was located.
+    Released,
+    /// The subject is gone.
+    Gone,
+    /// A time that was asked for has come.
+    Timer,
+    /// An earlier evaluation failed.
+    Retry,
+    /// The jittered audit.
+    Audit,
+    /// The policy or one of its components was swapped.
+    Swapped,
+}
+
+impl Why {
+    /// One word for logs and metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Appeared => "Appeared",
+            Self::Triggered(_) => "Triggered",
+            Self::Changed(_) => "Changed",
+            Self::Unjudged => "Unjudged",
+            Self::Input(_) => "Input",
+            Self::Released => "Released",
+            Self::Gone => "Gone",
+            Self::Timer => "Timer",
+            Self::Retry => "Retry",
+            Self::Audit => "Audit",
+            Self::Swapped => "Swapped",
+        }
+    }
+}
