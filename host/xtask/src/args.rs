@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
 
-use crate::{check, fleet, guests};
+use crate::{check, demo, fleet, guests};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -16,6 +16,8 @@ pub(crate) struct Args {
 enum Task {
     /// Build every guest and every fixture as a component: target/guests/<name>.wasm
     Guests(guests::Args),
+    /// The main job on a folder of manifests, from nothing to a swapped component
+    Demo,
     /// Every check and every test: format, guests, clippy, documentation, tests
     Test,
     /// Write a generated fleet of HostedClusters and ManagedClusters as manifests
@@ -27,6 +29,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         match self.task {
             Task::Guests(args) => guests::run(&args),
+            Task::Demo => demo::run(),
             Task::Test => check::run(),
             Task::Fleet(args) => fleet::run(&args),
         }

@@ -18,6 +18,14 @@ pub(crate) struct Args {
     names: Vec<String>,
 }
 
+impl Args {
+    /// All guests that ship, and one fixture.
+    pub(crate) fn shipped_and(workspace: &Workspace, fixture: &str) -> Self {
+        let wanted = workspace.guests.iter().filter(|guest| !guest.fixture || guest.name() == fixture);
+        Self { names: wanted.map(|guest| guest.package.clone()).collect() }
+    }
+}
+
 /// Builds what was asked for; tells in one line what came of each.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = workspace::read()?;

@@ -3,6 +3,7 @@
 mod args;
 mod check;
 mod component;
+mod demo;
 mod fleet;
 mod guests;
 mod process;

@@ -1,0 +1,121 @@
+//! `cargo xtask demo`: the main job on a folder of manifests, from nothing to a swapped component. Everything lies in
+//! `target/demo`; never touches anything else.
+
+mod agent;
+mod stage;
+
+use crate::progress;
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use stage::Stage;
+use std::fs;
+use transom_support::fleet;
+
+/// The HostedCluster, and the ManagedCluster, that is edited.
+const EDITED: usize = 0;
+
+/// Runs the demo, one chapter after the other.
+pub(crate) fn run() -> Result<()> {
+    let stage = Stage::set()?;
+    preview(&stage)?;
+    once(&stage)?;
+    progress::step("the agent keeps running, and each change below wakes only what it concerns");
+    let agent = agent::start(&stage)?;
+    edit_service(&stage)?;
+    lose_cluster(&stage)?;
+    swap_component(&stage)?;
+    agent.stop()?;
+    closing(&stage);
+    Ok(())
+}
+
+/// What would be written for one cluster; credentials are shown as what they are, not what they say.
+fn preview(stage: &Stage) -> Result<()> {
+    progress::step("what would be written for one HostedCluster (nothing is written, credentials are not shown)");
+    let manifest = stage.hosted(EDITED);
+    stage.transom(&["render", &stage.shown(&manifest), "--policies", &stage.shown(&stage.policies)], &[0, 3])
+}
+
+/// Everything once; then again, to show that nothing is written where nothing differs.
+fn once(stage: &Stage) -> Result<()> {
+    progress::step("the whole fleet, once");
+    let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
+    let words = ["run", "--dir", &fleet, "--policies", &policies, "--once"];
+    stage.transom(&words, &[0])?;
+    progress::say(&format!("    written: {}", stage.shown(&stage.secret(EDITED))));
+    progress::say(&format!("    written: {}", stage.shown(&stage.patch(&managed_in_trouble()))));
+    progress::step("once more: nothing differs, nothing is written");
+    stage.transom(&words, &[0])
+}
+
+/// The first ManagedCluster of the fleet that is not available.
+fn managed_in_trouble() -> String {
+    fleet::managed_name(7)
+}
+
+/// The Service of a hosted control plane gets another port; the secret follows.
+fn edit_service(stage: &Stage) -> Result<()> {
+    let before = server(stage)?;
+    progress::step("the port of one kube-apiserver Service is edited");
+    stage.edit(&stage.hosted(EDITED), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
+    let after = agent::wait("the new port in the secret", || server(stage).ok().filter(|now| *now != before))?;
+    progress::say(&format!("    server in the secret: {before}\n                     now: {after}"));
+    Ok(())
+}
+
+/// The server in the kubeconfig that the agent made; nothing else of it is shown.
+fn server(stage: &Stage) -> Result<String> {
+    let path = stage.secret(EDITED);
+    let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(key))?;
+        Some(line.trim().trim_matches(['"', '\'']).to_owned())
+    };
+    let encoded = value(&text, "kubeconfig:").context("the secret has no kubeconfig on one line")?;
+    // The text of a decoding error could quote the credential.
+    let bytes = STANDARD.decode(encoded).ok().context("the kubeconfig of the secret is not base64")?;
+    value(&String::from_utf8_lossy(&bytes), "server:").context("the kubeconfig of the secret names no server")
+}
+
+/// A ManagedCluster is not heard of any more; it gets its taint.
+fn lose_cluster(stage: &Stage) -> Result<()> {
+    progress::step("one ManagedCluster is not heard of any more");
+    let name = fleet::managed_name(EDITED);
+    stage.edit(
+        &stage.managed(&name),
+        "reason: ManagedClusterAvailable\n    status: \"True\"",
+        "reason: ManagedClusterLeaseUpdateStopped\n    status: \"Unknown\"",
+    )?;
+    let patch = stage.patch(&name);
+    let text =
+        agent::wait("the taint", || fs::read_to_string(&patch).ok().filter(|text| text.contains("unreachable")))?;
+    progress::say(&format!("    {}:\n{}", stage.shown(&patch), indented(&text)));
+    Ok(())
+}
+
+/// The component of the taints policy is replaced by one that wants no taint.
+fn swap_component(stage: &Stage) -> Result<()> {
+    progress::step("the component that computes taints is replaced by one that wants none");
+    let patch = stage.patch(&fleet::managed_name(EDITED));
+    stage.swap()?;
+    agent::wait("the end of the taint", || {
+        let tainted = fs::read_to_string(&patch).is_ok_and(|text| text.contains("unreachable"));
+        (!tainted).then_some(())
+    })?;
+    progress::say("    the new component was loaded beside the old one and took over whole: the taint is gone");
+    Ok(())
+}
+
+fn closing(stage: &Stage) {
+    progress::step("that was it; the fleet is yours to edit");
+    let (program, fleet, policies) =
+        (stage.shown(&stage.program), stage.shown(&stage.fleet), stage.shown(&stage.policies));
+    progress::say(&format!("    {program} run --dir {fleet} --policies {policies}"));
+    progress::say(&format!("    {program} render {fleet} --policies {policies} --diff"));
+    progress::say(&format!("    ls {fleet}/.transom    # objects, patches, status"));
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("      {line}")).collect::<Vec<_>>().join("\n")
+}
