@@ -1,0 +1,147 @@
+//! Text of YAML or JSON documents as values, within budgets.
+//! Never keeps or shows any text of a document in an error: place and kind are all that is said.
+
+pub mod emit;
+mod error;
+mod seed;
+mod split;
+
+pub use error::{DocumentError, Fault};
+use seed::{Reader, ValueSeed};
+use serde::de::DeserializeSeed as _;
+use serde_json::Value;
+use split::Chunk;
+
+/// What one text may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the text.
+    pub bytes: usize,
+    /// Values in one document, those behind aliases counted as often as they are used. A text of few bytes
+    /// has a smaller budget: no more values than it could spell out without aliases, and a thousand.
+    pub nodes: usize,
+    /// Maps and lists inside each other; at most 120.
+    pub depth: usize,
+}
+
+/// One document of a text.
+#[derive(Debug)]
+pub struct Parsed {
+    /// Counted from 1; empty documents do not count.
+    pub number: usize,
+    /// The line on which it begins, counted from 1.
+    pub line: usize,
+    /// What it says.
+    pub value: Result<Value, DocumentError>,
+}
+
+/// Reads a text that is one document; a text without any is null.
+///
+/// # Errors
+/// When it is not one well-formed document within the limits.
+pub fn parse_one(bytes: &[u8], limits: Limits) -> Result<Value, DocumentError> {
+    let mut found = None;
+    for parsed in parse_many(bytes, limits) {
+        let line = parsed.line;
+        if found.replace(parsed.value?).is_some() {
+            return Err(DocumentError { line: Some(line), ..DocumentError::new(Fault::SeveralDocuments) });
+        }
+    }
+    Ok(found.unwrap_or(Value::Null))
+}
+
+/// Reads every document of a text; one that is broken does not hide the others. Empty documents are left out.
+pub fn parse_many(bytes: &[u8], limits: Limits) -> Vec<Parsed> {
+    let text = match text_of(bytes, limits) {
+        Ok(text) => text,
+        Err(error) => return vec![Parsed { number: 1, line: error.line.unwrap_or(1), value: Err(error) }],
+    };
+    let mut all = Vec::new();
+    for chunk in split::chunks(text) {
+        parse_chunk(&chunk, limits, &mut all);
+    }
+    all
+}
+
+/// Checks what can be checked before parsing.
+fn text_of(bytes: &[u8], limits: Limits) -> Result<&str, DocumentError> {
+    if bytes.len() > limits.bytes {
+        return Err(DocumentError::new(Fault::TooLarge));
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| DocumentError::new(Fault::InvalidUtf8).on(line_at(bytes, error.valid_up_to())))?;
+    if let Some(at) = text.find('\0') {
+        return Err(DocumentError::new(Fault::Nul).on(line_at(bytes, at)));
+    }
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// The line of a byte, counted from 1.
+fn line_at(bytes: &[u8], at: usize) -> usize {
+    1 + bytes.iter().take(at).filter(|byte| **byte == b'\n').count()
+}
+
+/// Reads the documents of one chunk, nearly always one.
+fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) {
+    let before = all.len();
+    if chunk.looks_like_json() && parse_json(chunk, limits, all).is_ok() {
+        return;
+    }
+    all.truncate(before);
+    for document in serde_yaml::Deserializer::from_str(chunk.text) {
+        let reader = Reader::new(chunk.text, limits);
+        match ValueSeed::root(&reader).deserialize(document) {
+            Ok(Value::Null) => {}
+            Ok(value) => push(all, chunk.line, Ok(value)),
+            Err(error) => {
+                let place = error.location().map(|at| (at.line(), at.column()));
+                return push(all, chunk.line, Err(reader.error(place, chunk.offset)));
+            }
+        }
+    }
+}
+
+/// Reads a chunk as JSON documents one after the other.
+///
+/// # Errors
+/// When it is not JSON; what a limit forbids is no error here but stands in the list.
+fn parse_json(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) -> Result<(), ()> {
+    let mut json = serde_json::Deserializer::from_str(chunk.text);
+    let mut line = chunk.line;
+    loop {
+        let reader = Reader::new(chunk.text, limits);
+        match ValueSeed::root(&reader).deserialize(&mut json) {
+            Ok(Value::Null) => {}
+            Ok(value) => push(all, line, Ok(value)),
+            Err(error) => {
+                let error = reader.error(Some((error.line(), error.column())), chunk.offset);
+                if matches!(error.fault, Fault::Syntax | Fault::KeyNotText) {
+                    return Err(());
+                }
+                push(all, line, Err(error));
+                return Ok(());
+            }
+        }
+        match json.end() {
+            Ok(()) => return Ok(()),
+            Err(more) => line = chunk.offset + more.line(),
+        }
+    }
+}
+
+fn push(all: &mut Vec<Parsed>, line: usize, value: Result<Value, DocumentError>) {
+    all.push(Parsed { number: all.len() + 1, line, value });
+}
+
+/// The objects of a document: the items when it is a List of any kind, else itself.
+pub fn flatten_list(value: Value) -> Vec<Value> {
+    let is_list = value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+        && value.get("items").is_some_and(Value::is_array);
+    match value {
+        Value::Object(mut map) if is_list => match map.remove("items") {
+            Some(Value::Array(items)) => items.into_iter().flat_map(flatten_list).collect(),
+            _ => Vec::new(),
+        },
+        other => vec![other],
+    }
+}

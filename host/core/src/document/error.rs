@@ -1,0 +1,179 @@
+//! What is wrong with a text, and where. Never a word of the text itself.
+
+use std::fmt;
+
+/// What is wrong with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// More bytes than the limit.
+    TooLarge,
+    /// Bytes that are no UTF-8.
+    InvalidUtf8,
+    /// A NUL character.
+    Nul,
+    /// Neither YAML nor JSON.
+    Syntax,
+    /// More than one document where one is expected.
+    SeveralDocuments,
+    /// More values, or more text behind aliases, than the limit.
+    TooManyValues,
+    /// Deeper than the limit.
+    TooDeep,
+    /// A key that stands twice in one map.
+    DuplicateKey,
+    /// A key that is a map or a list.
+    KeyNotText,
+    /// A number that JSON cannot hold.
+    Number,
+    /// A tag of the document's own.
+    Tag,
+    /// An unquoted `<<` as key: merging is not part of YAML 1.2.
+    MergeKey,
+}
+
+impl Fault {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TooLarge => "larger than the limit",
+            Self::InvalidUtf8 => "not UTF-8",
+            Self::Nul => "a NUL character",
+            Self::Syntax => "neither well-formed YAML nor JSON",
+            Self::SeveralDocuments => "more than one document",
+            Self::TooManyValues => "more values than the limit",
+            Self::TooDeep => "nested deeper than the limit",
+            Self::DuplicateKey => "a key that stands twice",
+            Self::KeyNotText => "a key that is no text",
+            Self::Number => "a number that JSON cannot hold",
+            Self::Tag => "a tag, which is not supported",
+            Self::MergeKey => "a merge key, which is not supported",
+        }
+    }
+}
+
+/// What is wrong with a text, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct DocumentError {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Counted from 1, in the whole text.
+    pub line: Option<usize>,
+    /// Counted from 1.
+    pub column: Option<usize>,
+    /// `spec.?[3]`: keys that are not fields known from Kubernetes stand as `?`. May be empty.
+    pub path: String,
+}
+
+impl DocumentError {
+    /// Without a place.
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { fault, line: None, column: None, path: String::new() }
+    }
+
+    /// On a line.
+    pub(crate) fn on(self, line: usize) -> Self {
+        Self { line: Some(line), ..self }
+    }
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}")?;
+            if let Some(column) = self.column {
+                write!(f, ", column {column}")?;
+            }
+            f.write_str(": ")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "`{}`: ", self.path)?;
+        }
+        f.write_str(self.fault.as_str())
+    }
+}
+
+/// Keys that may be shown, because a program's author chose them and no document's. Sorted.
+const SHOWN: &[&str] = &[
+    "annotations",
+    "apiVersion",
+    "args",
+    "as",
+    "as-groups",
+    "as-uid",
+    "as-user-extra",
+    "auth-provider",
+    "certificate-authority",
+    "certificate-authority-data",
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+    "cluster",
+    "clusters",
+    "command",
+    "conditions",
+    "config",
+    "context",
+    "contexts",
+    "creationTimestamp",
+    "current-context",
+    "data",
+    "effect",
+    "env",
+    "exec",
+    "extension",
+    "extensions",
+    "finalizers",
+    "grant",
+    "guests",
+    "insecure-skip-tls-verify",
+    "items",
+    "key",
+    "kind",
+    "labels",
+    "lastTransitionTime",
+    "metadata",
+    "name",
+    "namespace",
+    "own",
+    "ownerReferences",
+    "password",
+    "ports",
+    "preferences",
+    "proxy-url",
+    "reason",
+    "server",
+    "settings",
+    "spec",
+    "status",
+    "stringData",
+    "subject",
+    "taints",
+    "timeAdded",
+    "tls-server-name",
+    "token",
+    "tokenFile",
+    "type",
+    "uid",
+    "user",
+    "username",
+    "users",
+    "value",
+];
+
+/// A key as it may stand in a path.
+pub(crate) fn shown(key: &str) -> &'static str {
+    SHOWN.binary_search(&key).ok().and_then(|at| SHOWN.get(at)).copied().unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fields_known_from_kubernetes_are_shown() {
+        assert!(SHOWN.is_sorted());
+        assert_eq!(shown("client-key-data"), "client-key-data");
+        assert_eq!(shown("hunter"), "?");
+    }
+}

@@ -1,0 +1,240 @@
+//! One walk from a parser's events to a value, counting what it costs.
+//! Never lets a document cost more than its budget, and never keeps a parser's words.
+
+use super::error::{DocumentError, Fault, shown};
+use super::Limits;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+/// What has been spent on one document, and what went wrong.
+pub(super) struct Reader<'t> {
+    text: &'t str,
+    depth: usize,
+    nodes: Cell<usize>,
+    bytes: Cell<usize>,
+    fault: Cell<Option<Fault>>,
+    /// Innermost first.
+    path: RefCell<Vec<Segment>>,
+}
+
+enum Segment {
+    Key(&'static str),
+    Item(usize),
+}
+
+impl<'t> Reader<'t> {
+    /// Before the first value of a document in this text.
+    pub(super) fn new(text: &'t str, limits: Limits) -> Self {
+        Self {
+            text,
+            depth: limits.depth.min(120),
+            nodes: Cell::new(limits.nodes.min(text.len().saturating_add(1_000))),
+            bytes: Cell::new(text.len().saturating_mul(2).saturating_add(65_536)),
+            fault: Cell::new(None),
+            path: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// What went wrong, at the place that the parser names (line and column from 1) in a text that begins after
+    /// `offset` lines.
+    pub(super) fn error(&self, place: Option<(usize, usize)>, offset: usize) -> DocumentError {
+        let mut path = String::new();
+        for segment in self.path.borrow().iter().rev() {
+            match segment {
+                Segment::Item(index) => path.push_str(&format!("[{index}]")),
+                Segment::Key(key) if path.is_empty() => path.push_str(key),
+                Segment::Key(key) => path.extend([".", key]),
+            }
+        }
+        DocumentError {
+            fault: self.fault.get().unwrap_or(Fault::Syntax),
+            line: place.map(|(line, _)| line + offset),
+            column: place.map(|(_, column)| column),
+            path,
+        }
+    }
+
+    fn fail<E: de::Error>(&self, fault: Fault) -> E {
+        self.fault.set(Some(fault));
+        E::custom("")
+    }
+
+    /// Pays for one value with so many bytes of text.
+    fn spend<E: de::Error>(&self, nodes: usize, bytes: usize) -> Result<(), E> {
+        match (self.nodes.get().checked_sub(nodes), self.bytes.get().checked_sub(bytes)) {
+            (Some(nodes), Some(bytes)) => {
+                self.nodes.set(nodes);
+                self.bytes.set(bytes);
+                Ok(())
+            }
+            _ => Err(self.fail(Fault::TooManyValues)),
+        }
+    }
+
+    fn inside<E>(&self, segment: Segment, error: E) -> E {
+        self.path.borrow_mut().push(segment);
+        error
+    }
+
+    /// Whether a key that stands in the text is unquoted there.
+    fn is_plain(&self, key: &str) -> bool {
+        let at = (key.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
+        let before = at.checked_sub(1).and_then(|at| self.text.as_bytes().get(at));
+        !matches!(before, Some(b'"' | b'\''))
+    }
+}
+
+/// Reads one value.
+#[derive(Clone, Copy)]
+pub(super) struct ValueSeed<'r, 't> {
+    reader: &'r Reader<'t>,
+    depth: usize,
+}
+
+impl<'r, 't> ValueSeed<'r, 't> {
+    /// Reads a whole document.
+    pub(super) fn root(reader: &'r Reader<'t>) -> Self {
+        Self { reader, depth: reader.depth }
+    }
+
+    fn deeper<E: de::Error>(self) -> Result<Self, E> {
+        match self.depth.checked_sub(1) {
+            Some(depth) => Ok(Self { depth, ..self }),
+            None => Err(self.reader.fail(Fault::TooDeep)),
+        }
+    }
+
+    fn number<E: de::Error>(self, number: Option<Number>) -> Result<Value, E> {
+        self.reader.spend(1, 0)?;
+        number.map(Value::Number).ok_or_else(|| self.reader.fail(Fault::Number))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_, '_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        self.reader.spend(1, 0)?;
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Value, E> {
+        self.visit_unit()
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
+        self.reader.spend(1, 0)?;
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+        self.number(Some(value.into()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+        self.number(Some(value.into()))
+    }
+
+    fn visit_u128<E: de::Error>(self, _: u128) -> Result<Value, E> {
+        self.number(None)
+    }
+
+    fn visit_i128<E: de::Error>(self, _: i128) -> Result<Value, E> {
+        self.number(None)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        self.number(Number::from_f64(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
+        self.reader.spend(1, value.len())?;
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        self.reader.spend(1, 0)?;
+        let inner = self.deeper()?;
+        let mut items = Vec::new();
+        loop {
+            match access.next_element_seed(inner) {
+                Ok(Some(item)) => items.push(item),
+                Ok(None) => return Ok(Value::Array(items)),
+                Err(error) => return Err(self.reader.inside(Segment::Item(items.len()), error)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        self.reader.spend(1, 0)?;
+        let inner = self.deeper()?;
+        let mut map = Map::new();
+        while let Some(key) = access.next_key_seed(KeySeed { reader: self.reader, map: &map })? {
+            match access.next_value_seed(inner) {
+                Ok(value) => map.insert(key, value),
+                Err(error) => return Err(self.reader.inside(Segment::Key(shown(&key)), error)),
+            };
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn visit_enum<A: de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
+        Err(self.reader.fail(Fault::Tag))
+    }
+}
+
+/// Reads one key of a map. A scalar that is no text counts as it is spelled, which is what a JSON key would be.
+struct KeySeed<'r, 't, 'm> {
+    reader: &'r Reader<'t>,
+    map: &'m Map<String, Value>,
+}
+
+impl<'de> DeserializeSeed<'de> for KeySeed<'_, '_, '_> {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        let reader = self.reader;
+        deserializer.deserialize_str(self).inspect_err(|_| {
+            if reader.fault.get().is_none() {
+                reader.fault.set(Some(Fault::KeyNotText));
+            }
+        })
+    }
+}
+
+impl<'de> Visitor<'de> for KeySeed<'_, '_, '_> {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, key: &'de str) -> Result<String, E> {
+        if key == "<<" && self.reader.is_plain(key) {
+            return Err(self.reader.fail(Fault::MergeKey));
+        }
+        self.visit_str(key)
+    }
+
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<String, E> {
+        self.reader.spend(0, key.len())?;
+        if self.map.contains_key(key) {
+            return Err(self.reader.inside(Segment::Key(shown(key)), self.reader.fail(Fault::DuplicateKey)));
+        }
+        Ok(key.to_owned())
+    }
+}

@@ -1,0 +1,80 @@
+//! Where one document of a text ends and the next begins, so that a broken one does not hide the others.
+//! Never looks into a document.
+
+/// A part of a text that holds one document, rarely none or several.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Chunk<'t> {
+    /// The part.
+    pub(super) text: &'t str,
+    /// Lines before it.
+    pub(super) offset: usize,
+    /// The first line, counted from 1 in the whole text, that says something.
+    pub(super) line: usize,
+}
+
+impl Chunk<'_> {
+    /// Whether it begins as only JSON or a flow collection does.
+    pub(super) fn looks_like_json(&self) -> bool {
+        self.text.trim_start().starts_with(['{', '['])
+    }
+}
+
+/// Cuts a text before every line that begins with `---`, which no scalar can hold.
+pub(super) fn chunks(text: &str) -> Vec<Chunk<'_>> {
+    let mut all = Vec::new();
+    let (mut start, mut offset) = (0, 0);
+    let cuts = text.match_indices("\n---").map(|(at, _)| at + 1).filter(|at| ends_marker(text, *at));
+    for cut in cuts.chain([text.len()]) {
+        let part = text.get(start..cut).unwrap_or_default();
+        if cut < text.len() && is_preamble(part) {
+            continue;
+        }
+        let empty = part.lines().take_while(|line| says_nothing(line)).count();
+        all.push(Chunk { text: part, offset, line: offset + empty + 1 });
+        start = cut;
+        offset += part.bytes().filter(|byte| *byte == b'\n').count();
+    }
+    all
+}
+
+/// Whether the three dashes at a byte are a marker and not the beginning of a word.
+fn ends_marker(text: &str, at: usize) -> bool {
+    matches!(text.as_bytes().get(at + 3), None | Some(b' ' | b'\t' | b'\r' | b'\n'))
+}
+
+/// Whether a part holds directives, which belong to the document that follows.
+fn is_preamble(part: &str) -> bool {
+    let mut lines = part.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.next().is_some_and(|line| line.starts_with('%')) && lines.all(|line| line.starts_with('%'))
+}
+
+fn says_nothing(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#') || line == "---"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_end_before_markers_and_know_their_lines() {
+        let text = "# one\na: 1\n---\n# two\nb: 2\n----\n--- {c: 3}\n---";
+        let found: Vec<_> = chunks(text).iter().map(|chunk| (chunk.text, chunk.offset, chunk.line)).collect();
+        assert_eq!(
+            found,
+            [
+                ("# one\na: 1\n", 0, 2),
+                ("---\n# two\nb: 2\n----\n", 2, 5),
+                ("--- {c: 3}\n", 6, 7),
+                ("---", 7, 9)
+            ]
+        );
+    }
+
+    #[test]
+    fn directives_stay_with_their_document() {
+        assert_eq!(chunks("%YAML 1.2\n# about\n---\na: 1\n---\nb: 2\n").len(), 2);
+        assert_eq!(chunks("").len(), 1);
+    }
+}
