@@ -72,7 +72,7 @@ pub trait Guest: 'static {
 }
 
 /// Reasons that this crate itself may answer with, whatever the guest.
-const OWN_REASONS: [Reason; 2] = [
+pub(crate) const OWN_REASONS: [Reason; 2] = [
     Reason {
         word: settings::INVALID_SETTINGS,
         meaning: "The settings of the policy for this guest do not have the form that the guest expects.",
@@ -118,6 +118,11 @@ impl Read {
 }
 
 impl Reason {
+    /// This reason with a sentence on the case at hand: what is wrong with what.
+    pub fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem::new(self.word, message)
+    }
+
     fn to_wit(&self) -> wit::Reason {
         wit::Reason { word: self.word.into(), meaning: self.meaning.into(), remedy: self.remedy.into() }
     }

@@ -40,7 +40,7 @@ impl Subject {
     ///
     /// # Errors
     /// A problem with reason `UnreadableFields`, when a field has another type than the guest expects.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         serde_json::from_str(&self.fields).map_err(|error| {
             let path = path_at(&self.fields, &error);
             Problem::new(UNREADABLE_FIELDS, "a field has an unexpected type").at(path)

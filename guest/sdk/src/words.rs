@@ -3,8 +3,8 @@
 use crate::{Failure, ObjectRef, Problem, Waiting};
 
 impl Problem {
-    /// A declared reason with a sentence for people.
-    pub fn new(reason: &str, message: impl Into<String>) -> Self {
+    /// A reason with a sentence for people; guests go through [`Reason::problem`](crate::Reason::problem).
+    pub(crate) fn new(reason: &str, message: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), message: message.into(), field: None }
     }
 

@@ -2,11 +2,15 @@
 //! Never looks at acceptance, leases or other conditions: Open Cluster Management does not either.
 
 use crate::settings::{Settings, TaintSettings};
-use transom_guest::Problem;
+use transom_guest::Reason;
 use transom_guest::taints::{Answer, Decision, ManagedCluster, Status, Wanted};
 
 /// Reason for a subject that is being deleted.
-pub(crate) const SUBJECT_DELETING: &str = "SubjectDeleting";
+pub(crate) const SUBJECT_DELETING: Reason = Reason {
+    word: "SubjectDeleting",
+    meaning: "The managed cluster is being deleted; its taints stay as they are.",
+    remedy: "Nothing: the object goes away when its finalizers are done.",
+};
 /// Built-in key for a cluster that is not available.
 pub(crate) const UNAVAILABLE: &str = "cluster.open-cluster-management.io/unavailable";
 /// Built-in key for a cluster that does not report.
@@ -22,7 +26,7 @@ pub(crate) fn keys(settings: &Settings) -> (&str, &str) {
 /// Which of the two taints the cluster should carry.
 pub(crate) fn compute(settings: &Settings, now: i64, cluster: &ManagedCluster) -> Answer {
     if cluster.deleting {
-        let problem = Problem::new(SUBJECT_DELETING, "the managed cluster is being deleted");
+        let problem = SUBJECT_DELETING.problem("the managed cluster is being deleted");
         return Answer { decision: Decision::Hold(problem), ask_again_at: None };
     }
     let (unavailable, unreachable) = keys(settings);

@@ -6,7 +6,7 @@ mod settings;
 
 pub use settings::{Settings, TaintEffect, TaintSettings};
 use transom_guest::taints::{Answer, ManagedCluster};
-use transom_guest::{About, Context, Failure, Guest, Problem, Read, Reason};
+use transom_guest::{About, Context, Failure, Guest, Problem, Read};
 
 /// The guest `taints`.
 pub struct Taints;
@@ -23,11 +23,7 @@ impl Guest for Taints {
             fields: &["status.conditions[ManagedClusterConditionAvailable]", "spec.taints"],
             changes: &[],
         }],
-        reasons: &[Reason {
-            word: decide::SUBJECT_DELETING,
-            meaning: "The managed cluster is being deleted; its taints stay as they are.",
-            remedy: "Nothing: the object goes away when its finalizers are done.",
-        }],
+        reasons: &[decide::SUBJECT_DELETING],
         settings_schema: include_str!("../settings.schema.json"),
     };
 

@@ -1,1 +1,46 @@
+//! Guest: whether a HostedCluster may be evaluated, and which of its changes call for it.
+//! Never says what should follow: that is the other guest of the policy.
 
+mod decide;
+mod reasons;
+mod settings;
+
+pub use settings::{Changes, Settings};
+use transom_guest::trigger::{Change, ReadyAnswer, Verdict};
+use transom_guest::{About, Context, Guest, Problem, Read, Subject};
+
+/// The guest `trigger`.
+pub struct Trigger;
+
+impl Guest for Trigger {
+    type Settings = Settings;
+
+    const ABOUT: About = About {
+        name: "trigger",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &[Read {
+            api_version: "hypershift.openshift.io/v1beta1",
+            kind: "HostedCluster",
+            fields: &["status.conditions[Available].status", "status.conditions[Available].reason"],
+            changes: &decide::CHANGES,
+        }],
+        reasons: &reasons::ALL,
+        settings_schema: include_str!("../settings.schema.json"),
+    };
+
+    fn check(settings: &Settings) -> Vec<Problem> {
+        settings.check()
+    }
+}
+
+impl transom_guest::Trigger for Trigger {
+    fn ready(context: &Context<Settings>, subject: &Subject) -> ReadyAnswer {
+        decide::ready(&context.settings, subject)
+    }
+
+    fn evaluate(context: &Context<Settings>, change: &Change) -> Verdict {
+        decide::evaluate(&context.settings, change)
+    }
+}
+
+transom_guest::register!(trigger: Trigger);

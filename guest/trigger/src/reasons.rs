@@ -1,0 +1,71 @@
+//! The words that the guest `trigger` answers with. Never a sentence about a case at hand.
+
+use transom_guest::Reason;
+
+/// `ready`: being deleted.
+pub(crate) const SUBJECT_DELETING: Reason = Reason {
+    word: "SubjectDeleting",
+    meaning: "The hosted cluster is being deleted; what was made for it stays until it is gone.",
+    remedy: "Nothing: it is removed when the hosted cluster is gone.",
+};
+/// `ready`: the condition Available does not say so.
+pub(crate) const NOT_AVAILABLE: Reason = Reason {
+    word: "NotAvailable",
+    meaning: "The condition Available of the hosted cluster is not True, or not for the reason that the policy asks for.",
+    remedy: "Look at the conditions of the hosted cluster; the message names status and reason.",
+};
+/// `evaluate`: ready now, not before.
+pub(crate) const BECAME_AVAILABLE: Reason = Reason {
+    word: "BecameAvailable",
+    meaning: "The hosted cluster became available.",
+    remedy: "Nothing: it is evaluated.",
+};
+/// `evaluate`: ready before, not now.
+pub(crate) const NO_LONGER_AVAILABLE: Reason = Reason {
+    word: "NoLongerAvailable",
+    meaning: "The hosted cluster was available and is not any more; what was made for it stays.",
+    remedy: "Look at the conditions of the hosted cluster.",
+};
+/// `evaluate`: its deletion started.
+pub(crate) const DELETION_STARTED: Reason = Reason {
+    word: "DeletionStarted",
+    meaning: "The deletion of the hosted cluster started.",
+    remedy: "Nothing: it is evaluated, and held until it is gone.",
+};
+/// `evaluate`: its annotations differ.
+pub(crate) const ANNOTATIONS_CHANGED: Reason = Reason {
+    word: "AnnotationsChanged",
+    meaning: "An annotation of the hosted cluster was added, changed or removed.",
+    remedy: "Nothing: it is evaluated.",
+};
+/// `evaluate`: another admin kubeconfig.
+pub(crate) const KUBECONFIG_CHANGED: Reason = Reason {
+    word: "KubeconfigChanged",
+    meaning: "status.kubeconfig of the hosted cluster was set, unset or names another secret.",
+    remedy: "Nothing: it is evaluated.",
+};
+/// `evaluate`: another password.
+pub(crate) const KUBEADMIN_PASSWORD_CHANGED: Reason = Reason {
+    word: "KubeadminPasswordChanged",
+    meaning: "status.kubeadminPassword of the hosted cluster was set, unset or names another secret.",
+    remedy: "Nothing: it is evaluated.",
+};
+/// `evaluate`: another history.
+pub(crate) const VERSION_HISTORY_CHANGED: Reason = Reason {
+    word: "VersionHistoryChanged",
+    meaning: "The version history of the hosted cluster changed, or is there for the first time.",
+    remedy: "Nothing: it is evaluated.",
+};
+
+/// All of them.
+pub(crate) const ALL: [Reason; 9] = [
+    SUBJECT_DELETING,
+    NOT_AVAILABLE,
+    BECAME_AVAILABLE,
+    NO_LONGER_AVAILABLE,
+    DELETION_STARTED,
+    ANNOTATIONS_CHANGED,
+    KUBECONFIG_CHANGED,
+    KUBEADMIN_PASSWORD_CHANGED,
+    VERSION_HISTORY_CHANGED,
+];
