@@ -35,9 +35,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn documentation() -> Result<()> {
-    process::run(
-        in_root(&["doc", "--workspace", "--no-deps", "--document-private-items"])?.env("RUSTDOCFLAGS", "-D warnings"),
-    )
+    process::run(in_root(&["doc", "--workspace", "--no-deps"])?.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn cargo(words: &[&str]) -> Result<()> {
