@@ -1,1 +1,52 @@
+//! Guest: where `external-managed-kubeconfig` goes and what it says.
+//! Never sees a byte of a credential: it moves numbers that hold for one call.
 
+mod credentials;
+mod entry;
+mod naming;
+mod port;
+mod reasons;
+mod require;
+mod settings;
+mod transform;
+
+pub use settings::{Entry, Insecure, Keep, Naming, Permission, Port, PortChoice, Precedence, Settings};
+use transom_guest::kubeconfig::{Answer, Input, Requirement};
+use transom_guest::{About, Context, Failure, Guest, Problem, Read, Subject};
+
+/// The guest `kubeconfig`.
+pub struct Kubeconfig;
+
+impl Guest for Kubeconfig {
+    type Settings = Settings;
+
+    const ABOUT: About = About {
+        name: "kubeconfig",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &[Read {
+            api_version: "hypershift.openshift.io/v1beta1",
+            kind: "HostedCluster",
+            fields: &[naming::ANNOTATION_PATH],
+            changes: &[],
+        }],
+        reasons: &reasons::ALL,
+        settings_schema: include_str!("../settings.schema.json"),
+    };
+
+    fn check(settings: &Settings) -> Vec<Problem> {
+        settings.check()
+    }
+}
+
+impl transom_guest::Kubeconfig for Kubeconfig {
+    fn require(context: &Context<Settings>, subject: &Subject, _: &[Input]) -> Result<Requirement, Failure> {
+        require::require(context, subject).map_err(Failure::Invalid)
+    }
+
+    fn transform(context: &Context<Settings>, _: &Subject, inputs: Vec<Input>) -> Result<Answer, Failure> {
+        let kubeconfig = transform::transform(&context.settings, inputs)?;
+        Ok(Answer { kubeconfig, ask_again_at: None })
+    }
+}
+
+transom_guest::register!(kubeconfig: Kubeconfig);

@@ -1,0 +1,49 @@
+//! What a HostedCluster's kubeconfig is made of, and where it goes. Never reads any of it.
+
+use crate::naming;
+use crate::reasons;
+use crate::settings::Settings;
+use transom_guest::kubeconfig::{Absence, Form, Need, Requirement};
+use transom_guest::{Context, ObjectRef, Problem, Subject};
+
+/// Role of the admin kubeconfig.
+pub(crate) const SOURCE: &str = "source";
+/// Role of the Service in front of the API server.
+pub(crate) const SERVICE: &str = "service";
+/// Role of the namespace of the target.
+const HOME: &str = "home";
+
+/// Target and needs; they depend on the subject alone, so one round is enough.
+pub(crate) fn require(context: &Context<Settings>, subject: &Subject) -> Result<Requirement, Problem> {
+    let hosted = &subject.reference;
+    let Some(namespace) = hosted.namespace.as_deref() else {
+        return Err(reasons::SUBJECT_WITHOUT_NAMESPACE
+            .problem("the hosted cluster names no namespace")
+            .at("metadata.namespace"));
+    };
+    let home = naming::target_namespace(&context.settings.naming, &context.agent, subject)?;
+    let core = |kind, name: String| ObjectRef::new(&hosted.cluster, "v1", kind, name);
+    // HyperShift's own rule for the namespace of a control plane.
+    let control_plane = [namespace, "-", &hosted.name.replace('.', "-")].concat();
+    let needs = vec![
+        Need {
+            role: SOURCE.into(),
+            reference: core("Secret", [&hosted.name, "-admin-kubeconfig"].concat()).in_namespace(namespace),
+            form: Form::Kubeconfig("kubeconfig".into()),
+            absence: Absence::Fail(reasons::SOURCE_MISSING.word.into()),
+        },
+        Need {
+            role: SERVICE.into(),
+            reference: core("Service", "kube-apiserver".into()).in_namespace(control_plane),
+            form: Form::Service,
+            absence: Absence::Fail(reasons::SERVICE_MISSING.word.into()),
+        },
+        Need {
+            role: HOME.into(),
+            reference: core("Namespace", home.clone()),
+            form: Form::Presence,
+            absence: Absence::Wait(reasons::NAMESPACE_MISSING.word.into()),
+        },
+    ];
+    Ok(Requirement { target: core("Secret", "external-managed-kubeconfig".into()).in_namespace(home), needs })
+}
