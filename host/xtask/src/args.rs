@@ -14,7 +14,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build every guest and every fixture as a component: target/guests/<name>.wasm
+    /// Build every guest and every fixture as a component in target/guests
     Guests(guests::Args),
     /// The main job on a folder of manifests, from nothing to a swapped component
     Demo,

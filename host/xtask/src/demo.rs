@@ -64,18 +64,25 @@ fn edit_service(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The server in the kubeconfig that the agent made; nothing else of it is shown.
+/// The server in the kubeconfig that the agent made.
 fn server(stage: &Stage) -> Result<String> {
     let path = stage.secret(EDITED);
     let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    let value = |text: &str, key: &str| {
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(key))?;
-        Some(line.trim().trim_matches(['"', '\'']).to_owned())
-    };
-    let encoded = value(&text, "kubeconfig:").context("the secret has no kubeconfig on one line")?;
+    server_in(&text)
+}
+
+/// The server in the kubeconfig of a secret's manifest; nothing else of it ever gets into a result or an error.
+fn server_in(manifest: &str) -> Result<String> {
+    let encoded = value(manifest, "kubeconfig:").context("the secret has no kubeconfig on one line")?;
     // The text of a decoding error could quote the credential.
     let bytes = STANDARD.decode(encoded).ok().context("the kubeconfig of the secret is not base64")?;
     value(&String::from_utf8_lossy(&bytes), "server:").context("the kubeconfig of the secret names no server")
+}
+
+/// What stands behind a key on its line.
+fn value(text: &str, key: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.trim().trim_start_matches("- ").strip_prefix(key))?;
+    Some(line.trim().trim_matches(['"', '\'']).to_owned())
 }
 
 /// A ManagedCluster is not heard of any more; it gets its taint.
@@ -118,4 +125,18 @@ fn closing(stage: &Stage) {
 
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("      {line}")).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_of_a_secret_is_read_and_nothing_else_shown() {
+        let kubeconfig = STANDARD.encode("clusters:\n- cluster:\n    server: 'https://a:1'\nusers: canary\n");
+        let manifest = format!("kind: Secret\ndata:\n  kubeconfig: \"{kubeconfig}\"\n");
+        assert_eq!(server_in(&manifest).unwrap(), "https://a:1");
+        let error = server_in("data:\n  kubeconfig: canary!\n").unwrap_err();
+        assert!(!format!("{error:?}").contains("canary"));
+    }
 }
