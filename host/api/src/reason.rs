@@ -157,5 +157,6 @@ words! {
     ManifestInvalid: "A file cannot be read as Kubernetes manifests.", "Mend the file at the place named in the message.";
     ReadFailed: "An object could not be read.", "See the cause in the message; it is tried again.";
     WriteFailed: "A write did not succeed.", "See the cause in the message; it is tried again.";
+    AgentFailed: "The agent itself failed while it evaluated the subject.", "Report the file and line in the log; the subject is tried again.";
     WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is evaluated again at once.";
 }

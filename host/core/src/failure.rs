@@ -41,6 +41,7 @@ impl Class {
             Word::GuestTimedOut
             | Word::EngineBusy
             | Word::ComponentNotFound
+            | Word::AgentFailed
             | Word::ReadFailed
             | Word::WriteFailed
             // Time alone mends this one.
