@@ -3,12 +3,9 @@
 
 pub mod guest;
 
-use crate::contract;
-use crate::failure::{Class, Failure};
 use crate::policy::Policy;
 use crate::projection::Declared;
 use crate::reference::ObjectRef;
-use crate::requirements;
 use crate::trigger::Judge;
 use guest::Guest;
 use std::collections::BTreeMap;
@@ -33,20 +30,6 @@ impl Revision {
         match &self.trigger {
             Some(guest) => (Judge::Guest, guest.declared(api_version, kind)),
             None => (Judge::Nobody, self.decide.declared(api_version, kind)),
-        }
-    }
-
-    /// Why the decide guest gives no answer, bound to the grant.
-    pub fn refused(&self, subject: &ObjectRef, refusal: contract::Refusal) -> Failure {
-        match refusal {
-            contract::Refusal::Missing(problem) => self.decide.failure(Class::Missing, &problem),
-            contract::Refusal::Invalid(problem) => self.decide.failure(Class::Invalid, &problem),
-            contract::Refusal::Waiting(problem, objects) => {
-                match requirements::bind_waiting(&self.policy, subject, &objects) {
-                    Ok(()) => self.decide.failure(Class::Waiting, &problem).about(objects),
-                    Err(failure) => failure,
-                }
-            }
         }
     }
 

@@ -185,3 +185,130 @@ impl Claims {
         woken.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{hosted, key, stamp, target};
+
+    fn claimant(name: &str, created: Option<i64>) -> Claimant {
+        Claimant { key: key(name), uid: format!("uid-{name}"), created_seconds: created }
+    }
+
+    fn in_namespace(namespace: &str, name: &str) -> Claimant {
+        let mut reference = hosted(name);
+        reference.namespace = Some(namespace.to_owned());
+        Claimant { key: Key::new(&"external".into(), &reference), uid: String::new(), created_seconds: None }
+    }
+
+    /// Who keeps the target that all of these claim, whatever the order in which they came.
+    fn holder(claimants: &[Claimant], stamp: Option<&Stamp>) -> Key {
+        let mut holders = BTreeSet::new();
+        for turn in 0..claimants.len() {
+            let mut claims = Claims::default();
+            for claimant in claimants.iter().cycle().skip(turn).take(claimants.len()) {
+                claims.set(claimant.clone(), target("demo"));
+            }
+            for claimant in claimants {
+                match claims.decide(&claimant.key, stamp) {
+                    Claim::Lost { holder } => holders.insert(holder),
+                    Claim::Kept { sole } => {
+                        assert_eq!(sole, claimants.len() == 1);
+                        holders.insert(claimant.key.clone())
+                    }
+                    Claim::Unlocated { .. } => panic!("everybody is located"),
+                };
+            }
+        }
+        assert_eq!(holders.len(), 1, "{holders:?}");
+        holders.pop_first().unwrap()
+    }
+
+    #[test]
+    fn the_stamp_decides_then_age_then_namespace_then_name() {
+        let (old, young, ageless) = (claimant("z", Some(1)), claimant("y", Some(2)), claimant("a", None));
+        assert_eq!(holder(std::slice::from_ref(&young), None), young.key);
+        assert_eq!(holder(&[young.clone(), old.clone(), ageless.clone()], None), old.key);
+        assert_eq!(holder(&[young.clone(), ageless.clone()], None), young.key);
+        assert_eq!(holder(&[young.clone(), old.clone()], Some(&stamp("y", "uid-y"))), young.key);
+        assert_eq!(holder(&[young.clone(), old.clone()], Some(&stamp("y", "another uid"))), old.key);
+        assert_eq!(holder(&[young, old.clone()], Some(&stamp("nobody", "uid-y"))), old.key);
+        let (first, second, third) = (in_namespace("a", "z"), in_namespace("b", "a"), in_namespace("b", "c"));
+        assert_eq!(holder(&[third.clone(), second.clone(), first.clone()], None), first.key);
+        assert_eq!(holder(&[third, second.clone()], None), second.key);
+    }
+
+    #[test]
+    fn a_release_wakes_those_that_lost() {
+        let mut claims = Claims::default();
+        let (a, b) = (claimant("a", Some(1)), claimant("b", Some(2)));
+        assert_eq!(claims.set(a.clone(), target("demo")), []);
+        assert_eq!(claims.set(b.clone(), target("demo")), []);
+        assert_eq!(claims.decide(&b.key, None), Claim::Lost { holder: a.key.clone() });
+        assert!(claims.claimed_by_another(&target("demo"), &a.key));
+        assert_eq!(claims.set(a.clone(), target("demo")), [], "claiming the same again releases nothing");
+        assert_eq!(claims.set(a.clone(), target("elsewhere")), [b.key.clone()]);
+        assert_eq!(claims.decide(&b.key, None), Claim::Kept { sole: true });
+        claims.set(a.clone(), target("demo"));
+        assert_eq!(claims.remove(&a.key), [b.key.clone()]);
+        assert_eq!(claims.remove(&b.key), []);
+        assert!(claims.by_target.is_empty() && claims.target_of.is_empty());
+    }
+
+    #[test]
+    fn nothing_unstamped_is_written_before_all_are_located() {
+        let mut claims = Claims::default();
+        let (a, b, c) = (claimant("a", Some(1)), claimant("b", Some(2)), claimant("c", Some(3)));
+        for key in [&a.key, &b.key, &c.key] {
+            claims.expect(key);
+        }
+        claims.set(b.clone(), target("demo"));
+        assert_eq!(claims.decide(&b.key, None), Claim::Unlocated { remaining: 2 });
+        assert_eq!(claims.decide(&b.key, Some(&stamp("b", "uid-b"))), Claim::Kept { sole: true });
+        assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a"))), Claim::Unlocated { remaining: 2 });
+        assert_eq!(claims.keep(c, None), [], "a subject without a target counts as located");
+        assert_eq!(claims.set(a.clone(), target("demo")), [b.key.clone()]);
+        assert_eq!(claims.decide(&b.key, None), Claim::Lost { holder: a.key });
+    }
+
+    #[test]
+    fn the_last_one_to_be_located_may_also_go_away() {
+        let mut claims = Claims::default();
+        let (a, b) = (claimant("a", Some(1)), claimant("b", Some(2)));
+        claims.expect(&a.key);
+        claims.expect(&b.key);
+        claims.set(b.clone(), target("demo"));
+        assert_eq!(claims.decide(&b.key, None), Claim::Unlocated { remaining: 1 });
+        assert_eq!(claims.remove(&a.key), [b.key.clone()]);
+        assert_eq!(claims.decide(&b.key, None), Claim::Kept { sole: true });
+    }
+
+    #[test]
+    fn who_is_held_keeps_its_claim() {
+        let mut claims = Claims::default();
+        let (a, b) = (claimant("a", Some(2)), claimant("b", Some(1)));
+        claims.keep(a.clone(), Some(&target("demo")));
+        claims.set(b.clone(), target("demo"));
+        assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a"))), Claim::Lost { holder: a.key.clone() });
+        claims.set(a.clone(), target("elsewhere"));
+        claims.keep(a.clone(), Some(&target("demo")));
+        assert_eq!(claims.target(&a.key), Some(&target("elsewhere")), "what it claims counts more than an old stamp");
+    }
+
+    #[test]
+    fn a_stamp_of_another_policy_is_waited_for() {
+        let mut claims = Claims::default();
+        let mut theirs = claimant("a", Some(9));
+        theirs.key.policy = "other".into();
+        let mut stamp = stamp("a", "uid-a");
+        stamp.policy = "other".to_owned();
+        let ours = claimant("b", Some(1));
+        claims.expect(&theirs.key);
+        claims.set(ours.clone(), target("demo"));
+        assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Unlocated { remaining: 1 });
+        assert_eq!(claims.set(theirs.clone(), target("demo")), [ours.key.clone()]);
+        assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Lost { holder: theirs.key.clone() });
+        assert_eq!(claims.remove_policy("other"), [ours.key.clone()]);
+        assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Kept { sole: true });
+    }
+}

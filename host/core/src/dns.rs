@@ -19,3 +19,34 @@ pub fn is_subdomain(name: &str) -> bool {
 fn is_tail(part: &str) -> bool {
     part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') && !part.ends_with('-')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_subdomains() {
+        let long = "a".repeat(63);
+        for (name, label, subdomain) in [
+            ("a", true, true),
+            ("a-1", true, true),
+            (&*long, true, true),
+            (&*format!("{long}a"), false, true),
+            (&*format!("{long}-"), false, false),
+            (&*format!("{long}_"), false, false),
+            ("a.b", false, true),
+            ("", false, false),
+            ("-a", false, false),
+            ("a-", false, false),
+            ("A", false, false),
+            ("a_b", false, false),
+            ("a..b", false, false),
+            ("../a", false, false),
+            ("ä", false, false),
+            (&*format!("{}ä", "a".repeat(62)), false, false),
+            (&*format!("{long}.{long}.{long}.{long}"), false, false),
+        ] {
+            assert_eq!((is_label(name), is_subdomain(name)), (label, subdomain), "{name}");
+        }
+    }
+}

@@ -45,3 +45,29 @@ impl Outputs {
         self.by_key.keys()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{key, object, stamp, target};
+    use serde_json::json;
+
+    #[test]
+    fn stamped_objects_are_found_by_their_source() {
+        let stamped = |cluster: &str, source: &str| {
+            let mut body = json!({});
+            stamp(source, "u").put(&mut body);
+            object(target(cluster), body)
+        };
+        let mut outputs = Outputs::default();
+        outputs.observe(&stamped("one", "demo"));
+        outputs.observe(&stamped("two", "demo"));
+        outputs.observe(&object(target("three"), json!({})));
+        assert_eq!(outputs.of(&key("demo")).collect::<Vec<_>>(), [&target("one"), &target("two")]);
+        outputs.observe(&stamped("one", "other"));
+        outputs.observe(&object(target("two"), json!({})));
+        assert_eq!(outputs.keys().collect::<Vec<_>>(), [&key("other")]);
+        outputs.gone(&target("one"));
+        assert!(outputs.by_key.is_empty() && outputs.owner.is_empty());
+    }
+}

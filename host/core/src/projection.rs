@@ -228,3 +228,185 @@ impl Declared {
         marks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{hosted, object};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn hosted_cluster() -> Value {
+        json!({
+            "metadata": {"name": "demo", "annotations": {"a.b/c": "1", "d": "2"}},
+            "spec": {"secret": "never"},
+            "status": {
+                "version": {"history": [{"state": "Completed"}], "desired": "x"},
+                "conditions": [
+                    {"type": "Available", "status": "True", "reason": "AsExpected"},
+                    {"type": "Other", "status": "False"},
+                ],
+            },
+        })
+    }
+
+    fn paths(texts: &[&str]) -> Paths {
+        Paths::parse(texts).unwrap()
+    }
+
+    #[test]
+    fn only_declared_fields_are_left() {
+        for (declared, left) in [
+            (vec![], json!({})),
+            (vec!["status.nothing", "spec.secret.deeper"], json!({})),
+            (vec!["metadata.annotations[\"a.b/c\"]"], json!({"metadata": {"annotations": {"a.b/c": "1"}}})),
+            (
+                vec!["status.version.history", "metadata.name"],
+                json!({"metadata": {"name": "demo"}, "status": {"version": {"history": [{"state": "Completed"}]}}}),
+            ),
+            (
+                vec!["status.conditions[Available]"],
+                json!({"status": {"conditions": [{"type": "Available", "status": "True", "reason": "AsExpected"}]}}),
+            ),
+            (
+                vec!["status.conditions[Other].status", "status.conditions[Available].reason"],
+                json!({"status": {"conditions": [{"type": "Available", "reason": "AsExpected"}, {"type": "Other", "status": "False"}]}}),
+            ),
+            (
+                vec!["status.version", "status.version.desired"],
+                json!({"status": {"version": {"history": [{"state": "Completed"}], "desired": "x"}}}),
+            ),
+        ] {
+            assert_eq!(paths(&declared).project(&hosted_cluster()), left, "{declared:?}");
+        }
+    }
+
+    #[test]
+    fn differences_are_named_by_key() {
+        let declared =
+            paths(&["status.version.history", "metadata.annotations", "status.conditions[Available]", "spec.x"]);
+        let before = hosted_cluster();
+        for (pointer, value, differing) in [
+            ("/metadata/name", json!("x"), vec![]),
+            ("/spec/secret", json!("x"), vec![]),
+            (
+                "/metadata/annotations",
+                json!({"a.b/c": "2", "e": "1"}),
+                vec!["metadata.annotations.d", "metadata.annotations.e", "metadata.annotations[\"a.b/c\"]"],
+            ),
+            ("/metadata/annotations", json!(null), vec!["metadata.annotations.d", "metadata.annotations[\"a.b/c\"]"]),
+            ("/metadata/annotations", json!("odd"), vec!["metadata.annotations"]),
+            ("/status/version/history", json!([]), vec!["status.version.history"]),
+            ("/status/conditions/0/status", json!("False"), vec!["status.conditions[Available].status"]),
+            ("/status/conditions/1/status", json!("True"), vec![]),
+            (
+                "/status",
+                json!(null),
+                vec![
+                    "status.conditions[Available].reason",
+                    "status.conditions[Available].status",
+                    "status.conditions[Available].type",
+                    "status.version.history",
+                ],
+            ),
+        ] {
+            let mut after = before.clone();
+            *after.pointer_mut(pointer).unwrap() = value;
+            assert_eq!(changed(&before, &after, &declared), differing, "{pointer}");
+            assert_eq!(changed(&after, &before, &declared), differing, "{pointer}, back");
+        }
+    }
+
+    #[test]
+    fn an_element_that_stands_there_twice_hides_nothing() {
+        let declared = paths(&["c[X].s"]);
+        let twice = json!({"c": [{"type": "X", "s": 1}, {"type": "X", "s": 2}]});
+        assert_eq!(declared.project(&twice), twice);
+        assert_eq!(changed(&json!({"c": [{"type": "X", "s": 1}]}), &twice, &declared), ["c[X].s"]);
+    }
+
+    #[test]
+    fn wrong_shapes_are_named() {
+        let declared = paths(&["status.conditions[Available].status", "status.version.history"]);
+        for (value, place) in [
+            (json!({}), None),
+            (json!({"status": null}), None),
+            (json!({"status": {"conditions": [], "version": {"history": 3}}}), None),
+            (json!({"status": "x"}), Some("status")),
+            (json!({"status": {"conditions": {}}}), Some("status.conditions")),
+            (json!({"status": {"version": []}}), Some("status.version")),
+            (json!([]), Some("")),
+        ] {
+            assert_eq!(declared.misfit(&value).as_deref(), place, "{value}");
+        }
+    }
+
+    #[test]
+    fn of_changes_only_marks_are_kept() {
+        let read = Read {
+            api_version: "v1".to_owned(),
+            kind: "X".to_owned(),
+            fields: vec![],
+            changes: vec!["metadata.annotations".to_owned(), "status.version.history".to_owned()],
+        };
+        let marks = Declared::compile(&read).unwrap().marks(&object(hosted("demo"), hosted_cluster()));
+        let places: Vec<_> = marks.keys().collect();
+        assert_eq!(places, ["metadata.annotations.d", "metadata.annotations[\"a.b/c\"]", "status.version.history"]);
+    }
+
+    /// JSON with few keys, so that paths hit.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!(null)), any::<bool>().prop_map(Value::from), (0..3i64).prop_map(Value::from)];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::btree_map("[abc]", inner.clone(), 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+                proptest::collection::vec(
+                    ("[XY]", inner).prop_map(|(kind, below)| json!({"type": kind, "a": below})),
+                    0..3
+                )
+                .prop_map(Value::Array),
+            ]
+        })
+    }
+
+    fn declared() -> impl Strategy<Value = Vec<String>> {
+        let tail = prop_oneof!["\\.[abc]", "\\[[XY]\\]"];
+        let path = ("[abc]", proptest::collection::vec(tail, 0..3)).prop_map(|(head, tail)| head + &tail.concat());
+        proptest::collection::vec(path, 0..4)
+    }
+
+    proptest! {
+        #[test]
+        fn projecting_twice_changes_nothing(value in value(), texts in declared()) {
+            let declared = Paths::parse(&texts).unwrap();
+            let once = declared.project(&value);
+            prop_assert_eq!(declared.project(&once), once);
+        }
+
+        #[test]
+        fn undeclared_fields_make_no_difference(before in value(), after in value(), texts in declared()) {
+            let declared = Paths::parse(&texts).unwrap();
+            let (old, new) = (declared.project(&before), declared.project(&after));
+            prop_assert_eq!(changed(&before, &after, &declared), changed(&old, &new, &declared));
+        }
+
+        #[test]
+        fn nothing_differs_without_a_name(before in value(), after in value(), texts in declared()) {
+            let declared = Paths::parse(&texts).unwrap();
+            let differing = changed(&before, &after, &declared);
+            prop_assert_eq!(&differing, &changed(&after, &before, &declared));
+            prop_assert!(changed(&before, &before, &declared).is_empty());
+            for text in differing {
+                prop_assert!(path::Path::parse(&text).is_ok());
+            }
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_fall_over(text in "\\PC{0,40}") {
+            if let Ok(path) = path::Path::parse(&text) {
+                prop_assert_eq!(path::Path::parse(&path.to_string()).unwrap(), path);
+            }
+        }
+    }
+}

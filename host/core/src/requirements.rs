@@ -1,8 +1,10 @@
 //! Binds what a guest asks for to the grant of its policy, round by round. Never reads anything itself.
 
+use crate::catalogue::guest::Guest;
+use crate::contract::Refusal;
 use crate::contract::decide::{Form, Need, Requirement};
 use crate::dns;
-use crate::failure::Failure;
+use crate::failure::{Class, Failure};
 use crate::policy::Policy;
 use crate::reference::ObjectRef;
 use std::collections::BTreeSet;
@@ -125,10 +127,7 @@ fn bind_need(policy: &Policy, subject: &ObjectRef, need: &Need) -> Result<(), Fa
 }
 
 /// Binds the objects that a guest wants to wait for: each must be one that it may read under some role.
-///
-/// # Errors
-/// `ReadNotGranted`, `ContractBroken` when there are more than [`MAX_NEEDS`].
-pub fn bind_waiting(policy: &Policy, subject: &ObjectRef, objects: &[ObjectRef]) -> Result<(), Failure> {
+fn bind_waiting(policy: &Policy, subject: &ObjectRef, objects: &[ObjectRef]) -> Result<(), Failure> {
     if objects.len() > MAX_NEEDS {
         return Err(Failure::known(Word::ContractBroken, format!("the guest waits for more than {MAX_NEEDS} objects")));
     }
@@ -138,5 +137,17 @@ pub fn bind_waiting(policy: &Policy, subject: &ObjectRef, objects: &[ObjectRef])
             format!("the policy does not grant to read {object}, which the guest waits for"),
         )),
         None => Ok(()),
+    }
+}
+
+/// A guest's refusal as the end of an evaluation: its words must be declared, and what it waits for granted.
+pub fn refused(policy: &Policy, subject: &ObjectRef, guest: &Guest, refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Missing(problem) => guest.failure(Class::Missing, &problem),
+        Refusal::Invalid(problem) => guest.failure(Class::Invalid, &problem),
+        Refusal::Waiting(problem, objects) => match bind_waiting(policy, subject, &objects) {
+            Ok(()) => guest.failure(Class::Waiting, &problem).about(objects),
+            Err(failure) => failure,
+        },
     }
 }

@@ -64,6 +64,8 @@ pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, objec
     let changed = differing(declared, before, &judged);
     match (changed.is_empty(), judge) {
         (true, _) => Move::Ignore,
+        // No guest can judge what has another shape; the evaluation says what is wrong with it.
+        _ if declared.misfit(object).is_some() => Move::Enqueue { why: Why::Unjudged, judged },
         (false, Judge::Nobody) => Move::Enqueue { why: Why::Changed(changed), judged },
         (false, Judge::Guest) => {
             let change = Change { before: before.subject.clone(), after: judged.subject.clone(), changed };
@@ -82,4 +84,90 @@ fn differing(declared: &Declared, before: &Judged, after: &Judged) -> Vec<String
         paths.insert("metadata.deletionTimestamp".to_owned());
     }
     paths.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{HOSTED, guest, hosted, object};
+    use serde_json::{Value, json};
+
+    fn declared() -> Declared {
+        let guest = guest(&["status.conditions[Available]", "status.version"], &["metadata.annotations"]);
+        guest.declared(HOSTED.0, HOSTED.1).clone()
+    }
+
+    fn subject() -> Value {
+        json!({
+            "metadata": {"uid": "u1", "annotations": {"note": "private"}, "labels": {"a": "b"}},
+            "status": {"conditions": [{"type": "Available", "status": "True"}]},
+        })
+    }
+
+    fn judged(body: &Value) -> Judged {
+        Judged::of(&object(hosted("demo"), body.clone()), &declared())
+    }
+
+    fn with(pointer: &str, value: Value) -> Value {
+        let mut body = subject();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        body.pointer_mut(parent).unwrap()[name] = value;
+        body
+    }
+
+    fn moved(judge: Judge, body: Value) -> Move {
+        observe(judge, &declared(), Some(&judged(&subject())), &object(hosted("demo"), body))
+    }
+
+    #[test]
+    fn first_sight_and_a_new_uid_are_not_asked() {
+        let first = observe(Judge::Guest, &declared(), None, &object(hosted("demo"), subject()));
+        assert_eq!(first, Move::Enqueue { why: Why::Appeared, judged: judged(&subject()) });
+        let anew = with("/metadata/uid", json!("u2"));
+        assert_eq!(moved(Judge::Guest, anew.clone()), Move::Enqueue { why: Why::Appeared, judged: judged(&anew) });
+    }
+
+    #[test]
+    fn what_was_not_declared_is_ignored() {
+        for body in [subject(), with("/metadata/labels/a", json!("c")), with("/metadata/resourceVersion", json!("9"))] {
+            assert_eq!(moved(Judge::Guest, body.clone()), Move::Ignore);
+            assert_eq!(moved(Judge::Nobody, body), Move::Ignore);
+        }
+    }
+
+    #[test]
+    fn a_declared_difference_is_put_to_the_guest_without_hidden_values() {
+        let after = with("/metadata/annotations/note", json!("also private"));
+        let Move::Ask { change, judged: next } = moved(Judge::Guest, after.clone()) else { panic!("not asked") };
+        assert_eq!(change.changed, ["metadata.annotations.note"]);
+        assert_eq!(change.before.fields, change.after.fields);
+        assert!(!format!("{change:?}").contains("private"));
+        assert_eq!(next, judged(&after));
+    }
+
+    #[test]
+    fn without_a_guest_every_declared_difference_counts() {
+        for (pointer, value, path) in [
+            ("/status/conditions/0/status", json!("False"), "status.conditions[Available].status"),
+            ("/status/version", json!({"history": []}), "status.version.history"),
+            ("/metadata/deletionTimestamp", json!("2026-11-21T08:15:30Z"), "metadata.deletionTimestamp"),
+        ] {
+            let after = with(pointer, value);
+            let why = Why::Changed(vec![path.to_owned()]);
+            assert_eq!(moved(Judge::Nobody, after.clone()), Move::Enqueue { why, judged: judged(&after) }, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn another_shape_is_evaluated_without_asking() {
+        let after = with("/status", json!("odd"));
+        assert_eq!(moved(Judge::Guest, after.clone()), Move::Enqueue { why: Why::Unjudged, judged: judged(&after) });
+    }
+
+    #[test]
+    fn an_own_write_does_not_come_back() {
+        let written = object(hosted("demo"), with("/status/version", json!({"history": []})));
+        let before = Judged::of(&written, &declared());
+        assert_eq!(observe(Judge::Nobody, &declared(), Some(&before), &written), Move::Ignore);
+    }
 }

@@ -18,6 +18,13 @@ impl Key {
     pub fn new(policy: &Arc<str>, subject: &ObjectRef) -> Self {
         Self { policy: Arc::clone(policy), subject: Arc::new(subject.clone()) }
     }
+
+    /// A seed for back-off and audit that differs between keys; `run` sets runs of the agent apart.
+    pub fn seed(&self, run: u64) -> u64 {
+        self.to_string()
+            .bytes()
+            .fold(run ^ 0xcbf2_9ce4_8422_2325, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
 }
 
 impl fmt::Display for Key {

@@ -26,7 +26,7 @@ pub struct Guest {
     pub description: Arc<Description>,
     /// Its settings: one JSON object as text, already accepted by the guest.
     pub settings: Arc<str>,
-    declared: BTreeMap<(String, String), Declared>,
+    declared: Vec<(String, String, Declared)>,
     words: BTreeMap<String, Reason>,
     nothing: Declared,
 }
@@ -54,7 +54,8 @@ impl Guest {
 
     /// What it declared of a kind; nothing when it declared none.
     pub fn declared(&self, api_version: &str, kind: &str) -> &Declared {
-        self.declared.get(&(api_version.to_owned(), kind.to_owned())).unwrap_or(&self.nothing)
+        let of_kind = self.declared.iter().find(|(version, name, _)| version == api_version && name == kind);
+        of_kind.map_or(&self.nothing, |(_, _, declared)| declared)
     }
 
     /// A problem that it answered with, as a failure of a class. A word that it did not declare is `ContractBroken`.
@@ -97,8 +98,8 @@ fn check(description: &Description) -> Result<(), String> {
     Ok(())
 }
 
-fn declared(description: &Description) -> Result<BTreeMap<(String, String), Declared>, String> {
-    let mut all = BTreeMap::new();
+fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>, String> {
+    let mut all: Vec<(String, String, Declared)> = Vec::new();
     for read in &description.reads {
         let place = format!("{} {}", read.api_version, read.kind);
         if read.api_version == "v1" && read.kind == "Secret" {
@@ -108,9 +109,10 @@ fn declared(description: &Description) -> Result<BTreeMap<(String, String), Decl
             return Err(format!("it reads more than 64 paths of {place}"));
         }
         let compiled = Declared::compile(read).map_err(|error| format!("{place}: {error}"))?;
-        if all.insert((read.api_version.clone(), read.kind.clone()), compiled).is_some() {
+        if all.iter().any(|(version, kind, _)| *version == read.api_version && *kind == read.kind) {
             return Err(format!("{place} stands there twice"));
         }
+        all.push((read.api_version.clone(), read.kind.clone(), compiled));
     }
     Ok(all)
 }

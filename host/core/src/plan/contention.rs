@@ -29,9 +29,9 @@ impl Contention {
         self.changed_at.retain(|at| now_seconds.saturating_sub(*at) < WINDOW_SECONDS);
     }
 
-    /// A target as we wrote it.
-    pub fn left(&mut self, target: &Object) {
-        self.left = Some(mark(Some(target)));
+    /// A target as we wrote it; nothing when we removed it. To be told after every successful write.
+    pub fn left(&mut self, target: Option<&Object>) {
+        self.left = Some(mark(target));
         self.seen = None;
     }
 
@@ -62,11 +62,11 @@ mod tests {
     /// We write `ours`; then someone else does what is given, each at its second.
     fn after(foreign: &[(Option<&str>, i64)]) -> Option<i64> {
         let mut contention = Contention::default();
-        contention.left(&secret("ours"));
+        contention.left(Some(&secret("ours")));
         for (data, at) in foreign {
             contention.observe(data.map(secret).as_ref(), *at);
             if contention.until().is_none() {
-                contention.left(&secret("ours"));
+                contention.left(Some(&secret("ours")));
             }
         }
         contention.until()
@@ -85,7 +85,7 @@ mod tests {
     fn one_change_that_is_seen_twice_counts_once_and_the_window_ends() {
         let mut contention = Contention::default();
         contention.observe(Some(&secret("x")), 0);
-        contention.left(&secret("ours"));
+        contention.left(Some(&secret("ours")));
         for at in 1..5 {
             contention.observe(Some(&secret("x")), at);
         }

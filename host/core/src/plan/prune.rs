@@ -31,13 +31,19 @@ pub enum Undesired {
     TargetMoved,
 }
 
-/// What is to be pruned for one key, and what could not be.
+/// What is to be pruned for one key, and what cannot be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pruned {
     /// The steps; empty when nothing can be removed now.
     pub plan: Plan,
-    /// `StillNeeded`, with every object that keeps an output, when there is one.
+    /// Why something stays that is no longer desired; for [`crate::report::Success::kept`]. `StillNeeded` with every
+    /// object that keeps an output, `WriteNotGranted`, or `SourceGone` (held) when the policy removes nothing.
     pub kept: Option<Failure>,
+}
+
+/// The own outputs that are no longer desired: all but the target that the subject wants now.
+pub fn undesired<'a>(outputs: impl Iterator<Item = &'a ObjectRef>, target: Option<&ObjectRef>) -> Vec<ObjectRef> {
+    outputs.filter(|output| Some(*output) != target).cloned().collect()
 }
 
 /// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent` its object, the star
@@ -65,38 +71,49 @@ fn keeper(role: &ReadRule, stars: &[String], subject: &ObjectRef) -> Option<Obje
 
 /// Plans the removal of outputs. What bears another stamp by now, is being deleted, or is claimed by somebody else
 /// (who takes it over) is left out.
-///
-/// # Errors
-/// `WriteNotGranted` when the policy does not grant to delete; `SourceGone` as *held* when it prunes nothing at all.
-pub fn plan(
-    policy: &Policy,
-    key: &Key,
-    candidates: &[Candidate],
-    claims: &Claims,
-    why: Undesired,
-) -> Result<Pruned, Failure> {
+pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], claims: &Claims, why: Undesired) -> Pruned {
     let mut pruned = Pruned { plan: Plan::new(key, None), kept: None };
-    let ours = |object: &Object| Stamp::read(object).is_some_and(|stamp| stamp.names(key)) && !object.deleting();
-    let unclaimed = |object: &Object| !claims.claimed_by_another(&object.reference, key);
-    let mut kept_by = Vec::new();
-    for candidate in candidates.iter().filter(|candidate| ours(&candidate.object) && unclaimed(&candidate.object)) {
-        let target = &candidate.object.reference;
+    let mut keepers = Vec::new();
+    for candidate in candidates.iter().filter(|candidate| is_ours(&candidate.object, key, claims)) {
         if policy.own.prune == PruneSpec::Never {
-            return Err(Failure::known(Word::SourceGone, format!("{target} is kept: the policy removes nothing")));
+            pruned.kept = (why == Undesired::SourceGone).then(|| never(&candidate.object.reference));
+            return pruned;
         }
-        if !policy.secret(target, &key.subject).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
-            return Err(Failure::known(Word::WriteNotGranted, format!("the policy does not grant to delete {target}")));
-        }
-        match candidate.kept_by.is_empty() {
-            true => pruned.plan.steps.push(delete(&candidate.object, why)),
-            false => kept_by.extend(candidate.kept_by.iter().map(|keeper| (target.clone(), keeper.clone()))),
+        match removal(policy, key, candidate) {
+            Ok(()) => pruned.plan.steps.push(delete(&candidate.object, why)),
+            Err(failure) => {
+                keepers.extend(failure.objects.iter().cloned());
+                pruned.kept.get_or_insert(failure);
+            }
         }
     }
-    pruned.kept = kept_by.first().map(|(target, keeper)| {
-        let message = format!("{target} is kept until {keeper} is gone");
-        Failure::known(Word::StillNeeded, message).about(kept_by.iter().map(|(_, keeper)| keeper.clone()))
-    });
-    Ok(pruned)
+    pruned.kept = pruned.kept.map(|kept| Failure { objects: keepers, ..kept });
+    pruned
+}
+
+fn never(target: &ObjectRef) -> Failure {
+    Failure::known(Word::SourceGone, format!("{target} stays: the policy removes nothing"))
+}
+
+/// Whether an output still bears the key's stamp, is not on its way out, and nobody else wants it.
+fn is_ours(object: &Object, key: &Key, claims: &Claims) -> bool {
+    let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
+    stamped && !object.deleting() && !claims.claimed_by_another(&object.reference, key)
+}
+
+/// Whether an output may be removed now.
+fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
+    let target = &candidate.object.reference;
+    if !policy.secret(target, &key.subject).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
+        return Err(Failure::known(Word::WriteNotGranted, format!("the policy does not grant to delete {target}")));
+    }
+    match candidate.kept_by.first() {
+        None => Ok(()),
+        Some(keeper) => {
+            let failure = Failure::known(Word::StillNeeded, format!("{target} is kept until {keeper} is gone"));
+            Err(failure.about(candidate.kept_by.iter().cloned()))
+        }
+    }
 }
 
 fn delete(object: &Object, why: Undesired) -> Step {

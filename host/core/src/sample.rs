@@ -1,0 +1,98 @@
+//! Policies, guests and objects for unit tests. Never part of a build that is not a test.
+
+use crate::catalogue::guest::Guest;
+use crate::contract::description::{DeclaredReason, Description, Read};
+use crate::object::Object;
+use crate::policy::{Policy, check, manifest};
+use crate::reference::ObjectRef;
+use crate::stamp::{Source, Stamp};
+use crate::work::Key;
+use serde_json::{Value, json};
+
+pub(crate) const HOSTED: (&str, &str) = ("hypershift.openshift.io/v1beta1", "HostedCluster");
+
+/// A manifest of a policy that has a kubeconfig written.
+pub(crate) fn kubeconfig_manifest() -> Value {
+    json!({
+        "apiVersion": "transom.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "external"},
+        "spec": {
+            "subject": {"apiVersion": HOSTED.0, "kind": HOSTED.1},
+            "guests": {"trigger": {"component": "builtin:trigger"}, "decide": {"component": "builtin:kubeconfig"}},
+            "grant": {
+                "read": [
+                    {"role": "source", "kind": "Secret", "namespace": "{subject.namespace}", "name": "*-admin-kubeconfig", "keys": ["kubeconfig"]},
+                    {"role": "service", "kind": "Service", "namespace": "{subject.namespace}-*", "name": "kube-apiserver"},
+                    {"role": "home", "kind": "Namespace", "name": "klusterlet-*"},
+                    {"role": "klusterlet", "apiVersion": "operator.open-cluster-management.io/v1", "kind": "Klusterlet", "name": "klusterlet-*"},
+                ],
+                "write": [{
+                    "kind": "Secret", "namespace": "klusterlet-*", "name": "external-managed-kubeconfig",
+                    "verbs": ["create", "update", "delete"], "fields": ["data.kubeconfig"],
+                    "kubeconfig": {"server": ["service"], "ca": ["source"]},
+                }],
+            },
+            "own": {"keepUntilAbsent": ["klusterlet"]},
+        },
+    })
+}
+
+/// A manifest of a policy that taints.
+pub(crate) fn taints_manifest() -> Value {
+    json!({
+        "apiVersion": "transom.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "taints"},
+        "spec": {
+            "subject": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
+            "guests": {"decide": {"component": "builtin:taints"}},
+            "grant": {"write": [{"target": "subject", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a/one", "a/two"]}]},
+        },
+    })
+}
+
+pub(crate) fn policy(manifest: &Value) -> Policy {
+    check::policy(manifest::parse(manifest).unwrap()).unwrap()
+}
+
+/// The HostedCluster `clusters/<name>`.
+pub(crate) fn hosted(name: &str) -> ObjectRef {
+    ObjectRef::local(HOSTED.0, HOSTED.1, Some("clusters"), name)
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(&"external".into(), &hosted(name))
+}
+
+/// The Secret that is written for a managed cluster.
+pub(crate) fn target(cluster: &str) -> ObjectRef {
+    let namespace = format!("klusterlet-{cluster}");
+    ObjectRef::local("v1", "Secret", Some(&namespace), "external-managed-kubeconfig")
+}
+
+/// The stamp of what was made for `clusters/<name>` with a uid.
+pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
+    let source = Source { reference: hosted(name), uid: uid.to_owned() };
+    Stamp { policy: "external".to_owned(), source, inputs: "sha256:0".to_owned(), component: "sha256:1".to_owned() }
+}
+
+pub(crate) fn object(reference: ObjectRef, body: Value) -> Object {
+    Object { reference, version: "7".to_owned(), body }
+}
+
+/// A guest that reads these paths of HostedClusters and Namespaces, and may say `Told` and `KubeconfigEmpty`.
+pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+    let read = |api_version: &str, kind: &str| Read {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        fields: texts(fields),
+        changes: texts(changes),
+    };
+    let reason = |word: &str| DeclaredReason { word: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() };
+    let description = Description {
+        name: "sample".to_owned(),
+        version: "1".to_owned(),
+        reads: vec![read(HOSTED.0, HOSTED.1), read("v1", "Namespace")],
+        reasons: vec![reason("Told"), reason("KubeconfigEmpty")],
+        settings_schema: "{}".to_owned(),
+    };
+    Guest::load("sha256:1", description, &serde_json::Map::new()).unwrap()
+}
