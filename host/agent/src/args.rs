@@ -18,19 +18,27 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Work on a directory of manifests until stopped, or once.
-    #[command(after_help = "Examples:\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use.")]
+    #[command(
+        after_help = "Examples:\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use."
+    )]
     Run(RunArgs),
     /// Show what would be written, and write nothing.
-    #[command(after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff\n\nEnds with 0 when nothing would change, 3 when something would, 1 when some object failed, 2 on wrong use.")]
+    #[command(
+        after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff\n\nEnds with 0 when nothing would change, 3 when something would, 1 when some object failed, 2 on wrong use."
+    )]
     Render(RenderArgs),
     /// Run the cases of policies and guests through the built components.
-    #[command(after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json")]
+    #[command(
+        after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json"
+    )]
     Test(TestArgs),
     /// Check policies, with their components and settings.
     #[command(after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml")]
     Validate(ValidateArgs),
     /// Show what a component is, and which grants it would need.
-    #[command(after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json")]
+    #[command(
+        after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
+    )]
     Inspect(InspectArgs),
     /// Say what a reason means and what to do about it.
     #[command(after_help = "Examples:\n  transom explain TargetClaimed\n  transom explain")]
@@ -172,8 +180,13 @@ fn parse_dir(text: &str) -> Result<NamedDir, String> {
     let named = |name: &str, dir: &str| NamedDir { name: name.to_owned(), dir: PathBuf::from(dir) };
     match text.split_once('=') {
         Some((name, dir)) if !PathBuf::from(text).is_dir() => {
-            let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-            if plain && !dir.is_empty() { Ok(named(name, dir)) } else { Err("want NAME=DIR, NAME of lower-case letters, digits and dashes".to_owned()) }
+            let plain = !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+            if plain && !dir.is_empty() {
+                Ok(named(name, dir))
+            } else {
+                Err("want NAME=DIR, NAME of lower-case letters, digits and dashes".to_owned())
+            }
         }
         _ => Ok(named(LOCAL, text)),
     }

@@ -1,0 +1,24 @@
+//! The one clock: the system's, or the instant that `--now` fixes. Never used by a decision; those get a time as argument.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Tells the time in seconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    fixed: Option<i64>,
+}
+
+impl Clock {
+    /// The system's clock, unless a time is fixed.
+    pub(crate) fn new(fixed: Option<i64>) -> Self {
+        Self { fixed }
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now_seconds(self) -> i64 {
+        self.fixed.unwrap_or_else(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        })
+    }
+}

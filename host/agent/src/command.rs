@@ -1,0 +1,32 @@
+//! From the command line to an exit code: 0 all right, 1 something failed, 2 wrong use, 3 something would change.
+//! Never does the work of a command.
+
+use crate::args::{Cli, Command};
+use crate::output::{Ending, Screen};
+use crate::{explain, inspect, run};
+use clap::Parser as _;
+use std::process::ExitCode;
+
+/// Wrong use.
+const WRONG_USE: u8 = 2;
+
+/// Runs the command of this process; errors are one line with their chain of causes.
+pub(crate) fn main() -> ExitCode {
+    let screen = Screen::new();
+    match dispatch(Cli::parse().command, &screen) {
+        Ok(ending) => ending.into(),
+        Err(error) => {
+            screen.note(format_args!("{error:#}"));
+            ExitCode::from(WRONG_USE)
+        }
+    }
+}
+
+fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
+    match command {
+        Command::Run(args) => run::run(&args, screen),
+        Command::Inspect(args) => inspect::inspect(&args, screen),
+        Command::Explain(args) => explain::explain(&args, screen),
+        Command::Render(_) | Command::Test(_) | Command::Validate(_) => anyhow::bail!("not yet"),
+    }
+}

@@ -1,0 +1,54 @@
+//! What the agent knows beside the clusters. All of it is in memory only and can be found again;
+//! never held across an `await`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use transom_api::{Reason, State};
+use transom_core::claims::Claims;
+use transom_core::interest::Interest;
+use transom_core::outputs::Outputs;
+use transom_core::plan::contention::Contention;
+use transom_core::reference::ObjectRef;
+use transom_core::trigger::Judged;
+use transom_core::work::Key;
+
+/// Claims, interest, own outputs, and what was judged and told last.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Who wants which target.
+    pub(crate) claims: Claims,
+    /// Which evaluation depends on which object.
+    pub(crate) interest: Interest,
+    /// Which objects bear our stamp.
+    pub(crate) outputs: Outputs,
+    /// What was judged last of each subject.
+    pub(crate) judged: BTreeMap<Key, Judged>,
+    /// How often others overwrote each target.
+    pub(crate) contention: BTreeMap<ObjectRef, Contention>,
+    /// What each subject's last evaluation came to.
+    pub(crate) told: BTreeMap<Key, Told>,
+}
+
+/// What an evaluation came to, as far as the next one and the summary need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The state.
+    pub(crate) state: State,
+    /// Why.
+    pub(crate) reason: Reason,
+    /// For people.
+    pub(crate) message: String,
+    /// How many evaluations in a row failed.
+    pub(crate) failures: u32,
+}
+
+/// The knowledge behind its lock; a panic while it was held leaves every index whole.
+#[derive(Default)]
+pub(crate) struct Shared(Mutex<Known>);
+
+impl Shared {
+    /// Takes the lock for a short while.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

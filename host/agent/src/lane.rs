@@ -1,0 +1,106 @@
+//! One lane per policy: its queue, its workers, and the revision that is at work. Never shared between policies,
+//! so that a guest that hangs holds up nobody but itself.
+
+use crate::load::Loaded;
+use crate::queue::{Cause, Item, Queue};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use transom_core::reference::ObjectRef;
+use transom_core::work::Why;
+
+/// The work of one policy.
+pub(crate) struct Lane {
+    /// Name of the policy.
+    pub(crate) policy: Arc<str>,
+    loaded: RwLock<Arc<Loaded>>,
+    queue: Mutex<Queue>,
+    changed: Notify,
+    closed: std::sync::atomic::AtomicBool,
+}
+
+impl Lane {
+    /// A lane with nothing to do.
+    pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
+        Self {
+            policy: Arc::clone(&loaded.revision.policy.name),
+            loaded: RwLock::new(loaded),
+            queue: Mutex::default(),
+            changed: Notify::new(),
+            closed: false.into(),
+        }
+    }
+
+    /// The revision that is at work. An evaluation takes it once and never mixes two.
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another revision to work; evaluations under way end on the old one.
+    pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+    }
+
+    /// Puts a subject into the queue, to be evaluated at once or after a while.
+    pub(crate) fn push(&self, subject: &ObjectRef, cause: Cause, after: Option<Duration>) {
+        self.queue().push(subject, cause, after.map(|after| Instant::now() + after));
+        self.changed.notify_one();
+    }
+
+    /// Drops a timer whose reason has gone.
+    pub(crate) fn forget(&self, subject: &ObjectRef, why: &Why) {
+        self.queue().forget(subject, why);
+    }
+
+    /// The next subject to evaluate; waits for one, and ends when the lane is closed.
+    pub(crate) async fn next(&self) -> Option<Item> {
+        loop {
+            let changed = self.changed.notified();
+            if self.closed.load(std::sync::atomic::Ordering::Acquire) {
+                self.changed.notify_one();
+                return None;
+            }
+            let now = Instant::now();
+            let wait = {
+                let mut queue = self.queue();
+                if let Some(item) = queue.take(now) {
+                    // Another worker may take the next one at the same time.
+                    self.changed.notify_one();
+                    return Some(item);
+                }
+                queue.wait(now)
+            };
+            match wait {
+                Some(wait) => drop(tokio::time::timeout(wait, changed).await),
+                None => changed.await,
+            }
+        }
+    }
+
+    /// The evaluation of a subject ended.
+    pub(crate) fn done(&self, subject: &ObjectRef) {
+        self.queue().done(subject);
+        self.changed.notify_one();
+    }
+
+    /// Whether nothing runs and nothing may run now.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue().is_idle(Instant::now())
+    }
+
+    /// How many subjects may run now or are being evaluated.
+    pub(crate) fn left(&self) -> usize {
+        self.queue().left(Instant::now())
+    }
+
+    /// Ends the workers once they are done with what they have.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, std::sync::atomic::Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,134 @@
+//! From a policy's manifest to compiled guests with accepted settings. Never publishes what it loaded:
+//! a revision that fails anywhere is refused whole.
+
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use transom_api::Word;
+use transom_api::policy::{Capability, GuestSpec};
+use transom_artifacts::Location;
+use transom_core::catalogue::guest::Guest;
+use transom_core::catalogue::{Refusal, Revision};
+use transom_core::contract::description::World;
+use transom_core::policy::{Policy, check, manifest};
+use transom_engine::{Capabilities, Engine, Limits};
+
+/// One policy ready to be evaluated: what decisions need, and the compiled guests.
+pub(crate) struct Loaded {
+    /// The checked policy with its guests as values.
+    pub(crate) revision: Arc<Revision>,
+    /// The compiled guest that decides when.
+    pub(crate) trigger: Option<transom_engine::Guest>,
+    /// The compiled guest that decides what.
+    pub(crate) decide: transom_engine::Guest,
+    /// Files that this revision was made of, beside the policy's own.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// Checks a manifest, brings and compiles its guests, and has them judge their settings.
+/// Relative component paths start at `folder`.
+///
+/// # Errors
+/// With the first thing that is wrong.
+pub(crate) fn load(engine: &Engine, value: &Value, folder: &Path) -> Result<Loaded, Refusal> {
+    let invalid = |error: manifest::PolicyError| Refusal { word: Word::PolicyInvalid, message: error.to_string() };
+    let policy = manifest::parse(value).and_then(check::policy).map_err(invalid)?;
+    assemble(engine, policy, folder)
+}
+
+fn assemble(engine: &Engine, policy: Policy, folder: &Path) -> Result<Loaded, Refusal> {
+    let (decide, decide_guest, decide_at) = guest(engine, "decide", &policy.decide, policy.writes.world(), folder)?;
+    let triggering =
+        policy.trigger.as_ref().map(|spec| guest(engine, "trigger", spec, World::Trigger, folder)).transpose()?;
+    let mut files: Vec<_> = decide_at.file().map(Path::to_owned).into_iter().collect();
+    let (mut trigger, mut trigger_guest) = (None, None);
+    if let Some((compiled, guest, at)) = triggering {
+        files.extend(at.file().map(Path::to_owned));
+        (trigger, trigger_guest) = (Some(compiled), Some(guest));
+    }
+    let revision = Arc::new(Revision { policy, trigger: trigger_guest, decide: decide_guest });
+    Ok(Loaded { revision, trigger, decide, files })
+}
+
+/// One guest: bytes, code, description, settings.
+fn guest(
+    engine: &Engine,
+    role: &str,
+    spec: &GuestSpec,
+    world: World,
+    folder: &Path,
+) -> Result<(transom_engine::Guest, Guest, Location), Refusal> {
+    let at = Location::parse(&spec.component, folder);
+    let refused =
+        |word: Word, why: &dyn std::fmt::Display| Refusal { word, message: format!("spec.guests.{role}: {why}") };
+    let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| refused(error.word(), &chain(&error)))?;
+    let granted = Capabilities::of(spec.capabilities.iter().map(|Capability::Log| transom_engine::Capability::Log));
+    let compiled =
+        engine.load(&artifact.bytes, world, &granted).map_err(|error| refused(word(error.reason()), &error))?;
+    judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;
+    let guest = Guest::load(compiled.digest(), compiled.description().clone(), &spec.settings)
+        .map_err(|failure| refused(Word::DescriptionInvalid, &failure.message))?;
+    Ok((compiled, guest, at))
+}
+
+/// Has a guest judge its settings.
+fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) -> Result<(), (Word, String)> {
+    let text = Value::Object(settings.clone()).to_string();
+    let problems = guest
+        .validate(&Limits::default(), &text)
+        .result
+        .map_err(|failure| (word(failure.reason()), failure.to_string()))?;
+    match problems.first() {
+        None => Ok(()),
+        Some(problem) => {
+            let field = problem.field.as_ref().map(|field| format!(".{field}")).unwrap_or_default();
+            Err((Word::SettingsRefused, format!("settings{field}: {}", problem.message)))
+        }
+    }
+}
+
+/// The engine's words are the agent's words; the engine only spells them.
+pub(crate) fn word(text: &str) -> Word {
+    Word::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(Word::ContractBroken)
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_the_engine_is_one_of_the_agent() {
+        for spelled in [
+            "GuestTimedOut",
+            "GuestMemoryExceeded",
+            "GuestTablesExceeded",
+            "GuestStackOverflowed",
+            "GuestTrapped",
+            "AnswerTooLarge",
+            "ArgumentTooLarge",
+            "LogFlooded",
+            "HostCallsExceeded",
+            "ContractBroken",
+            "WorldMismatch",
+            "EngineBusy",
+            "ComponentTooLarge",
+            "ComponentInvalid",
+            "ImportNotGranted",
+            "DescriptionInvalid",
+        ] {
+            assert_eq!(word(spelled).as_str(), spelled);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The way of the data on one screen: stages 2 to 9 of one evaluation, in order. Never decides:
+//! what an `if` about policy would be here is missing in `core`.
+
+mod admit;
+mod kubeconfig;
+mod prune;
+mod taints;
+
+use crate::agent::Agent;
+use crate::invoke::ask;
+use crate::lane::Lane;
+use crate::load::Loaded;
+use crate::queue::Item;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use transom_api::Word;
+use transom_core::catalogue::guest::Guest;
+use transom_core::contract::{Context, Readiness, Timed};
+use transom_core::failure::{Class, Failure};
+use transom_core::inputs;
+use transom_core::object::Object;
+use transom_core::outcome::Outcome;
+use transom_core::plan::Plan;
+use transom_core::policy::Writes;
+use transom_core::reference::ObjectRef;
+use transom_core::report::{self, Evaluation, Success};
+use transom_core::trigger::Judged;
+use transom_core::work::{Key, WorkItem};
+use transom_engine::Limits;
+
+/// What an evaluation touched, known to its report however it ends.
+pub(crate) struct Seen {
+    /// For the report.
+    pub(crate) evaluation: Evaluation,
+    /// Every object whose change calls for another evaluation.
+    pub(crate) objects: BTreeSet<ObjectRef>,
+    /// The subject as it was, for what is judged last.
+    pub(crate) subject: Option<Arc<Object>>,
+    /// When time alone may change an answer.
+    pub(crate) ask_again_at: Option<i64>,
+}
+
+impl Seen {
+    fn new(key: &Key) -> Self {
+        let evaluation = Evaluation { key: key.clone(), target: None, inputs: None, observed_generation: None };
+        Self { evaluation, objects: BTreeSet::new(), subject: None, ask_again_at: None }
+    }
+
+    /// The earliest of all times that guests asked for.
+    fn ask_again(&mut self, at: Option<i64>) {
+        self.ask_again_at = [self.ask_again_at, at].into_iter().flatten().min();
+    }
+}
+
+impl Agent {
+    /// One subject that was taken from its lane, to the end.
+    pub(crate) async fn evaluate(&self, lane: &Lane, item: Item) {
+        let loaded = lane.loaded();
+        let key = Key::new(&lane.policy, &item.subject);
+        let Some(work) = self.admit(&loaded, key, item).await else { return };
+        let mut seen = Seen::new(&work.key);
+        let result = self.attempt(&loaded, &work, &mut seen).await;
+        let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
+        self.settle(lane, &loaded, &work, seen, &report);
+        self.publish(&work, &report).await;
+    }
+
+    /// Stages 3 to 7.
+    async fn attempt(&self, loaded: &Arc<Loaded>, work: &WorkItem, seen: &mut Seen) -> Result<Success, Failure> {
+        let key = &work.key;
+        let Some(subject) = self.connections.read(&key.subject).await? else {
+            return self.retire(loaded, key, seen).await;
+        };
+        let subject = Arc::new(subject);
+        seen.evaluation.observed_generation =
+            subject.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
+        seen.subject = Some(Arc::clone(&subject));
+        if loaded.revision.policy.suspend {
+            return Err(Failure::known(Word::Suspended, "the policy is suspended"));
+        }
+        self.ready(loaded, &subject, seen).await?;
+        match &loaded.revision.policy.writes {
+            Writes::Kubeconfig(_) => self.kubeconfig(loaded, key, &subject, seen).await,
+            Writes::Taints(rule) => self.taints(loaded, key, &subject, rule, seen).await,
+        }
+    }
+
+    /// Stage 3, first half: whether the subject may be evaluated at all.
+    async fn ready(&self, loaded: &Arc<Loaded>, subject: &Object, seen: &mut Seen) -> Result<(), Failure> {
+        let Some((guest, described)) = loaded.trigger.clone().zip(loaded.revision.trigger.as_ref()) else {
+            return Ok(());
+        };
+        let view = inputs::subject(subject, described)?;
+        let context = self.context(described);
+        let Timed { answer, ask_again_at } = ask(move || guest.ready(&Limits::default(), &context, &view)).await?;
+        seen.ask_again(ask_again_at);
+        match answer {
+            Readiness::Ready => Ok(()),
+            Readiness::NotReady(problem) => Err(described.failure(Class::Held, &problem).until(ask_again_at)),
+        }
+    }
+
+    /// Stage 7, for a plan that may be empty.
+    pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
+        if plan.steps.is_empty() { Outcome::default() } else { self.connections.apply(plan).await }
+    }
+
+    /// What a guest knows beside its arguments.
+    pub(crate) fn context(&self, guest: &Guest) -> Context {
+        Context {
+            now_seconds: self.clock.now_seconds(),
+            settings: Arc::clone(&guest.settings),
+            agent: self.facts.clone(),
+        }
+    }
+
+    /// What is compared with the next update: the subject as this evaluation saw it.
+    pub(crate) fn judged(loaded: &Loaded, subject: &Object) -> Judged {
+        Judged::of(subject, loaded.revision.judge().1)
+    }
+}

@@ -1,0 +1,57 @@
+//! Stage 2: whether what was taken from the queue is evaluated, and why. Never evaluates anything.
+
+use crate::agent::Agent;
+use crate::invoke::ask;
+use crate::load::Loaded;
+use crate::queue::Item;
+use std::sync::Arc;
+use transom_core::contract::Verdict;
+use transom_core::failure::Failure;
+use transom_core::trigger::{self, Move};
+use transom_core::work::{Key, Why, WorkItem};
+use transom_engine::Limits;
+
+impl Agent {
+    /// Asks the trigger guest about an update; everything else is evaluated without asking.
+    pub(super) async fn admit(&self, loaded: &Arc<Loaded>, key: Key, item: Item) -> Option<WorkItem> {
+        if let Some(why) = item.why() {
+            return Some(WorkItem { key, why: why.clone() });
+        }
+        let why = match self.connections.read(&key.subject).await {
+            Ok(Some(subject)) => {
+                let (judge, declared) = loaded.revision.judge();
+                let before = self.known.lock().judged.get(&key).cloned();
+                match trigger::observe(judge, declared, before.as_ref(), &subject) {
+                    Move::Ignore => return None,
+                    Move::Enqueue { why, judged } => {
+                        self.known.lock().judged.insert(key.clone(), judged);
+                        why
+                    }
+                    Move::Ask { change, judged } => {
+                        let verdict = self.verdict(loaded, *change).await;
+                        self.known.lock().judged.insert(key.clone(), judged);
+                        match verdict {
+                            Ok(Verdict::Ignore) => {
+                                self.ignored(&key);
+                                return None;
+                            }
+                            Ok(Verdict::Run(reasons)) => Why::Triggered(reasons),
+                            Err(_) => Why::Unjudged,
+                        }
+                    }
+                }
+            }
+            // Gone or unreadable by now: the evaluation says so.
+            Ok(None) | Err(_) => Why::Unjudged,
+        };
+        Some(WorkItem { key, why })
+    }
+
+    async fn verdict(&self, loaded: &Arc<Loaded>, change: transom_core::contract::Change) -> Result<Verdict, Failure> {
+        let Some((guest, described)) = loaded.trigger.clone().zip(loaded.revision.trigger.as_ref()) else {
+            return Ok(Verdict::Run(Vec::new()));
+        };
+        let context = self.context(described);
+        ask(move || guest.evaluate(&Limits::default(), &context, &change)).await
+    }
+}

@@ -1,0 +1,65 @@
+//! Removes what was made for a subject that is gone or has another target now. Never removes what is still needed.
+
+use super::Seen;
+use crate::agent::Agent;
+use crate::load::Loaded;
+use std::sync::Arc;
+use transom_api::Word;
+use transom_core::failure::Failure;
+use transom_core::outcome::Outcome;
+use transom_core::plan::prune::{self, Candidate, Pruned, Undesired};
+use transom_core::reference::ObjectRef;
+use transom_core::report::Success;
+use transom_core::work::Key;
+
+impl Agent {
+    /// The subject is gone: whatever was made for it goes, and its claim is released.
+    pub(super) async fn retire(&self, loaded: &Arc<Loaded>, key: &Key, seen: &mut Seen) -> Result<Success, Failure> {
+        let woken = self.known.lock().claims.remove(key);
+        self.wake(woken);
+        let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceGone, seen).await?;
+        Ok(Success { word: Word::SourceGone, outcome, kept, ask_again_at: None })
+    }
+
+    /// Removes every output of a key but the one that is desired.
+    pub(super) async fn prune(
+        &self,
+        loaded: &Arc<Loaded>,
+        key: &Key,
+        desired: Option<&ObjectRef>,
+        why: Undesired,
+        seen: &mut Seen,
+    ) -> Result<(Outcome, Option<Failure>), Failure> {
+        let outputs: Vec<_> =
+            self.known.lock().outputs.of(key).filter(|output| Some(*output) != desired).cloned().collect();
+        let mut candidates = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            if let Some(object) = self.connections.read(&output).await? {
+                let keepers = prune::keepers(&loaded.revision.policy, key, &output);
+                let kept_by = self.present(&keepers).await?;
+                seen.objects.extend(keepers);
+                candidates.push(Candidate { object: Arc::new(object), kept_by });
+            }
+            seen.objects.insert(output);
+        }
+        if candidates.is_empty() || loaded.revision.policy.suspend {
+            return Ok((Outcome::default(), None));
+        }
+        let Pruned { plan, kept } = {
+            let known = self.known.lock();
+            prune::plan(&loaded.revision.policy, key, &candidates, &known.claims, why)
+        };
+        Ok((self.apply(plan).await, kept))
+    }
+
+    /// Those of some objects that are there.
+    async fn present(&self, references: &[ObjectRef]) -> Result<Vec<ObjectRef>, Failure> {
+        let mut present = Vec::new();
+        for reference in references {
+            if self.connections.read(reference).await?.is_some() {
+                present.push(reference.clone());
+            }
+        }
+        Ok(present)
+    }
+}

@@ -1,0 +1,50 @@
+//! Stages 3 to 7 of a policy that owns taints of its subject. Never touches another field.
+
+use super::Seen;
+use crate::agent::Agent;
+use crate::invoke::ask;
+use crate::load::Loaded;
+use std::sync::Arc;
+use transom_api::Word;
+use transom_core::contract::Timed;
+use transom_core::contract::taints::Decision;
+use transom_core::failure::{Class, Failure};
+use transom_core::managed_cluster;
+use transom_core::object::Object;
+use transom_core::plan::taints;
+use transom_core::policy::TaintsRule;
+use transom_core::report::Success;
+use transom_core::requirements;
+use transom_core::work::Key;
+use transom_engine::Limits;
+
+impl Agent {
+    /// Asks which taints the subject should carry, and patches those that the policy owns.
+    pub(super) async fn taints(
+        &self,
+        loaded: &Arc<Loaded>,
+        key: &Key,
+        subject: &Object,
+        rule: &TaintsRule,
+        seen: &mut Seen,
+    ) -> Result<Success, Failure> {
+        let described = &loaded.revision.decide;
+        seen.evaluation.target = Some(subject.reference.clone());
+        let declared = described.declared(&subject.reference.api_version, &subject.reference.kind);
+        let view =
+            managed_cluster::view(subject, declared).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
+        let (guest, context) = (loaded.decide.clone(), self.context(described));
+        let answer = ask(move || guest.compute(&Limits::default(), &context, &view)).await?;
+        let Timed { answer, ask_again_at } = answer
+            .map_err(|refusal| requirements::refused(&loaded.revision.policy, &key.subject, described, refusal))?;
+        seen.ask_again(ask_again_at);
+        let wanted = match answer {
+            Decision::Own(wanted) => wanted,
+            Decision::Hold(problem) => return Err(described.failure(Class::Held, &problem).until(ask_again_at)),
+        };
+        let added = taints::TimeAdded::SetByUs(self.clock.now_seconds());
+        let plan = taints::plan(key, subject, rule, &wanted, added)?;
+        let outcome = self.apply(plan).await;
+        Ok(Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: seen.ask_again_at })
+    }
+}

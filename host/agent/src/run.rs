@@ -1,0 +1,117 @@
+//! `transom run`: wires the parts, drives them until the work is done or the process is told to stop.
+//! Never decides what to do about a subject.
+
+use crate::agent::Agent;
+use crate::args::{EvaluateArgs, NamedDir, RunArgs};
+use crate::clock::Clock;
+use crate::connections::Connections;
+use crate::output::{Ending, Screen};
+use crate::policies::Source;
+use crate::swap::Swap;
+use crate::{summary, telemetry, watch};
+use anyhow::Context as _;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
+use transom_core::contract::AgentFacts;
+use transom_engine::{Engine, EngineOptions};
+
+/// How often the progress line moves.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// Works on directories until stopped, or once.
+///
+/// # Errors
+/// When a directory, the policies or the engine cannot be used at all.
+pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    telemetry::start(args.log_format, args.once);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
+    runtime.block_on(work(args, screen))
+}
+
+async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let connections = open(&args.dir, args.once)?;
+    let observations: Vec<_> = connections.all().map(|directory| directory.observations()).collect();
+    let agent = Arc::new(agent(connections, &args.evaluate));
+    let mut swap = policies(&args.evaluate)?;
+    agent.find_outputs();
+    let changes = swap.load();
+    swap.publish(&agent, &changes);
+    if args.once {
+        drive(&agent, screen).await;
+        agent.stop();
+        return Ok(summary::tell(&agent, &swap, screen));
+    }
+    let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
+    let watching: Vec<_> = watching.collect();
+    drive(&agent, screen).await;
+    summary::tell(&agent, &swap, screen);
+    let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap));
+    stopped().await?;
+    agent.stop();
+    swapping.abort();
+    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(Ending::Right)
+}
+
+/// Opens every directory.
+fn open(dirs: &[NamedDir], once: bool) -> anyhow::Result<Connections> {
+    let mut by_name = BTreeMap::new();
+    for NamedDir { name, dir } in dirs {
+        let options = DirectoryOptions { watch: !once, ..DirectoryOptions::new(name, dir) };
+        let directory = Directory::open(options)?;
+        if by_name.insert(name.clone(), Arc::new(directory)).is_some() {
+            anyhow::bail!(
+                "failed to open `{}`: two directories have the name `{name}`; give one as NAME=DIR",
+                dir.display()
+            );
+        }
+    }
+    Ok(Connections::new(by_name))
+}
+
+/// An agent with the facts and the clock of the command line.
+pub(crate) fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
+    let facts = AgentFacts::new(&args.cluster_name, args.self_managed_cluster.as_deref());
+    Agent::new(connections, Clock::new(args.now), facts)
+}
+
+/// The policies of the command line, not yet loaded.
+///
+/// # Errors
+/// When the engine cannot be made, or the path is not there.
+pub(crate) fn policies(args: &EvaluateArgs) -> anyhow::Result<Swap> {
+    let engine = Engine::new(EngineOptions::default())?;
+    if let Some(path) = args.policies.as_ref().filter(|path| !path.exists()) {
+        anyhow::bail!("failed to read the policies `{}`: there is no such file or folder", path.display());
+    }
+    Ok(Swap::new(engine, Source::new(args.policies.as_deref())))
+}
+
+/// Waits until nothing is left to do now, with a progress line.
+pub(crate) async fn drive(agent: &Arc<Agent>, screen: &Screen) {
+    let idle = agent.idle();
+    tokio::pin!(idle);
+    while tokio::time::timeout(PROGRESS, &mut idle).await.is_err() {
+        screen.progress(format_args!("{} left to evaluate", agent.left()));
+    }
+    screen.end_progress();
+}
+
+/// Feeds what a directory tells to the agent.
+async fn follow(agent: Arc<Agent>, mut told: Observations) {
+    loop {
+        agent.observe(told.next().await);
+    }
+}
+
+/// Waits for the signal to stop.
+async fn stopped() -> anyhow::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("failed to wait for an interrupt"),
+        _ = terminate.recv() => Ok(()),
+    }
+}

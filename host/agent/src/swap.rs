@@ -1,0 +1,174 @@
+//! A changed policy or component becomes a new revision beside the old one, and takes over whole or is refused.
+//! Never holds up an evaluation: everything is loaded before anything is swapped.
+
+use crate::agent::Agent;
+use crate::load::{self, Loaded};
+use crate::policies::{Source, Written};
+use crate::telemetry;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use transom_api::Word;
+use transom_cluster::directory::PolicyStatus;
+use transom_core::catalogue::{Catalogue, Change, Refusal};
+use transom_core::signal::Signal;
+use transom_engine::Engine;
+
+/// Loads policies and puts them to work.
+pub(crate) struct Swap {
+    engine: Engine,
+    source: Source,
+    catalogue: Catalogue,
+    loaded: BTreeMap<Arc<str>, Arc<Loaded>>,
+    /// Files and documents that could not be read the last time.
+    broken: Vec<(String, String)>,
+}
+
+impl Swap {
+    /// With nothing loaded yet.
+    pub(crate) fn new(engine: Engine, source: Source) -> Self {
+        Self { engine, source, catalogue: Catalogue::default(), loaded: BTreeMap::new(), broken: Vec::new() }
+    }
+
+    /// Reads every policy again and loads what differs; takes as long as compiling takes.
+    /// What changed is for [`Swap::publish`].
+    pub(crate) fn load(&mut self) -> Vec<(Arc<str>, Change)> {
+        let found = match self.source.read() {
+            Ok(found) => found,
+            Err(error) => {
+                self.tell_broken(vec![("policies".to_owned(), error.to_string())]);
+                return Vec::new();
+            }
+        };
+        let unreadable = !found.broken.is_empty();
+        self.tell_broken(found.broken);
+        let before = self.catalogue.clone();
+        let mut by_name: BTreeMap<String, Vec<Written>> = BTreeMap::new();
+        for written in found.policies {
+            by_name.entry(name(&written)).or_default().push(written);
+        }
+        // What stands in a file that cannot be read now is not gone.
+        let gone: Vec<_> =
+            before.entries().map(|(name, _)| Arc::clone(name)).filter(|name| !by_name.contains_key(&**name)).collect();
+        for name in gone.iter().filter(|_| !unreadable) {
+            self.catalogue = self.catalogue.without(name);
+            self.loaded.remove(name);
+        }
+        for (name, written) in by_name {
+            self.take(&name, &written);
+        }
+        self.catalogue.since(&before)
+    }
+
+    fn take(&mut self, name: &str, written: &[Written]) {
+        let places: Vec<_> = written.iter().map(|written| written.place.as_str()).collect();
+        let place = places.join(", ");
+        let loaded = match written {
+            [one] => load::load(&self.engine, &one.value, &one.folder),
+            _ => Err(Refusal {
+                word: Word::PolicyInvalid,
+                message: format!("metadata.name: the policy stands in {} places: {place}", places.len()),
+            }),
+        };
+        match loaded {
+            Ok(loaded) => {
+                let unchanged = self.catalogue.revision(name).is_some_and(|revision| *revision == loaded.revision);
+                self.catalogue = self.catalogue.with((*loaded.revision).clone(), &place);
+                if !unchanged {
+                    self.loaded.insert(name.into(), Arc::new(loaded));
+                }
+            }
+            Err(refusal) => self.catalogue = self.catalogue.refusing(name, refusal, &place),
+        }
+    }
+
+    /// Puts loaded revisions to work, and tells what was loaded, refused or removed.
+    pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
+        for (policy, change) in changes {
+            let loaded = self.loaded.get(policy);
+            match (change, loaded) {
+                (Change::Loaded, Some(loaded)) => agent.begin(Arc::clone(loaded)),
+                (Change::Swapped, Some(loaded)) => agent.resume(policy, Arc::clone(loaded)),
+                (Change::Removed, _) => agent.remove_lane(policy),
+                (Change::Refused | Change::Loaded | Change::Swapped, _) => {}
+            }
+            self.tell(agent, policy, *change);
+        }
+    }
+
+    fn tell(&self, agent: &Agent, policy: &Arc<str>, change: Change) {
+        let entry = self.catalogue.entries().find(|(name, _)| *name == policy).map(|(_, entry)| entry);
+        let refused = entry.and_then(|entry| entry.refused.as_ref());
+        let policy = Arc::clone(policy);
+        let signal = match (change, refused) {
+            (Change::Loaded, _) => Signal::PolicyLoaded { policy },
+            (Change::Swapped, _) => Signal::Swapped { policy },
+            (Change::Removed, _) => Signal::PolicyRemoved { policy },
+            (Change::Refused, refused) => {
+                let earlier_goes_on = entry.is_some_and(|entry| entry.revision.is_some());
+                let (reason, message) = refused
+                    .map_or((Word::PolicyInvalid, String::new()), |refused| (refused.word, refused.message.clone()));
+                Signal::SwapRefused { policy, reason, message, earlier_goes_on }
+            }
+        };
+        telemetry::tell(&signal);
+        self.status(agent);
+    }
+
+    /// What every policy is at, readable like the status of its subjects.
+    fn status(&self, agent: &Agent) {
+        for (name, entry) in self.catalogue.entries() {
+            let status = PolicyStatus {
+                policy: name.to_string(),
+                revision: entry.revision.as_ref().map(|revision| revision.decide.digest.to_string()),
+                refused: entry.refused.as_ref().map(|refused| (refused.word.into(), refused.message.clone())),
+                at_seconds: agent.clock.now_seconds(),
+            };
+            if let Err(error) = agent.connections.publish_policy(&status) {
+                telemetry::tell(&Signal::Unreadable {
+                    place: format!("the status of {name}"),
+                    reason: Word::WriteFailed,
+                    message: error.to_string(),
+                });
+            }
+        }
+    }
+
+    fn tell_broken(&mut self, broken: Vec<(String, String)>) {
+        for (place, message) in broken.iter().filter(|one| !self.broken.contains(one)) {
+            let (place, message) = (place.clone(), message.clone());
+            telemetry::tell(&Signal::Unreadable { place, reason: Word::ManifestInvalid, message });
+        }
+        self.broken = broken;
+    }
+
+    /// How many policies have no revision at work, or a newer one that was refused.
+    pub(crate) fn refused(&self) -> usize {
+        self.catalogue.entries().filter(|(_, entry)| entry.refused.is_some()).count() + self.broken.len()
+    }
+
+    /// Why each refused policy was refused.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&str, &Refusal)> {
+        self.catalogue.entries().filter_map(|(name, entry)| Some((&**name, entry.refused.as_ref()?)))
+    }
+
+    /// The revisions that are at work.
+    pub(crate) fn loaded(&self) -> impl Iterator<Item = &Arc<Loaded>> {
+        self.loaded.values()
+    }
+
+    /// Files whose change calls for another look.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let own = match &self.source {
+            Source::Builtin => None,
+            Source::Path(path) => Some(path.clone()),
+        };
+        own.into_iter().chain(self.loaded.values().flat_map(|loaded| loaded.files.iter().cloned())).collect()
+    }
+}
+
+/// The name of a policy as it is written; one without a name is refused under its place.
+fn name(written: &Written) -> String {
+    let name = written.value.pointer("/metadata/name").and_then(serde_json::Value::as_str);
+    name.map_or_else(|| written.place.clone(), str::to_owned)
+}

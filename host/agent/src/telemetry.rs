@@ -1,0 +1,90 @@
+//! Signals to log lines: the one place that decides level and sentence. Never logs a value of a document.
+
+use crate::args::LogFormat;
+use std::panic;
+use tracing::{debug, error, info, warn};
+use tracing_subscriber::EnvFilter;
+use transom_api::{State, Word};
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use transom_core::signal::Signal;
+use transom_core::work::{Why, WorkItem};
+
+/// Sends log lines to standard error, and keeps what a panic carries out of them.
+pub(crate) fn start(format: LogFormat, once: bool) {
+    // A run that ends tells what it came to in its summary.
+    let usual = if once { "error" } else { "info" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A second start in one process (tests) keeps the first subscriber.
+    let _ = match format {
+        LogFormat::Text => lines.compact().try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    quiet_panics();
+}
+
+/// A panic's text may quote a value; only where it happened is told.
+pub(crate) fn quiet_panics() {
+    panic::set_hook(Box::new(|info| match info.location() {
+        Some(place) => error!(file = place.file(), line = place.line(), "the agent panicked; this is a fault of ours"),
+        None => error!("the agent panicked; this is a fault of ours"),
+    }));
+}
+
+/// The end of an evaluation: a line for each transition and for each write, a quiet one for the rest.
+pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: bool) {
+    for (kind, target) in &report.writes {
+        let repaired = work.why == Why::Audit;
+        tell(&Signal::Written { key: work.key.clone(), kind: *kind, target: target.clone() });
+        if repaired {
+            tell(&Signal::RepairedByAudit { key: work.key.clone(), target: target.clone() });
+        }
+    }
+    let why = work.why.word();
+    let (policy, subject, reason, message) = (&report.policy, &report.subject, &report.reason, &report.message);
+    match (transition, report.state) {
+        (false, _) => debug!(%policy, %subject, why, state = ?report.state, %reason, "{message}"),
+        (true, State::Failed) => warn!(%policy, %subject, why, state = ?report.state, %reason, "{message}"),
+        (true, _) => info!(%policy, %subject, why, state = ?report.state, %reason, "{message}"),
+    }
+}
+
+/// An evaluation ended by a fault of ours; where it happened was told by the panic's hook.
+pub(crate) fn fault(policy: &str, subject: &ObjectRef) {
+    error!(%policy, %subject, reason = Word::AgentFailed.as_str(), "the evaluation ended by a fault of the agent; it is tried again");
+}
+
+/// A status could not be written; the work itself is done.
+pub(crate) fn unpublished(report: &Report, error: &std::io::Error) {
+    warn!(policy = %report.policy, subject = %report.subject, %error, "failed to write the status");
+}
+
+/// Says one signal.
+pub(crate) fn tell(signal: &Signal) {
+    match signal {
+        Signal::Evaluated { key, why, state, reason, message } => {
+            info!(policy = %key.policy, subject = %key.subject, why, ?state, %reason, "{message}");
+        }
+        Signal::Ignored { key } => {
+            debug!(policy = %key.policy, subject = %key.subject, "the trigger guest ignored an update")
+        }
+        Signal::Written { key, kind, target } => {
+            info!(policy = %key.policy, subject = %key.subject, %target, "{}", kind.past());
+        }
+        Signal::RepairedByAudit { key, target } => {
+            warn!(policy = %key.policy, subject = %key.subject, %target, "repaired by an audit: no event had told of this difference");
+        }
+        Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
+        Signal::Swapped { policy } => info!(%policy, "swapped"),
+        Signal::SwapRefused { policy, reason, message, earlier_goes_on } => {
+            warn!(%policy, reason = reason.as_str(), earlier_goes_on, "refused: {message}");
+        }
+        Signal::PolicyRemoved { policy } => info!(%policy, "removed; what it made stays"),
+        Signal::Unreadable { place, reason, message } => warn!(%place, reason = reason.as_str(), "{message}"),
+        Signal::Readable { place } => info!(%place, "readable again"),
+        Signal::GuestLogged { key, level, line } => {
+            info!(policy = %key.policy, subject = %key.subject, level, "guest: {line}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Starts lanes, keeps their workers going, and knows when nothing is left to do. Never looks at what they do.
+
+use crate::agent::Agent;
+use crate::lane::Lane;
+use crate::load::Loaded;
+use crate::queue::Cause;
+use crate::telemetry;
+use std::sync::Arc;
+use std::time::Duration;
+use transom_core::policy::Writes;
+use transom_core::work::{Key, Why};
+
+/// How many evaluations of one policy go on at once: as many as there are cores, and no fewer than this, so that
+/// one slow call is not the whole policy.
+const FEWEST_WORKERS: usize = 4;
+/// After a fault of ours a subject is tried again this much later.
+const AFTER_FAULT: Duration = Duration::from_secs(60);
+
+impl Agent {
+    /// A policy has its first good revision: its subjects are to be located, and all are evaluated.
+    pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
+        let lane = Arc::new(Lane::new(loaded));
+        self.add_lane(Arc::clone(&lane));
+        self.enqueue_all(&lane, &Why::Appeared);
+        let workers =
+            std::thread::available_parallelism().map_or(FEWEST_WORKERS, |cores| cores.get().max(FEWEST_WORKERS));
+        for _ in 0..workers {
+            tokio::spawn(keep_going(Arc::clone(self), Arc::clone(&lane)));
+        }
+    }
+
+    /// A policy has another revision: what was judged on the old one counts no more.
+    pub(crate) fn resume(self: &Arc<Self>, policy: &str, loaded: Arc<Loaded>) {
+        let Some(lane) = self.lane(policy) else { return self.begin(loaded) };
+        lane.swap(loaded);
+        self.known.lock().judged.retain(|key, _| *key.policy != *policy);
+        self.enqueue_all(&lane, &Why::Swapped);
+    }
+
+    /// Every subject of a policy, and every subject that is gone but left something behind.
+    fn enqueue_all(&self, lane: &Lane, why: &Why) {
+        let loaded = lane.loaded();
+        let policy = &loaded.revision.policy;
+        let subjects = self.connections.subjects(&policy.subject);
+        let left: Vec<Key> = {
+            let mut known = self.known.lock();
+            if matches!(policy.writes, Writes::Kubeconfig(_)) && *why == Why::Appeared {
+                subjects.iter().for_each(|subject| known.claims.expect(&Key::new(&lane.policy, subject)));
+            }
+            known.outputs.keys().filter(|key| key.policy == lane.policy).cloned().collect()
+        };
+        for subject in &subjects {
+            lane.push(subject, Cause::Evaluate(why.clone()), None);
+        }
+        for key in left {
+            lane.push(&key.subject, Cause::Evaluate(why.clone()), None);
+        }
+    }
+
+    /// Waits until no lane has anything to do now.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let moved = self.moved.notified();
+            if self.lanes().iter().all(|lane| lane.is_idle()) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// How many subjects wait or are being evaluated.
+    pub(crate) fn left(&self) -> usize {
+        self.lanes().iter().map(|lane| lane.left()).sum()
+    }
+
+    /// Ends every worker after the evaluation that it is at.
+    pub(crate) fn stop(&self) {
+        self.lanes().iter().for_each(|lane| lane.close());
+    }
+}
+
+/// One worker: takes a subject, evaluates it, and goes on whatever became of it.
+async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
+    while let Some(item) = lane.next().await {
+        let subject = item.subject.clone();
+        let evaluation = {
+            let (agent, lane) = (Arc::clone(&agent), Arc::clone(&lane));
+            tokio::spawn(async move { agent.evaluate(&lane, item).await })
+        };
+        if evaluation.await.is_err() {
+            telemetry::fault(&lane.policy, &subject);
+            agent.faulted(&Key::new(&lane.policy, &subject));
+            lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
+        }
+        lane.done(&subject);
+        agent.moved.notify_one();
+    }
+}
