@@ -1,1 +1,164 @@
-//! Runs a guest natively on folders of cases.
+//! Runs a guest natively, as plain Rust, on folders of cases. Never a component, a host or a cluster.
+//!
+//! ```ignore
+//! #[test]
+//! fn cases() -> Result<(), transom_guest::testing::Failed> {
+//!     transom_guest::testing::taints::<MyGuest>("cases")
+//! }
+//! ```
+//!
+//! A case is a folder with `given.yaml` and `expected.yaml`; the words in both are those of `wit/`.
+//!
+//! | `given.yaml` | calls | `expected.yaml` |
+//! |---|---|---|
+//! | `context`, `subject` (trigger guest) | `ready` | `readiness`, `ask-again-at` |
+//! | `context`, `change` | `evaluate` | `run: [...]` or `ignore` |
+//! | `context`, `subject`, `found` (kubeconfig guest) | `require` | `ok: {target, needs}` or `err: {...}` |
+//! | `context`, `subject`, `inputs` | `transform` | `ok: {kubeconfig, ask-again-at}` or `err: {...}` |
+//! | `context`, `cluster` | `compute` | `ok: {decision, ask-again-at}` or `err: {...}` |
+//! | `validate` (settings) | `validate` | a list of problems |
+//!
+//! In `given.yaml`, settings, the `fields` of a subject and the value of a form `object` are written as YAML, not as
+//! JSON in a text. What is left out has its default: empty, zero, false, absent. An agent that is left out works for
+//! the hub's own cluster.
+//!
+//! In `expected.yaml`, what is left out must have its default in the answer. Only `message` may be left out and be
+//! there: sentences may change. Every answer must give only declared reasons, and the same when asked twice.
+
+mod compare;
+mod given;
+
+use crate::bindings::guest::exports::transom::policy::guest::Guest as GuestExports;
+use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig::Guest as KubeconfigExports;
+use crate::bindings::taints::exports::transom::policy::taints::Guest as TaintsExports;
+use crate::bindings::trigger::exports::transom::policy::trigger::Guest as TriggerExports;
+use crate::{Guest, Kubeconfig, Taints, Trigger};
+use given::Given;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
+
+/// Which cases did not come out as expected, and how.
+pub struct Failed(Vec<(PathBuf, String)>);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(case, why)| write!(f, "\ncase `{}`: {why}", case.display()))
+    }
+}
+
+/// As [`fmt::Display`]: it is what a failed test prints.
+impl fmt::Debug for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// Runs the cases of a trigger guest.
+///
+/// # Errors
+/// The cases that did not come out as expected; also when there is none.
+pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
+    run::<G>(folder.as_ref(), |given| {
+        if let Some(change) = given.change()? {
+            return answer(<G as TriggerExports>::evaluate(given.context()?, change));
+        }
+        let subject = given.subject()?.ok_or("there is neither `subject` nor `change`")?;
+        answer(<G as TriggerExports>::ready(given.context()?, subject))
+    })
+}
+
+/// Runs the cases of a kubeconfig guest.
+///
+/// # Errors
+/// The cases that did not come out as expected; also when there is none.
+pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed> {
+    run::<G>(folder.as_ref(), |given| {
+        let subject = given.subject()?.ok_or("there is no `subject`")?;
+        if let Some(found) = given.inputs("found")? {
+            return answer(result(<G as KubeconfigExports>::require(given.context()?, subject, found)));
+        }
+        let inputs = given.inputs("inputs")?.ok_or("there is neither `found` nor `inputs`")?;
+        answer(result(<G as KubeconfigExports>::transform(given.context()?, subject, inputs)))
+    })
+}
+
+/// Runs the cases of a taints guest.
+///
+/// # Errors
+/// The cases that did not come out as expected; also when there is none.
+pub fn taints<G: Taints>(folder: impl AsRef<Path>) -> Result<(), Failed> {
+    run::<G>(folder.as_ref(), |given| {
+        let cluster = given.take("cluster")?.ok_or("there is no `cluster`")?;
+        answer(result(<G as TaintsExports>::compute(given.context()?, cluster)))
+    })
+}
+
+/// `ok` or `err`, as in `expected.yaml`.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome<T, E> {
+    Ok(T),
+    Err(E),
+}
+
+fn result<T, E>(result: Result<T, E>) -> Outcome<T, E> {
+    match result {
+        Ok(value) => Outcome::Ok(value),
+        Err(error) => Outcome::Err(error),
+    }
+}
+
+fn answer(answer: impl Serialize) -> Result<Value, String> {
+    serde_json::to_value(answer).map_err(|error| format!("failed to write the answer down: {error}"))
+}
+
+/// Runs every case of a folder.
+fn run<G: Guest>(folder: &Path, call: impl Fn(&mut Given) -> Result<Value, String>) -> Result<(), Failed> {
+    let cases = cases(folder).map_err(|why| Failed(vec![(folder.to_owned(), why)]))?;
+    let failed: Vec<_> =
+        cases.into_iter().filter_map(|case| run_one::<G>(&case, &call).err().map(|why| (case, why))).collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failed(failed)) }
+}
+
+/// The folders of cases, sorted.
+fn cases(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("failed to read the folder: {error}"))?;
+    let mut cases = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| format!("failed to read the folder: {error}"))?.path();
+        if path.is_dir() {
+            cases.push(path);
+        }
+    }
+    cases.sort();
+    if cases.is_empty() { Err("there is no case in the folder".into()) } else { Ok(cases) }
+}
+
+fn run_one<G: Guest>(case: &Path, call: impl Fn(&mut Given) -> Result<Value, String>) -> Result<(), String> {
+    let given = read(&case.join("given.yaml"))?;
+    let expected = read(&case.join("expected.yaml"))?;
+    let ask = || {
+        let mut given = Given::new(given.clone())?;
+        let found = match given.validate()? {
+            Some(settings) => answer(<G as GuestExports>::validate(settings))?,
+            None => call(&mut given)?,
+        };
+        given.done()?;
+        Ok::<_, String>(found)
+    };
+    let found = ask()?;
+    if found != ask()? {
+        return Err("asked twice, the guest gave two answers".into());
+    }
+    compare::declared(&G::ABOUT, &found)?;
+    compare::equal(&expected, &found)
+}
+
+fn read(path: &Path) -> Result<Value, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
+    serde_yaml::from_str(&text).map_err(|error| format!("failed to parse `{}`: {error}", path.display()))
+}

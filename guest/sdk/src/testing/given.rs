@@ -1,0 +1,99 @@
+//! What a case gives, as the arguments of a call. Never a default that hides a misspelt word: what is left over is
+//! an error.
+
+use crate::Subject;
+use crate::bindings::guest::transom::policy::types::{Agent, Context};
+use crate::kubeconfig::Input;
+use crate::trigger::Change;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// `given.yaml`, taken apart word by word.
+pub(super) struct Given(Map<String, Value>);
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct GivenContext {
+    now_seconds: i64,
+    settings: Value,
+    agent: Agent,
+}
+
+impl Default for GivenContext {
+    fn default() -> Self {
+        let agent = Agent { cluster_name: "local-cluster".into(), self_managed: true };
+        Self { now_seconds: 0, settings: Value::Null, agent }
+    }
+}
+
+impl Given {
+    pub(super) fn new(value: Value) -> Result<Self, String> {
+        match value {
+            Value::Object(map) => Ok(Self(map)),
+            _ => Err("`given.yaml` is not a map".into()),
+        }
+    }
+
+    /// Takes one word of the file.
+    pub(super) fn take<T: DeserializeOwned>(&mut self, word: &str) -> Result<Option<T>, String> {
+        let Some(value) = self.0.remove(word) else { return Ok(None) };
+        serde_json::from_value(value).map(Some).map_err(|error| format!("failed to read `{word}`: {error}"))
+    }
+
+    pub(super) fn context(&mut self) -> Result<Context, String> {
+        let context: GivenContext = self.take("context")?.unwrap_or_default();
+        Ok(Context {
+            now_seconds: context.now_seconds,
+            settings: if context.settings.is_null() { "{}".into() } else { context.settings.to_string() },
+            agent: context.agent,
+        })
+    }
+
+    pub(super) fn subject(&mut self) -> Result<Option<Subject>, String> {
+        as_text(self.0.get_mut("subject"), "fields", true);
+        self.take("subject")
+    }
+
+    pub(super) fn change(&mut self) -> Result<Option<Change>, String> {
+        if let Some(Value::Object(change)) = self.0.get_mut("change") {
+            as_text(change.get_mut("before"), "fields", true);
+            as_text(change.get_mut("after"), "fields", true);
+        }
+        self.take("change")
+    }
+
+    pub(super) fn inputs(&mut self, word: &str) -> Result<Option<Vec<Input>>, String> {
+        if let Some(Value::Array(inputs)) = self.0.get_mut(word) {
+            for input in inputs {
+                as_text(input.get_mut("value"), "object", false);
+            }
+        }
+        self.take(word)
+    }
+
+    /// The settings to judge, as text.
+    pub(super) fn validate(&mut self) -> Result<Option<String>, String> {
+        Ok(self.take::<Value>("validate")?.map(|settings| settings.to_string()))
+    }
+
+    /// Refuses words that no call took.
+    pub(super) fn done(self) -> Result<(), String> {
+        match self.0.keys().next() {
+            Some(word) => Err(format!("`given.yaml` has a word that this call does not take: `{word}`")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes the value under `word` as JSON in a text, as it crosses.
+fn as_text(value: Option<&mut Value>, word: &str, always: bool) {
+    let Some(Value::Object(map)) = value else { return };
+    match map.get_mut(word) {
+        Some(value) => *value = Value::String(value.to_string()),
+        None if always => {
+            map.insert(word.into(), "{}".into());
+        }
+        None => {}
+    }
+}
