@@ -9,7 +9,6 @@ pub mod contract;
 pub mod digest;
 pub mod dns;
 pub mod document;
-pub mod document;
 pub mod failure;
 mod field;
 pub mod inputs;

@@ -121,7 +121,7 @@ fn is_plain(value: &str) -> bool {
         return false;
     }
     let safe = |byte: &u8| PLAIN.get(usize::from(*byte)).copied().unwrap_or(false);
-    bytes.iter().all(safe) && !value.contains(": ") && !is_word_of_yaml(value)
+    bytes.iter().all(safe) && !(bytes.contains(&b':') && value.contains(": ")) && !is_word_of_yaml(value)
 }
 
 /// What may stand inside an unquoted text.
@@ -155,9 +155,6 @@ fn quoted(out: &mut String, value: &str) {
             ' '..='~' => out.push(letter),
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(letter));
-            }
-            '\u{10000}'.. => {
-                let _ = write!(out, "\\U{:08x}", u32::from(letter));
             }
             other => out.push(other),
         }

@@ -1,8 +1,8 @@
 //! One walk from a parser's events to a value, counting what it costs.
 //! Never lets a document cost more than its budget, and never keeps a parser's words.
 
-use super::error::{DocumentError, Fault, shown};
 use super::Limits;
+use super::error::{DocumentError, Fault, shown};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::cell::{Cell, RefCell};

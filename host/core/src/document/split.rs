@@ -63,12 +63,7 @@ mod tests {
         let found: Vec<_> = chunks(text).iter().map(|chunk| (chunk.text, chunk.offset, chunk.line)).collect();
         assert_eq!(
             found,
-            [
-                ("# one\na: 1\n", 0, 2),
-                ("---\n# two\nb: 2\n----\n", 2, 5),
-                ("--- {c: 3}\n", 6, 7),
-                ("---", 7, 9)
-            ]
+            [("# one\na: 1\n", 0, 2), ("---\n# two\nb: 2\n----\n", 2, 5), ("--- {c: 3}\n", 6, 7), ("---", 7, 9)]
         );
     }
 

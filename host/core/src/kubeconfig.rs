@@ -1,0 +1,115 @@
+//! A kubeconfig in the host: read whole, shown to guests by reference, put together again from their answer.
+//! Never shows a credential, nor any text of the document: errors name a path, a line and a kind.
+
+mod assemble;
+mod certificate;
+mod check;
+mod destination;
+mod equal;
+mod error;
+mod facts;
+mod key;
+mod pem;
+mod shape;
+mod url;
+
+pub use assemble::Assembled;
+pub use destination::Terms;
+pub use error::KubeconfigError;
+
+use crate::contract::credentials::SourceView;
+use crate::document::{self, Fault, Limits};
+use certificate::CertificateFacts;
+use error::Place;
+use key::Pair;
+use serde_json::{Map, Value};
+use std::fmt;
+use transom_api::Word;
+
+/// The keys of a kubeconfig in the order in which they are written.
+const ORDER: [&str; 7] = ["apiVersion", "kind", "clusters", "contexts", "current-context", "preferences", "users"];
+
+/// What one kubeconfig may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KubeconfigLimits {
+    /// Bytes of its text, read or written.
+    pub bytes: usize,
+}
+
+impl Default for KubeconfigLimits {
+    /// One mebibyte.
+    fn default() -> Self {
+        Self { bytes: 1 << 20 }
+    }
+}
+
+/// A kubeconfig with its credentials.
+pub struct Source {
+    document: Map<String, Value>,
+    view: SourceView,
+    bundles: Vec<Bundle>,
+    /// For each proxy reference, the cluster entry that it comes from.
+    proxies: Vec<u32>,
+    /// For each user entry, its client certificate.
+    certificates: Vec<Option<ClientCertificate>>,
+}
+
+/// The CA data of one cluster entry.
+#[derive(Clone)]
+struct Bundle {
+    cluster: u32,
+    certificates: Vec<CertificateFacts>,
+}
+
+/// The client certificate of one user entry.
+#[derive(Clone, Copy)]
+struct ClientCertificate {
+    starts_seconds: i64,
+    ends_seconds: i64,
+    pair: Pair,
+}
+
+impl Source {
+    /// Reads a kubeconfig. As in clientcmd, `apiVersion` and `kind` may be absent; a field that is null counts as
+    /// absent, an entry that is null does not.
+    ///
+    /// # Errors
+    /// When it is no kubeconfig that can be used whole: also an entry that is not current must be sound.
+    pub fn parse(bytes: &[u8], limits: &KubeconfigLimits) -> Result<Self, KubeconfigError> {
+        let budget = Limits { bytes: limits.bytes, nodes: 100_000, depth: 64 };
+        let document = match document::parse_one(bytes, budget)? {
+            Value::Object(map) => map,
+            Value::Null => return Err(Place::ROOT.error(Word::KubeconfigEmpty, "nothing in it")),
+            _ => return Err(Place::ROOT.error(Word::NotAKubeconfig, "not a map")),
+        };
+        for (key, wanted) in [("apiVersion", "v1"), ("kind", "Config")] {
+            if document.get(key).is_some_and(|found| !found.is_null() && found.as_str() != Some(wanted)) {
+                return Err(Place::ROOT.field(key).error(Word::NotAKubeconfig, "not that of a kubeconfig"));
+            }
+        }
+        shape::check(&document)?;
+        facts::read(document)
+    }
+
+    /// What a guest sees of it; the numbers hold for one call, and are the same for the same document.
+    pub fn view(&self) -> SourceView {
+        self.view.clone()
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({} clusters, {} users)", self.view.clusters.len(), self.view.users.len())
+    }
+}
+
+impl From<document::DocumentError> for KubeconfigError {
+    fn from(error: document::DocumentError) -> Self {
+        let word = match error.fault {
+            Fault::TooLarge => Word::KubeconfigTooLarge,
+            Fault::DuplicateKey => Word::DuplicateEntry,
+            _ => Word::KubeconfigUnparsable,
+        };
+        Self { word, path: error.path, line: error.line, message: error.fault.as_str() }
+    }
+}

@@ -1,0 +1,212 @@
+//! A new kubeconfig from a guest's answer: every entry starts from its entry in the source.
+//! Never takes a number that was not given, and never joins a user with a cluster that the source does not join.
+
+use super::error::{KubeconfigError, Place};
+use super::{Bundle, ORDER, Source, check, destination, pem, url};
+use crate::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser};
+use crate::document::emit;
+use destination::Terms;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::fmt;
+use transom_api::Word;
+
+/// A kubeconfig that was checked against the grant and for sense.
+pub struct Assembled {
+    pub(super) document: Value,
+    pub(super) text: String,
+}
+
+impl Assembled {
+    /// Its text, always the same for the same content. It holds credentials.
+    pub fn to_yaml(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for Assembled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Assembled({} bytes)", self.text.len())
+    }
+}
+
+impl Source {
+    /// Makes the kubeconfig that an answer describes and holds it against the terms.
+    ///
+    /// Contexts are those of the source: the cluster and the user that one joins must come from the entries that it
+    /// joins there, or be left out. A credential stays with its user entry, a proxy with its cluster entry; CA data
+    /// may move. Whatever the contract does not name stays with its entry.
+    ///
+    /// # Errors
+    /// Numbers that were never given, what is not granted, and a result that makes no sense.
+    pub fn assemble(&self, answer: &Proposal, terms: &Terms<'_>) -> Result<Assembled, KubeconfigError> {
+        references(self, answer)?;
+        destination::check(self, answer, terms)?;
+        let reached = check::reached(answer)?;
+        check::soundness(self, &reached, terms.now_seconds)?;
+        let document = document(self, answer)?;
+        let text = emit::to_yaml_in_order(&document, &ORDER);
+        if text.len() > terms.limits.bytes {
+            return Err(Place::ROOT.error(Word::KubeconfigTooLarge, "the result is larger than the limit"));
+        }
+        Ok(Assembled { document, text })
+    }
+}
+
+/// Checks every number and name of an answer.
+fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError> {
+    let view = &source.view;
+    let (mut clusters, mut users, mut contexts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for (at, cluster) in answer.clusters.iter().enumerate() {
+        let known = (cluster.entry as usize) < view.clusters.len()
+            && cluster.authorities.iter().all(|authority| (*authority as usize) < source.bundles.len())
+            && cluster.proxy.is_none_or(|proxy| (proxy as usize) < source.proxies.len());
+        judge("clusters", at, known, clusters.insert(&cluster.name))?;
+    }
+    for (at, user) in answer.users.iter().enumerate() {
+        let known = (user.entry as usize) < view.users.len() && user.credential == user.entry;
+        judge("users", at, known, users.insert(&user.name))?;
+    }
+    for (at, context) in answer.contexts.iter().enumerate() {
+        let known = (context.entry as usize) < view.contexts.len();
+        judge("contexts", at, known, contexts.insert(&context.name))?;
+        if !joins_as_source(source, answer, context) {
+            let message = "a user and a cluster that the source does not join";
+            return Err(Place::ROOT.field("contexts").item(at).error(Word::ServerNotGranted, message));
+        }
+    }
+    Ok(())
+}
+
+fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(), KubeconfigError> {
+    let list = Place::ROOT.field(list);
+    if !known {
+        return Err(list.item(at).error(Word::UnknownReference, "a number that was not given for this entry"));
+    }
+    if !is_new {
+        return Err(list.item(at).field("name").error(Word::DuplicateEntry, "a name that another entry has"));
+    }
+    Ok(())
+}
+
+/// Whether a context leads where its entry in the source leads, or nowhere.
+fn joins_as_source(source: &Source, answer: &Proposal, context: &ContextEntry) -> bool {
+    let view = &source.view;
+    let Some(origin) = view.contexts.get(context.entry as usize) else { return false };
+    let cluster = answer.clusters.iter().find(|cluster| cluster.name == context.cluster);
+    let user = answer.users.iter().find(|user| user.name == context.user);
+    let is_cluster = |entry: u32| view.clusters.get(entry as usize).is_some_and(|from| from.name == origin.cluster);
+    let is_user = |entry: u32| view.users.get(entry as usize).is_some_and(|from| from.name == origin.user);
+    cluster.is_none_or(|cluster| is_cluster(cluster.entry)) && user.is_none_or(|user| is_user(user.entry))
+}
+
+/// The document of an answer whose references are good.
+fn document(source: &Source, answer: &Proposal) -> Result<Value, KubeconfigError> {
+    let mut document: Map<String, Value> = source
+        .document
+        .iter()
+        .filter(|(key, _)| !matches!(key.as_str(), "clusters" | "users" | "contexts" | "current-context"))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    set(&mut document, "apiVersion", Some("v1".into()));
+    set(&mut document, "kind", Some("Config".into()));
+    set(&mut document, "current-context", Some(answer.current_context.as_str().into()));
+    let clusters = answer.clusters.iter().enumerate().map(|(at, wanted)| cluster(source, at, wanted));
+    document.insert("clusters".to_owned(), clusters.collect::<Result<_, _>>()?);
+    let users = answer.users.iter().map(|wanted: &ProposedUser| entry(source, "users", wanted.entry, &wanted.name));
+    document.insert("users".to_owned(), users.collect());
+    let contexts = answer.contexts.iter().map(|wanted| context(source, wanted));
+    document.insert("contexts".to_owned(), contexts.collect());
+    Ok(Value::Object(document))
+}
+
+/// A copy of an entry of the source under a name.
+fn entry(source: &Source, list: &str, number: u32, name: &str) -> Value {
+    let origin = source.document.get(list).and_then(|items| items.get(number as usize));
+    let mut entry = origin.and_then(Value::as_object).cloned().unwrap_or_default();
+    set(&mut entry, "name", Some(name.into()));
+    Value::Object(entry)
+}
+
+fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value, KubeconfigError> {
+    let mut entry = entry(source, "clusters", wanted.entry, &wanted.name);
+    let origin = source.view.clusters.get(wanted.entry as usize);
+    let fields = entry.get_mut("cluster").and_then(Value::as_object_mut);
+    let (Some(origin), Some(fields)) = (origin, fields) else { return Ok(entry) };
+    if destination::is_kept(wanted, origin) {
+        return Ok(entry);
+    }
+    if wanted.server != origin.server {
+        let list = Place::ROOT.field("clusters");
+        let place = list.item(at);
+        let written = url::write(&wanted.server);
+        let server =
+            written.map_err(|message| place.field("cluster").field("server").error(Word::InvalidUrl, message))?;
+        set(fields, "server", Some(server.into()));
+    }
+    authorities(source, fields, wanted);
+    if wanted.insecure != origin.insecure {
+        set(fields, "insecure-skip-tls-verify", wanted.insecure.then_some(Value::Bool(true)));
+    }
+    if wanted.proxy.is_none() {
+        fields.remove("proxy-url");
+    } else if let Some(text) = proxy(source, wanted) {
+        set(fields, "proxy-url", Some(text.into()));
+    }
+    set(fields, "tls-server-name", wanted.tls_server_name.as_deref().map(Value::from));
+    Ok(entry)
+}
+
+/// Sets the CA data of an entry: joined when there are several, as in the source when it is its own.
+fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &ProposedCluster) {
+    const FIELD: &str = "certificate-authority-data";
+    let found: Vec<&Bundle> =
+        wanted.authorities.iter().filter_map(|reference| source.bundles.get(*reference as usize)).collect();
+    match found.as_slice() {
+        [] => set(fields, FIELD, None),
+        [own] if own.cluster == wanted.entry => {}
+        [other] => set(fields, FIELD, text_of(source, other).map(Value::from)),
+        several => {
+            let mut joined = Vec::new();
+            for bytes in several.iter().filter_map(|bundle| pem::field(text_of(source, bundle)?)) {
+                joined.extend_from_slice(&bytes);
+                if !bytes.ends_with(b"\n") {
+                    joined.push(b'\n');
+                }
+            }
+            set(fields, FIELD, Some(pem::to_field(&joined).into()));
+        }
+    }
+}
+
+fn text_of<'s>(source: &'s Source, bundle: &Bundle) -> Option<&'s str> {
+    field_of_cluster(source, bundle.cluster, "certificate-authority-data")
+}
+
+/// The proxy of a reference as the source spells it.
+fn proxy<'s>(source: &'s Source, wanted: &ProposedCluster) -> Option<&'s str> {
+    let cluster = source.proxies.get(wanted.proxy? as usize)?;
+    field_of_cluster(source, *cluster, "proxy-url")
+}
+
+fn field_of_cluster<'s>(source: &'s Source, cluster: u32, field: &str) -> Option<&'s str> {
+    source.document.get("clusters")?.get(cluster as usize)?.get("cluster")?.get(field)?.as_str()
+}
+
+fn context(source: &Source, wanted: &ContextEntry) -> Value {
+    let mut entry = entry(source, "contexts", wanted.entry, &wanted.name);
+    if let Some(fields) = entry.get_mut("context").and_then(Value::as_object_mut) {
+        set(fields, "cluster", Some(wanted.cluster.as_str().into()));
+        set(fields, "user", Some(wanted.user.as_str().into()));
+        set(fields, "namespace", wanted.namespace.as_deref().map(Value::from));
+    }
+    entry
+}
+
+/// Sets or removes a field.
+fn set(fields: &mut Map<String, Value>, field: &str, value: Option<Value>) {
+    match value {
+        Some(value) => fields.insert(field.to_owned(), value),
+        None => fields.remove(field),
+    };
+}

@@ -1,0 +1,99 @@
+//! Whether a result makes sense: what current-context leads to can be used, now.
+//! Never judges the other entries beyond what reading them did: nobody connects by them unasked.
+
+use super::error::{KubeconfigError, Place};
+use super::key::Pair;
+use super::{Bundle, Source};
+use crate::contract::credentials::{Proposal, ProposedCluster, ProposedUser};
+use transom_api::Word;
+
+/// What current-context leads to in an answer.
+pub(super) struct Reached<'a> {
+    cluster: (usize, &'a ProposedCluster),
+    user: (usize, &'a ProposedUser),
+}
+
+/// Follows current-context.
+///
+/// # Errors
+/// `ContextUnresolved`.
+pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError> {
+    let unresolved = |field, message| Place::ROOT.field(field).error(Word::ContextUnresolved, message);
+    if answer.current_context.is_empty() {
+        return Err(unresolved("current-context", "none is set"));
+    }
+    let context = answer
+        .contexts
+        .iter()
+        .find(|context| context.name == answer.current_context)
+        .ok_or_else(|| unresolved("current-context", "it names no context"))?;
+    let cluster = answer
+        .clusters
+        .iter()
+        .enumerate()
+        .find(|(_, cluster)| cluster.name == context.cluster)
+        .ok_or_else(|| unresolved("contexts", "the current one names no cluster"))?;
+    let user = answer
+        .users
+        .iter()
+        .enumerate()
+        .find(|(_, user)| user.name == context.user)
+        .ok_or_else(|| unresolved("contexts", "the current one names no user"))?;
+    Ok(Reached { cluster, user })
+}
+
+/// Checks the cluster and the user that current-context leads to.
+///
+/// # Errors
+/// `InvalidAuthority`, `KubeconfigInvalid`, `CertificateKeyMismatch`, `CertificateExpired`, `CertificateNotYetValid`.
+pub(super) fn soundness(source: &Source, reached: &Reached<'_>, now_seconds: i64) -> Result<(), KubeconfigError> {
+    trust(source, reached.cluster, now_seconds)?;
+    let (at, user) = reached.user;
+    let Some(Some(certificate)) = source.certificates.get(user.entry as usize) else { return Ok(()) };
+    let list = Place::ROOT.field("users");
+    let item = list.item(at);
+    let place = item.field("user");
+    if certificate.pair == Pair::Differs {
+        let message = "not the key of the client certificate";
+        return Err(place.field("client-key-data").error(Word::CertificateKeyMismatch, message));
+    }
+    let place = place.field("client-certificate-data");
+    if now_seconds < certificate.starts_seconds {
+        return Err(place.error(Word::CertificateNotYetValid, "a certificate that is not valid yet"));
+    }
+    if now_seconds > certificate.ends_seconds {
+        return Err(place.error(Word::CertificateExpired, "a certificate that is no longer valid"));
+    }
+    Ok(())
+}
+
+/// Checks by what the server is trusted: of all certificates in the CA data one must be an authority's and valid,
+/// as while an authority is replaced the old one may stay beside the new.
+fn trust(source: &Source, (at, cluster): (usize, &ProposedCluster), now_seconds: i64) -> Result<(), KubeconfigError> {
+    let list = Place::ROOT.field("clusters");
+    let item = list.item(at);
+    let place = item.field("cluster");
+    if cluster.insecure {
+        if cluster.authorities.is_empty() {
+            return Ok(());
+        }
+        let message = "set beside a certificate authority, which clients refuse";
+        return Err(place.field("insecure-skip-tls-verify").error(Word::KubeconfigInvalid, message));
+    }
+    let place = place.field("certificate-authority-data");
+    let bundles = cluster.authorities.iter().filter_map(|reference| source.bundles.get(*reference as usize));
+    let authorities: Vec<_> =
+        bundles.flat_map(|bundle: &Bundle| &bundle.certificates).filter(|facts| facts.is_ca).collect();
+    if authorities.is_empty() {
+        return Err(place.error(Word::InvalidAuthority, "no certificate of an authority in it"));
+    }
+    let starts = |at: i64| at <= now_seconds;
+    let ends = |at: i64| now_seconds <= at;
+    if authorities.iter().any(|facts| starts(facts.starts_seconds) && ends(facts.ends_seconds)) {
+        return Ok(());
+    }
+    if authorities.iter().all(|facts| !ends(facts.ends_seconds)) {
+        return Err(place.error(Word::CertificateExpired, "no authority in it is valid any longer"));
+    }
+    Err(place.error(Word::CertificateNotYetValid, "no authority in it is valid yet"))
+}

@@ -1,0 +1,70 @@
+//! What is wrong with a kubeconfig, and where. Never a word of its text, nor a name from inside it.
+
+use std::fmt;
+use transom_api::Word;
+
+/// What is wrong with a kubeconfig, read or proposed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct KubeconfigError {
+    /// The reason.
+    pub word: Word,
+    /// `users[0].user.client-key-data`; empty for the whole document.
+    pub path: String,
+    /// Where the parser stopped, counted from 1.
+    pub line: Option<usize>,
+    /// What is wrong there.
+    pub message: &'static str,
+}
+
+impl fmt::Display for KubeconfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("failed to use the kubeconfig: ")?;
+        if !self.path.is_empty() {
+            write!(f, "`{}`: ", self.path)?;
+        }
+        f.write_str(self.message)?;
+        match self.line {
+            Some(line) => write!(f, " (line {line})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A place in the document, made of fields that are known and of numbers.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'p> {
+    Root,
+    Field(&'p Place<'p>, &'static str),
+    Item(&'p Place<'p>, usize),
+}
+
+impl Place<'_> {
+    /// The whole document.
+    pub(super) const ROOT: Place<'static> = Place::Root;
+
+    /// A field below.
+    pub(super) fn field(&self, name: &'static str) -> Place<'_> {
+        Place::Field(self, name)
+    }
+
+    /// An item below.
+    pub(super) fn item(&self, index: usize) -> Place<'_> {
+        Place::Item(self, index)
+    }
+
+    /// What is wrong here.
+    pub(super) fn error(&self, word: Word, message: &'static str) -> KubeconfigError {
+        KubeconfigError { word, path: self.to_string(), line: None, message }
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Item(above, index) => write!(f, "{above}[{index}]"),
+            Self::Field(Place::Root, name) => f.write_str(name),
+            Self::Field(above, name) => write!(f, "{above}.{name}"),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What a kubeconfig says, read once: entries by number, certificates by their facts.
+//! Never keeps decoded credentials; the document itself is where they stay.
+
+use super::certificate::{self, CertificateFacts, PublicKey};
+use super::error::{KubeconfigError, Place};
+use super::{Bundle, ClientCertificate, Source, key, pem, url};
+use crate::contract::credentials::{
+    Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proxy, SourceView, UserView,
+};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use transom_api::Word;
+
+type Fields = Map<String, Value>;
+
+/// Reads a document whose fields have the right types.
+///
+/// # Errors
+/// At the first entry that cannot be used.
+pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
+    let mut source = Source {
+        view: SourceView {
+            clusters: Vec::new(),
+            users: Vec::new(),
+            contexts: contexts(&document)?,
+            current_context: text(&document, "current-context").to_owned(),
+        },
+        document: Fields::new(),
+        bundles: Vec::new(),
+        proxies: Vec::new(),
+        certificates: Vec::new(),
+    };
+    for (number, (name, fields)) in entries(&document, "clusters", "cluster")?.into_iter().enumerate() {
+        let cluster = cluster(&mut source, number, name, fields)?;
+        source.view.clusters.push(cluster);
+    }
+    if source.view.clusters.is_empty() {
+        return Err(Place::ROOT.field("clusters").error(Word::NoClusters, "no cluster in it"));
+    }
+    for (number, (name, fields)) in entries(&document, "users", "user")?.into_iter().enumerate() {
+        let user = user(&mut source, number, name, fields)?;
+        source.view.users.push(user);
+    }
+    source.document = document;
+    Ok(source)
+}
+
+/// The entries of a list with their names, which must differ.
+fn entries<'d>(
+    document: &'d Fields,
+    list: &'static str,
+    inner: &'static str,
+) -> Result<Vec<(&'d str, &'d Fields)>, KubeconfigError> {
+    let mut names = BTreeSet::new();
+    let items = document.get(list).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let entry = |(at, item): (usize, &'d Value)| {
+        let place = Place::ROOT.field(list);
+        let (name, fields) = item
+            .get("name")
+            .and_then(Value::as_str)
+            .zip(item.get(inner).and_then(Value::as_object))
+            .ok_or_else(|| place.item(at).error(Word::KubeconfigInvalid, "not an entry"))?;
+        if names.insert(name) {
+            Ok((name, fields))
+        } else {
+            Err(place.item(at).field("name").error(Word::DuplicateEntry, "a name that another entry has"))
+        }
+    };
+    items.iter().enumerate().map(entry).collect()
+}
+
+fn contexts(document: &Fields) -> Result<Vec<ContextEntry>, KubeconfigError> {
+    let context = |(number, (name, fields)): (usize, (&str, &Fields))| ContextEntry {
+        entry: count(number),
+        name: name.to_owned(),
+        cluster: text(fields, "cluster").to_owned(),
+        user: text(fields, "user").to_owned(),
+        namespace: some_text(fields, "namespace").map(str::to_owned),
+    };
+    Ok(entries(document, "contexts", "context")?.into_iter().enumerate().map(context).collect())
+}
+
+fn cluster(source: &mut Source, number: usize, name: &str, fields: &Fields) -> Result<ClusterView, KubeconfigError> {
+    let list = Place::ROOT.field("clusters");
+    let item = list.item(number);
+    let place = item.field("cluster");
+    let wrong_url = |field, message| place.field(field).error(Word::InvalidUrl, message);
+    let proxy = match some_text(fields, "proxy-url") {
+        None => None,
+        Some(text) => {
+            let url = url::proxy(text).map_err(|message| wrong_url("proxy-url", message))?;
+            source.proxies.push(count(number));
+            Some(Proxy { reference: count(source.proxies.len() - 1), url })
+        }
+    };
+    Ok(ClusterView {
+        entry: count(number),
+        name: name.to_owned(),
+        server: url::server(text(fields, "server")).map_err(|message| wrong_url("server", message))?,
+        authority: authority(source, number, fields, &place)?,
+        insecure: fields.get("insecure-skip-tls-verify").and_then(Value::as_bool).unwrap_or_default(),
+        proxy,
+        tls_server_name: some_text(fields, "tls-server-name").map(str::to_owned),
+    })
+}
+
+fn authority(
+    source: &mut Source,
+    number: usize,
+    fields: &Fields,
+    place: &Place<'_>,
+) -> Result<AuthoritySource, KubeconfigError> {
+    let place = place.field("certificate-authority-data");
+    let Some(bytes) = data(fields, "certificate-authority-data", &place)? else {
+        let file = some_text(fields, "certificate-authority").is_some();
+        return Ok(if file { AuthoritySource::File } else { AuthoritySource::None });
+    };
+    let wrong = |message| place.error(Word::InvalidAuthority, message);
+    let blocks = pem::blocks(&bytes).ok_or_else(|| wrong("not PEM"))?;
+    if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
+        return Err(wrong("PEM of something else than certificates"));
+    }
+    let certificates: Option<Vec<_>> = blocks.iter().map(|block| Some(certificate::read(&block.der)?.0)).collect();
+    let bundle =
+        Bundle { cluster: count(number), certificates: certificates.ok_or_else(|| wrong("not a certificate"))? };
+    let authority = summary(count(source.bundles.len()), &bundle.certificates);
+    source.bundles.push(bundle);
+    Ok(AuthoritySource::Data(authority))
+}
+
+/// What a guest sees of CA data.
+fn summary(reference: u32, certificates: &[CertificateFacts]) -> Authority {
+    Authority {
+        reference,
+        fingerprints: certificates.iter().map(|facts| facts.fingerprint.clone()).collect(),
+        ends_seconds: certificates.iter().map(|facts| facts.ends_seconds).min(),
+        is_ca: certificates.iter().all(|facts| facts.is_ca),
+    }
+}
+
+fn user(source: &mut Source, number: usize, name: &str, fields: &Fields) -> Result<UserView, KubeconfigError> {
+    let list = Place::ROOT.field("users");
+    let item = list.item(number);
+    let certificate = client_certificate(fields, &item.field("user"))?;
+    let has = |field: &str| some_text(fields, field).is_some();
+    let has_map = |field: &str| fields.get(field).is_some_and(|value| !value.is_null());
+    let credential = Credential {
+        reference: count(number),
+        client_certificate: certificate.is_some(),
+        token: has("token"),
+        basic: has("username") || has("password"),
+        exec: has_map("exec"),
+        auth_provider: has_map("auth-provider"),
+        file: has("client-certificate") || has("client-key") || has("tokenFile"),
+        ends_seconds: certificate.as_ref().map(|(_, earliest)| *earliest),
+    };
+    source.certificates.push(certificate.map(|(certificate, _)| certificate));
+    Ok(UserView { entry: count(number), name: name.to_owned(), credential })
+}
+
+/// The client certificate of a user with its key, and the earliest end of validity in its chain.
+/// A key without a certificate is never used by a client and is left alone.
+fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(ClientCertificate, i64)>, KubeconfigError> {
+    let (at_certificate, at_key) = (place.field("client-certificate-data"), place.field("client-key-data"));
+    let chain = data(fields, "client-certificate-data", &at_certificate)?;
+    let key = data(fields, "client-key-data", &at_key)?;
+    let Some(chain) = chain else { return Ok(None) };
+    let wrong = |message| at_certificate.error(Word::InvalidCertificate, message);
+    let blocks = pem::blocks(&chain).ok_or_else(|| wrong("not PEM"))?;
+    let mut all = Vec::new();
+    for block in blocks.iter().filter(|block| block.label == "CERTIFICATE") {
+        all.push(certificate::read(&block.der).ok_or_else(|| wrong("not a certificate"))?);
+    }
+    let (leaf, public) = all.first().ok_or_else(|| wrong("no certificate in it"))?;
+    let pair = match key {
+        Some(key) => pair(&key, public).ok_or_else(|| at_key.error(Word::InvalidCertificate, "not a private key"))?,
+        None if some_text(fields, "client-key").is_some() => key::Pair::Untold,
+        None => return Err(at_key.error(Word::InvalidCertificate, "not there, but a certificate is")),
+    };
+    let found = ClientCertificate { starts_seconds: leaf.starts_seconds, ends_seconds: leaf.ends_seconds, pair };
+    let earliest = all.iter().map(|(facts, _)| facts.ends_seconds).min().unwrap_or(leaf.ends_seconds);
+    Ok(Some((found, earliest)))
+}
+
+/// As clients do, takes the first private key of the text.
+fn pair(key: &[u8], public: &PublicKey) -> Option<key::Pair> {
+    let blocks = pem::blocks(key)?;
+    key::compare(blocks.iter().find(|block| block.label.ends_with("PRIVATE KEY"))?, public)
+}
+
+/// The bytes of a field; nothing when it is absent or empty.
+fn data(fields: &Fields, field: &str, place: &Place<'_>) -> Result<Option<Vec<u8>>, KubeconfigError> {
+    some_text(fields, field)
+        .map(|text| pem::field(text).ok_or_else(|| place.error(Word::InvalidBase64, "not base64")))
+        .transpose()
+}
+
+/// A field that is text and not empty.
+pub(super) fn some_text<'d>(fields: &'d Fields, field: &str) -> Option<&'d str> {
+    fields.get(field).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+fn text<'d>(fields: &'d Fields, field: &str) -> &'d str {
+    some_text(fields, field).unwrap_or_default()
+}
+
+/// Numbers of entries; a document of a mebibyte cannot hold more than fit.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,124 @@
+//! Which type each field of a kubeconfig has, as clients expect it. Never looks at what a field says.
+
+use super::error::{KubeconfigError, Place};
+use serde_json::{Map, Value};
+use transom_api::Word;
+
+/// The type of a field. Fields that are not named may hold anything.
+enum Shape {
+    Text,
+    Flag,
+    Anything,
+    /// A list of these; none of them null.
+    List(&'static Shape),
+    /// A map with keys of the document's choice.
+    Each(&'static Shape),
+    /// A map with these fields.
+    Fields(&'static [(&'static str, Shape)]),
+    /// A list of maps that must have a name and this field, which must not be null.
+    Entries(&'static str, &'static Shape),
+}
+
+use Shape::{Anything, Each, Entries, Fields, Flag, List, Text};
+
+const KUBECONFIG: &[(&str, Shape)] = &[
+    ("clusters", Entries("cluster", &Fields(CLUSTER))),
+    ("users", Entries("user", &Fields(USER))),
+    ("contexts", Entries("context", &Fields(CONTEXT))),
+    ("current-context", Text),
+    ("preferences", Fields(&[("colors", Flag), ("extensions", EXTENSIONS)])),
+    ("extensions", EXTENSIONS),
+];
+
+const CLUSTER: &[(&str, Shape)] = &[
+    ("server", Text),
+    ("tls-server-name", Text),
+    ("insecure-skip-tls-verify", Flag),
+    ("certificate-authority", Text),
+    ("certificate-authority-data", Text),
+    ("proxy-url", Text),
+    ("disable-compression", Flag),
+    ("extensions", EXTENSIONS),
+];
+
+const USER: &[(&str, Shape)] = &[
+    ("client-certificate", Text),
+    ("client-certificate-data", Text),
+    ("client-key", Text),
+    ("client-key-data", Text),
+    ("token", Text),
+    ("tokenFile", Text),
+    ("as", Text),
+    ("as-uid", Text),
+    ("as-groups", List(&Text)),
+    ("as-user-extra", Each(&List(&Text))),
+    ("username", Text),
+    ("password", Text),
+    ("auth-provider", Fields(&[("name", Text), ("config", Each(&Text))])),
+    ("exec", Fields(EXEC)),
+    ("extensions", EXTENSIONS),
+];
+
+const EXEC: &[(&str, Shape)] = &[
+    ("apiVersion", Text),
+    ("command", Text),
+    ("args", List(&Text)),
+    ("env", List(&Fields(&[("name", Text), ("value", Text)]))),
+    ("installHint", Text),
+    ("interactiveMode", Text),
+    ("provideClusterInfo", Flag),
+];
+
+const CONTEXT: &[(&str, Shape)] = &[("cluster", Text), ("user", Text), ("namespace", Text), ("extensions", EXTENSIONS)];
+
+const EXTENSIONS: Shape = Entries("extension", &Anything);
+
+/// Checks every field that is known.
+///
+/// # Errors
+/// At the first one of the wrong type.
+pub(super) fn check(document: &Map<String, Value>) -> Result<(), KubeconfigError> {
+    fields(document, KUBECONFIG, &Place::ROOT)
+}
+
+fn fields(
+    map: &Map<String, Value>,
+    known: &'static [(&'static str, Shape)],
+    place: &Place<'_>,
+) -> Result<(), KubeconfigError> {
+    known.iter().try_for_each(|(name, shape)| match map.get(*name) {
+        None | Some(Value::Null) => Ok(()),
+        Some(value) => fits(value, shape, &place.field(name)),
+    })
+}
+
+fn fits(value: &Value, shape: &'static Shape, place: &Place<'_>) -> Result<(), KubeconfigError> {
+    match (shape, value) {
+        (Anything, _) | (Text, Value::String(_)) | (Flag, Value::Bool(_)) => Ok(()),
+        (List(inner), Value::Array(items)) => {
+            items.iter().enumerate().try_for_each(|(at, item)| fits(item, inner, &place.item(at)))
+        }
+        (Each(inner), Value::Object(map)) => {
+            map.values().filter(|item| !item.is_null()).try_for_each(|item| fits(item, inner, &place.field("?")))
+        }
+        (Fields(known), Value::Object(map)) => fields(map, known, place),
+        (Entries(inner, shape), Value::Array(items)) => {
+            items.iter().enumerate().try_for_each(|(at, item)| entry(item, inner, shape, &place.item(at)))
+        }
+        (Text, _) => Err(place.error(Word::KubeconfigInvalid, "not text")),
+        (Flag, _) => Err(place.error(Word::KubeconfigInvalid, "neither true nor false")),
+        (List(_) | Entries(..), _) => Err(place.error(Word::KubeconfigInvalid, "not a list")),
+        (Each(_) | Fields(_), _) => Err(place.error(Word::KubeconfigInvalid, "not a map")),
+    }
+}
+
+fn entry(item: &Value, inner: &'static str, shape: &'static Shape, place: &Place<'_>) -> Result<(), KubeconfigError> {
+    let Value::Object(map) = item else {
+        return Err(place.error(Word::KubeconfigInvalid, "not a map"));
+    };
+    fits(map.get("name").unwrap_or(&Value::Null), &Text, &place.field("name"))?;
+    match map.get(inner) {
+        None => Err(place.field(inner).error(Word::KubeconfigInvalid, "not there")),
+        Some(value) => fits(value, shape, &place.field(inner)),
+    }
+}
