@@ -6,8 +6,12 @@ use crate::failure::LoadError;
 use crate::receipt::printable;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wasmtime::component::Component;
+
+/// Bytes of a page of linear memory.
+const PAGE: u64 = 64 << 10;
 
 /// A component's code, shared by all guests that were loaded from the same bytes.
 pub(crate) struct Compiled {
@@ -39,6 +43,7 @@ impl Inner {
             return Ok(found);
         }
         let component = Component::from_binary(&self.wasm, bytes).map_err(|error| invalid(&format!("{error:#}")))?;
+        self.compilations.fetch_add(1, Ordering::Relaxed);
         within_pool(&component, &self.options)?;
         let compiled = Arc::new(Compiled { component, digest: digest.clone(), size: bytes.len() as u64 });
         let mut all = lock(&self.compiled);
@@ -71,7 +76,8 @@ fn within_pool(component: &Component, options: &EngineOptions) -> Result<(), Loa
     };
     at_most("its number of memories", required.num_memories.into(), MEMORIES.into())?;
     at_most("its number of tables", required.num_tables.into(), TABLES.into())?;
-    at_most("its first memory in bytes", required.max_initial_memory_size.unwrap_or(0), options.max_memory_bytes)?;
+    let memory = required.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE);
+    at_most("its first memory in bytes", memory, options.max_memory_bytes)?;
     let table = required.max_initial_table_size.unwrap_or(0);
     if table > options.max_table_elements {
         return Err(invalid(&format!("its first table has {table} elements")));

@@ -4,6 +4,7 @@ use crate::failure::LoadError;
 use crate::receipt::printable;
 use std::collections::BTreeSet;
 use transom_core::contract::description::{Description, Read};
+use transom_core::projection::Declared;
 
 /// Reasons that a guest may declare.
 const REASONS: usize = 32;
@@ -45,7 +46,10 @@ fn check_read(read: &Read) -> Result<(), LoadError> {
     named("apiVersion", &read.api_version)?;
     named("kind", &read.kind)?;
     at_most("paths of one kind", read.fields.len() + read.changes.len(), PATHS)?;
-    Ok(())
+    match Declared::compile(read) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(format!("what it reads of {}: {}", read.kind, printable(&error.to_string()))),
+    }
 }
 
 /// Printable, not empty, not long.
@@ -107,11 +111,12 @@ mod tests {
     #[test]
     fn each_fault_is_named() {
         type Fault = fn(&mut Description);
-        let faults: [(Fault, &str); 10] = [
+        let faults: [(Fault, &str); 11] = [
             (|d| d.name.clear(), "its name"),
             (|d| d.version = "a b".to_owned(), "its version"),
             (|d| d.reads = vec![d.reads[0].clone(); KINDS + 1], "17 kinds"),
             (|d| d.reads[0].fields = vec!["a".to_owned(); PATHS], "65 paths"),
+            (|d| d.reads[0].fields.push("a[".to_owned()), "of Node"),
             (|d| d.reasons = vec![declared("A"); REASONS + 1], "33 reasons"),
             (|d| d.reasons.push(declared("notCamel")), "`notCamel`"),
             (|d| d.reasons.push(declared(&"A".repeat(NAME_CHARS + 1))), "CamelCase"),

@@ -8,6 +8,7 @@ use crate::config::config;
 use crate::failure::EngineError;
 use crate::gate::Gate;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use wasmtime::component::{HasSelf, Linker};
@@ -91,6 +92,7 @@ pub(crate) struct Inner {
     pub(crate) compiled: Mutex<BTreeMap<String, Weak<Compiled>>>,
     /// One compilation at a time: it is the one thing here that takes long and much memory.
     pub(crate) compiling: Mutex<()>,
+    pub(crate) compilations: AtomicU64,
 }
 
 impl Engine {
@@ -112,6 +114,7 @@ impl Engine {
             with_log,
             compiled: Mutex::default(),
             compiling: Mutex::default(),
+            compilations: AtomicU64::default(),
         });
         if ticker == Ticker::EveryMillisecond {
             start_ticker(&inner)?;
@@ -127,6 +130,11 @@ impl Engine {
     /// How instances get their memory, as was found possible.
     pub fn allocation(&self) -> Allocation {
         self.inner.allocation
+    }
+
+    /// Compilations so far, of components that no guest was using.
+    pub fn compilations(&self) -> u64 {
+        self.inner.compilations.load(Ordering::Relaxed)
     }
 
     /// Calls that wait for a free instance.

@@ -135,6 +135,9 @@ pub enum CallFailure {
     /// Its answer is malformed, or says what it may not say.
     #[error("the guest broke the contract: {0}")]
     ContractBroken(String),
+    /// No instance can be made of it, on any machine.
+    #[error("the guest cannot be started: {0}")]
+    Unstartable(String),
     /// It was asked what guests of its world are not asked.
     #[error("a guest of the world {} cannot be asked that", .0.name())]
     WrongWorld(World),
@@ -162,7 +165,7 @@ impl CallFailure {
             Self::LogLinesExceeded { .. } | Self::LogBytesExceeded { .. } => "LogFlooded",
             Self::HostCallsExceeded { .. } => "HostCallsExceeded",
             Self::Trapped(_) => "GuestTrapped",
-            Self::ContractBroken(_) => "ContractBroken",
+            Self::ContractBroken(_) | Self::Unstartable(_) => "ContractBroken",
             Self::WrongWorld(_) => "WorldMismatch",
             Self::Busy { .. } | Self::NoRoom(_) => "EngineBusy",
         }

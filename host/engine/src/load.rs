@@ -94,6 +94,7 @@ fn describe(
         Some(mismatch) => Err(mismatch),
         None => described.map_err(|failure| match failure {
             CallFailure::ContractBroken(how) => LoadError::DescriptionInvalid(how),
+            CallFailure::Unstartable(why) => LoadError::Invalid(why),
             failure => LoadError::Describe(failure),
         }),
     }

@@ -59,6 +59,7 @@ impl Runnable {
         let mut limits = limits.clone();
         limits.memory_bytes = limits.memory_bytes.min(options.max_memory_bytes);
         limits.table_elements = limits.table_elements.min(options.max_table_elements);
+        limits.log_bytes = limits.log_bytes.min(LARGEST_LOG);
         limits
     }
 
@@ -75,19 +76,26 @@ impl Runnable {
         let started = Instant::now();
         let mut store = Store::new(&self.engine.wasm, CallState::new(limits.clone(), std::mem::take(receipt)));
         store.limiter(|state| state);
-        store.set_epoch_deadline(limits.time_ms);
+        store.set_epoch_deadline(limits.time_ms.min(FOR_EVER));
         // One bound for everything that a guest can make the host copy at once; which budget it broke is sorted out below.
         store.set_hostcall_fuel(usize::try_from(limits.answer_bytes.max(limits.log_bytes)).unwrap_or(usize::MAX));
-        let answer = self.pre.instantiate(&mut store).and_then(|instance| ask(&mut store, &instance));
+        let instance =
+            self.pre.instantiate(&mut store).map_err(|error| classify(&error, limits, CallFailure::Unstartable));
+        let answer = instance.and_then(|instance| {
+            ask(&mut store, &instance).map_err(|error| classify(&error, limits, CallFailure::ContractBroken))
+        });
         *receipt = store.into_data().receipt;
         receipt.micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        answer.map_err(|error| {
-            let failure = classify(&error, limits);
-            receipt.stack_overflowed = failure == CallFailure::StackOverflowed;
-            failure
-        })
+        receipt.stack_overflowed = matches!(answer, Err(CallFailure::StackOverflowed));
+        answer
     }
 }
+
+/// Bytes of log that a call can be allowed at most: one line crosses whole before it is cut.
+const LARGEST_LOG: u64 = 1 << 20;
+
+/// Ticks that no engine lives to see, and that can be added to the ticks so far.
+const FOR_EVER: u64 = u64::MAX / 2;
 
 /// Takes an answer apart, measures it and checks what a type cannot say.
 fn take<'d, T>(
@@ -111,8 +119,8 @@ fn take<'d, T>(
 /// What wasmtime says when a guest makes the host copy more than it may; it gives this error no type.
 const COPIED_TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// Which limit fired, from what wasmtime returned.
-fn classify(error: &wasmtime::Error, limits: &Limits) -> CallFailure {
+/// Which limit fired, from what wasmtime returned; `other` where none did.
+fn classify(error: &wasmtime::Error, limits: &Limits, other: fn(String) -> CallFailure) -> CallFailure {
     if let Some(failure) = error.downcast_ref::<CallFailure>() {
         return failure.clone();
     }
@@ -133,7 +141,7 @@ fn classify(error: &wasmtime::Error, limits: &Limits) -> CallFailure {
     if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.root_cause().is::<std::io::Error>() {
         return CallFailure::NoRoom(text);
     }
-    CallFailure::ContractBroken(printable(&text))
+    other(printable(&text))
 }
 
 /// ` in outer <- inner`: the functions in which a trap happened, as far as the binary names them.

@@ -1,0 +1,166 @@
+//! Components that are refused when they are loaded, each with its own reason, before or after they ran a first time.
+
+use crate::support::{compute, engine, engine_with, no_taints, unlimited};
+use std::sync::atomic::{AtomicBool, Ordering};
+use transom_conformance::fixture::{component, hostile, with_module};
+use transom_core::contract::description::World;
+use transom_engine::{Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, LoadError, digest};
+
+fn refuse(engine: &Engine, bytes: &[u8], world: World) -> LoadError {
+    engine.load(bytes, world, &Capabilities::default()).unwrap_err()
+}
+
+/// Every way of allocating must refuse alike.
+fn refuse_alike(bytes: &[u8], world: World) -> LoadError {
+    let one = refuse(&engine(Allocate::PoolIfPossible), bytes, world);
+    let other = refuse(&engine(Allocate::OnDemand), bytes, world);
+    assert_eq!(one.reason(), other.reason(), "{one} / {other}");
+    one
+}
+
+#[test]
+fn an_import_that_is_not_granted_is_named() {
+    let clock = wat::parse_str(
+        r#"(component
+            (import "wasi:clocks/monotonic-clock@0.2.0" (instance (export "now" (func (result u64)))))
+            (import "transom:policy/types@0.1.0" (instance (type $t u32) (export "t" (type (eq $t)))))
+            (import "bare" (func)))"#,
+    )
+    .unwrap();
+    let error = refuse_alike(&clock, World::Taints);
+    let denied = ["wasi:clocks/monotonic-clock@0.2.0", "bare"].map(str::to_owned).to_vec();
+    assert_eq!(error, LoadError::ImportNotGranted(denied));
+    assert!(error.to_string().contains("wasi:clocks/monotonic-clock@0.2.0"));
+}
+
+#[test]
+fn the_log_must_be_granted_too() {
+    let engine = engine(Allocate::PoolIfPossible);
+    let logs = hostile("log-lines").unwrap();
+    let denied = LoadError::ImportNotGranted(vec!["transom:policy/log@0.1.0".to_owned()]);
+    assert_eq!(refuse(&engine, &logs, World::Taints), denied);
+    let granted = Capabilities::of([Capability::Log]);
+    let guest = engine.load(&logs, World::Taints, &granted).unwrap();
+    assert_eq!(compute(&guest, &unlimited()).result.unwrap(), no_taints());
+}
+
+#[test]
+fn what_is_no_component_is_invalid() {
+    for bytes in [b"".to_vec(), b"\0asm".to_vec(), vec![0xff; 1000], wat::parse_str("(module)").unwrap()] {
+        assert_eq!(refuse_alike(&bytes, World::Taints).reason(), "ComponentInvalid");
+    }
+}
+
+#[test]
+fn a_component_beyond_the_size_limit_is_not_looked_at() {
+    let error = refuse_alike(&vec![0; (8 << 20) + 1], World::Taints);
+    assert_eq!(error.reason(), "ComponentTooLarge");
+    assert!(error.to_string().contains("8388609"), "{error}");
+}
+
+#[test]
+fn a_component_beyond_the_pool_is_refused_with_or_without_one() {
+    let many = |text: &str, count: u8| {
+        (1..=count).fold(hostile("good").unwrap(), |bytes, at| with_module(bytes, at, text).unwrap())
+    };
+    for (bytes, reason) in [
+        (hostile("large-memory").unwrap(), "ComponentTooLarge"),
+        (hostile("large-table").unwrap(), "ComponentInvalid"),
+        (many("(module (memory 1))", 2), "ComponentTooLarge"),
+        (many("(module (table 1 funcref))", 9), "ComponentTooLarge"),
+        (many("(module)", 16), "ComponentInvalid"),
+    ] {
+        let error = refuse_alike(&bytes, World::Taints);
+        assert_eq!(error.reason(), reason, "{error}");
+    }
+}
+
+#[test]
+fn a_component_of_another_world_is_told_which() {
+    let taints = hostile("good").unwrap();
+    let error = refuse_alike(&taints, World::Trigger);
+    let LoadError::WorldMismatch { expected, found, .. } = &error else { panic!("{error}") };
+    assert_eq!((*expected, *found), (World::Trigger, Some(World::Taints)));
+    assert!(error.to_string().contains("trigger-guest") && error.to_string().contains("taints-guest"), "{error}");
+    let nothing = refuse_alike(&wat::parse_str("(component)").unwrap(), World::Trigger);
+    assert!(matches!(nothing, LoadError::WorldMismatch { found: None, .. }), "{nothing}");
+}
+
+#[test]
+fn an_export_of_another_type_is_a_mismatch() {
+    let text = r#"(component
+        (core module $m (func (export "f")))
+        (core instance $i (instantiate $m))
+        (func $f (canon lift (core func $i "f")))
+        (instance $guest (export "describe" (func $f)) (export "validate" (func $f)))
+        (instance $taints (export "compute" (func $f)))
+        (export "transom:policy/guest@0.1.0" (instance $guest))
+        (export "transom:policy/taints@0.1.0" (instance $taints)))"#;
+    let error = refuse_alike(&wat::parse_str(text).unwrap(), World::Taints);
+    assert_eq!(error.reason(), "WorldMismatch", "{error}");
+}
+
+#[test]
+fn a_description_that_breaks_the_contract_is_refused() {
+    // A description of zeroes has no name.
+    let text = r#"(module
+        (memory (export "memory") 1)
+        (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
+        (func (export "transom:policy/guest@0.1.0#describe") (result i32) (i32.const 1024))
+        (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32) (i32.const 1024)))"#;
+    let error = refuse_alike(&component(text, "taints-guest").unwrap(), World::Taints);
+    assert_eq!(error.reason(), "DescriptionInvalid", "{error}");
+}
+
+#[test]
+fn a_component_that_loops_before_it_is_asked_is_stopped() {
+    let engine = engine(Allocate::PoolIfPossible);
+    let bytes = hostile("loops-at-start").unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| {
+            let error = refuse(&engine, &bytes, World::Taints);
+            done.store(true, Ordering::SeqCst);
+            error
+        });
+        while !done.load(Ordering::SeqCst) {
+            engine.tick();
+            std::thread::yield_now();
+        }
+        let error = loading.join().unwrap();
+        assert!(matches!(error, LoadError::Describe(CallFailure::TimedOut { .. })), "{error}");
+    });
+}
+
+#[test]
+fn the_same_bytes_are_compiled_once() {
+    let engine = engine(Allocate::PoolIfPossible);
+    let bytes = hostile("good").unwrap();
+    let load = || engine.load(&bytes, World::Taints, &Capabilities::default()).unwrap();
+    std::thread::scope(|scope| {
+        let guests: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
+        let guests: Vec<_> = guests.into_iter().map(|guest| guest.join().unwrap()).collect();
+        assert_eq!(engine.compilations(), 1);
+        assert!(guests.iter().all(|guest| guest.digest() == digest(&bytes)));
+    });
+    // The code is gone with the last guest that used it.
+    let _again = load();
+    assert_eq!(engine.compilations(), 2);
+}
+
+#[test]
+fn an_inspection_grants_nothing_and_tells_what_is_needed() {
+    let engine = engine_with(EngineOptions::default());
+    let logs = engine.inspect(&hostile("log-lines").unwrap()).unwrap();
+    assert_eq!(logs.world, Some(World::Taints));
+    assert_eq!(logs.imports, ["transom:policy/log@0.1.0"]);
+    assert_eq!(logs.needs, Capabilities::of([Capability::Log]));
+    assert_eq!(logs.ungrantable, Vec::<String>::new());
+    assert_eq!(logs.description.unwrap().name, "fixture");
+    assert!(logs.exports.contains(&"transom:policy/taints@0.1.0".to_owned()));
+    let clock = wat::parse_str(r#"(component (import "clock" (func)))"#).unwrap();
+    let clock = engine.inspect(&clock).unwrap();
+    assert_eq!((clock.world, clock.ungrantable), (None, vec!["clock".to_owned()]));
+    assert!(clock.description.is_err());
+}

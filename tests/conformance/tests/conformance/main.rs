@@ -1,0 +1,10 @@
+//! The engine against components that mean no good, through its public API only. Never sleeps, never reads a clock.
+
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod loading;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod time;

@@ -1,0 +1,49 @@
+//! What the conformance tests share: engines whose time stands still, limits out of reach, one question.
+
+use transom_conformance::arguments::{context, managed_cluster};
+use transom_conformance::fixture::{hostile, with_module};
+use transom_core::contract::description::World;
+use transom_core::contract::taints::Decision;
+use transom_core::contract::{Refusal, Timed};
+use transom_engine::{Allocate, Call, Capabilities, Capability, Engine, EngineOptions, Guest, Limits, Ticker};
+
+/// No limit at all.
+pub(crate) fn unlimited() -> Limits {
+    Limits {
+        time_ms: u64::MAX,
+        memory_bytes: u64::MAX,
+        table_elements: u64::MAX,
+        argument_bytes: u64::MAX,
+        answer_bytes: u64::MAX,
+        log_lines: u64::MAX,
+        log_bytes: u64::MAX,
+        host_calls: u64::MAX,
+    }
+}
+
+/// An engine whose time stands still unless it is ticked.
+pub(crate) fn engine(allocate: Allocate) -> Engine {
+    engine_with(EngineOptions { allocate, ..EngineOptions::default() })
+}
+
+pub(crate) fn engine_with(options: EngineOptions) -> Engine {
+    Engine::new(EngineOptions { ticker: Ticker::Manual, ..options }).unwrap()
+}
+
+pub(crate) fn load(engine: &Engine, fixture: &str) -> Guest {
+    let mut bytes = hostile(fixture).unwrap();
+    if fixture == "two-memories" {
+        bytes = with_module(bytes, 1, "(module (memory 30))").unwrap();
+    }
+    engine.load(&bytes, World::Taints, &Capabilities::of([Capability::Log])).unwrap()
+}
+
+pub(crate) type Answer = Result<Timed<Decision>, Refusal>;
+
+pub(crate) fn compute(guest: &Guest, limits: &Limits) -> Call<Answer> {
+    guest.compute(limits, &context("{}"), &managed_cluster())
+}
+
+pub(crate) fn no_taints() -> Answer {
+    Ok(Timed { answer: Decision::Own(Vec::new()), ask_again_at: None })
+}

@@ -1,0 +1,67 @@
+//! Guests that run for ever, stopped by time that passes only when the test says so; good ones go on meanwhile.
+
+use crate::support::{compute, engine, engine_with, load, no_taints, unlimited};
+use std::sync::atomic::{AtomicBool, Ordering};
+use transom_engine::{Allocate, CallFailure, EngineOptions, Limits};
+
+/// Runs a guest that would run for ever; while it does, a good guest goes on. Then time passes, by hand.
+fn stops_with_time_only(fixture: &str, allocate: Allocate) {
+    let engine = engine(allocate);
+    let (endless, good) = (load(&engine, fixture), load(&engine, "good"));
+    let done = AtomicBool::new(false);
+    let (started, has_started) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let hostile = scope.spawn(|| {
+            started.send(()).unwrap();
+            let call = compute(&endless, &Limits { time_ms: 2, ..unlimited() });
+            done.store(true, Ordering::SeqCst);
+            call
+        });
+        has_started.recv().unwrap();
+        for _ in 0..100 {
+            assert_eq!(compute(&good, &Limits { time_ms: 2, ..unlimited() }).result.unwrap(), no_taints());
+        }
+        // No tick yet: whatever had stopped it by now would not have been time.
+        assert!(!done.load(Ordering::SeqCst), "{fixture} ended by itself");
+        while !done.load(Ordering::SeqCst) {
+            engine.tick();
+            std::thread::yield_now();
+        }
+        let call = hostile.join().unwrap();
+        assert_eq!(call.result.unwrap_err(), CallFailure::TimedOut { allowed_ms: 2 }, "{fixture}");
+    });
+    assert_eq!(compute(&good, &unlimited()).result.unwrap(), no_taints());
+}
+
+#[test]
+fn an_endless_loop_is_stopped_by_time() {
+    stops_with_time_only("endless-loop", Allocate::PoolIfPossible);
+    stops_with_time_only("endless-loop", Allocate::OnDemand);
+}
+
+#[test]
+fn bulk_copies_are_stopped_by_time() {
+    stops_with_time_only("bulk-copy", Allocate::PoolIfPossible);
+}
+
+#[test]
+fn a_full_pool_makes_calls_wait_and_says_so() {
+    let engine = engine_with(EngineOptions { concurrency: 1, ..EngineOptions::default() });
+    let (endless, good) = (load(&engine, "endless-loop"), load(&engine, "good"));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| compute(&endless, &Limits { time_ms: 1000, ..unlimited() }));
+        // The only place is taken as soon as a call without patience is refused.
+        while compute(&good, &Limits { time_ms: 0, ..unlimited() }).result != Err(CallFailure::Busy { allowed_ms: 0 }) {
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| compute(&good, &unlimited()));
+        while engine.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..1000 {
+            engine.tick();
+        }
+        assert_eq!(first.join().unwrap().result.unwrap_err().reason(), "GuestTimedOut");
+        assert_eq!(second.join().unwrap().result.unwrap(), no_taints());
+    });
+}
