@@ -20,6 +20,10 @@ pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Probl
     if matches!(text, "" | "{}") {
         return Ok(S::default());
     }
+    // A list would be read as the values of fields in order.
+    if !text.trim_start().starts_with('{') {
+        return Err(Problem::new(INVALID_SETTINGS, "settings are not a map"));
+    }
     serde_json::from_str(text).map_err(|error| {
         let mut message = error.to_string();
         // The place in the text is of no use to a person who wrote YAML; the field is.
@@ -127,4 +131,77 @@ fn join(levels: &[Level]) -> String {
         }
     }
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Outer {
+        list: Vec<Inner>,
+        inner: Inner,
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Inner {
+        number: u8,
+    }
+
+    #[test]
+    fn no_settings_are_the_default() {
+        for text in ["", "{}", " {\n}"] {
+            assert_eq!(read::<Outer>(text), Ok(Outer::default()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_problem_names_its_field() {
+        let cases = [
+            (r#"{"inner":{"number":"x"}}"#, Some("inner.number")),
+            (r#"{"inner":{"number":300}}"#, Some("inner.number")),
+            (r#"{"inner":{"nummer":1}}"#, Some("inner.nummer")),
+            (r#"{"outer":{}}"#, Some("outer")),
+            (r#"{"list":[{"number":1},{"number":-1}]}"#, Some("list[1].number")),
+            (r#"{"list":[{"number":1},[]],"inner":{"number":1},"x":1}"#, Some("x")),
+            ("{\n \"inner\": {\n  \"number\": null\n }\n}", Some("inner.number")),
+            (r#"{"list":[{"number":1}],"inner":3}"#, Some("inner")),
+            (r#"{"inner":{"a\"}{":1}}"#, Some("inner.a\\\"}{")),
+            ("[]", None),
+            ("null", None),
+        ];
+        for (text, field) in cases {
+            let problem = read::<Outer>(text).unwrap_err();
+            assert_eq!(problem.reason, INVALID_SETTINGS);
+            assert_eq!(problem.field.as_deref(), field, "{text}: {}", problem.message);
+            assert!(!problem.message.contains(" line "), "{}", problem.message);
+        }
+    }
+
+    #[test]
+    fn a_misfit_of_fields_tells_the_path_and_no_value() {
+        let subject = Subject { fields: r#"{"inner":{"number":"hunter2"}}"#.into(), ..Subject::default() };
+        let problem = subject.read::<Outer>().unwrap_err();
+        assert_eq!(problem.field.as_deref(), Some("inner.number"));
+        assert!(!format!("{problem:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn no_settings_means_none() {
+        assert!(read::<NoSettings>("{}").is_ok());
+        assert!(read::<NoSettings>(r#"{"a":1}"#).is_err());
+    }
+
+    #[test]
+    fn a_path_can_be_asked_for_anywhere() {
+        let text = br#"{"a":[{"b":"c"},2],"d":{"e":[]}}"#;
+        for stop in 0..=text.len() + 9 {
+            path_to(text, stop);
+        }
+        for text in [&b"{\"a"[..], b"\"\\", b"]]}}", b"{,{,[,"] {
+            path_to(text, 99);
+        }
+    }
 }
