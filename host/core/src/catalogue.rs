@@ -151,3 +151,77 @@ fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{guest, hosted, kubeconfig_manifest, policy, target};
+    use serde_json::json;
+
+    fn revision(digest: &str) -> Revision {
+        let mut decide = guest(&["spec"], &[]);
+        decide.digest = digest.into();
+        Revision { policy: policy(&kubeconfig_manifest()), trigger: Some(guest(&["status"], &[])), decide }
+    }
+
+    fn refusal(message: &str) -> Refusal {
+        Refusal { word: Word::PolicyInvalid, message: message.to_owned() }
+    }
+
+    #[test]
+    fn the_last_good_revision_goes_on() {
+        let empty = Catalogue::default();
+        let never = empty.refusing("external", refusal("a"), "file");
+        let first = never.with(revision("sha256:1"), "file");
+        let again = first.with(revision("sha256:1"), "other file");
+        let second = again.with(revision("sha256:2"), "file");
+        let refused = second.refusing("external", refusal("b"), "file");
+        let mended = refused.with(revision("sha256:2"), "file");
+        let change = |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
+        for (old, new, expected) in [
+            (&empty, &never, Some(Change::Refused)),
+            (&never, &never.refusing("external", refusal("a"), "file"), None),
+            (&never, &first, Some(Change::Loaded)),
+            (&first, &again, None),
+            (&again, &second, Some(Change::Swapped)),
+            (&second, &refused, Some(Change::Refused)),
+            (&refused, &mended, None),
+            (&mended, &mended.without("external"), Some(Change::Removed)),
+        ] {
+            assert_eq!(change(new, old), expected);
+        }
+        assert_eq!(refused.revision("external"), second.revision("external"));
+        assert_eq!(never.revision("external"), None);
+    }
+
+    #[test]
+    fn revisions_are_found_by_their_subjects() {
+        let mut elsewhere = revision("sha256:1");
+        let mut manifest = kubeconfig_manifest();
+        manifest["metadata"]["name"] = json!("elsewhere");
+        manifest["spec"]["subject"]["namespaces"] = json!(["other-*"]);
+        elsewhere.policy = policy(&manifest);
+        let catalogue = Catalogue::default().with(revision("sha256:1"), "a").with(elsewhere, "b");
+        let about =
+            |object: &ObjectRef| catalogue.about(object).map(|found| found.policy.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(about(&hosted("demo")), ["external"]);
+        assert_eq!(
+            about(&ObjectRef { namespace: Some("other-1".to_owned()), ..hosted("demo") }),
+            ["elsewhere", "external"]
+        );
+        assert_eq!(about(&ObjectRef { cluster: "hub".to_owned(), ..hosted("demo") }), Vec::<String>::new());
+        assert_eq!(about(&target("demo")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_trigger_guest_judges_where_there_is_one() {
+        let mut revision = revision("sha256:1");
+        let judged = |revision: &Revision| {
+            let (judge, declared) = revision.judge();
+            (judge, declared.fields.list().iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(judged(&revision), (Judge::Guest, vec!["status".to_owned()]));
+        revision.trigger = None;
+        assert_eq!(judged(&revision), (Judge::Nobody, vec!["spec".to_owned()]));
+    }
+}

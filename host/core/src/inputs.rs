@@ -135,3 +135,104 @@ pub fn digest(subject: &Subject, found: &[Found], inputs: &[Input]) -> Digest {
         "inputs": views,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::credentials::{Authority, AuthoritySource, ClusterView, Url};
+    use crate::reference::ObjectRef;
+    use crate::sample::{guest, hosted, object};
+
+    fn found(absence: Absence, form: Form, body: Option<Value>) -> Found {
+        let reference = ObjectRef::local("v1", "Namespace", None, "klusterlet-demo");
+        let need = Need { role: "home".to_owned(), reference: reference.clone(), form, absence };
+        Found { need, object: body.map(|body| Arc::new(object(reference, body))) }
+    }
+
+    #[test]
+    fn absence_means_what_the_need_says() {
+        let (wait, fail) = (Absence::Wait("Told".to_owned()), Absence::Fail("Told".to_owned()));
+        let dying = Some(json!({"metadata": {"deletionTimestamp": "2026-11-21T08:15:30Z"}}));
+        for (absence, body, end) in [
+            (wait.clone(), Some(json!({})), None),
+            (wait.clone(), None, Some((Class::Waiting, "Told"))),
+            (wait.clone(), dying.clone(), Some((Class::Waiting, "InputTerminating"))),
+            (fail.clone(), None, Some((Class::Missing, "Told"))),
+            (fail.clone(), dying.clone(), Some((Class::Waiting, "InputTerminating"))),
+            (Absence::Fine, None, None),
+            (Absence::Fine, dying.clone(), None),
+            (Absence::Wait("Untold".to_owned()), None, Some((Class::Invalid, "ContractBroken"))),
+        ] {
+            let judged = judge(&[found(absence.clone(), Form::Presence, body)], &guest(&[], &[]));
+            let failure = judged.err();
+            let seen = failure.as_ref().map(|failure| (failure.class, failure.reason.as_str()));
+            assert_eq!(seen, end, "{absence:?}");
+            assert!(failure.is_none_or(|failure| failure.objects.len() == 1));
+        }
+        let both = [found(wait, Form::Presence, None), found(fail, Form::Presence, None)];
+        let failure = judge(&both, &guest(&[], &[])).unwrap_err();
+        assert_eq!(failure.class, Class::Waiting, "the guest's order decides");
+    }
+
+    fn none(_: &Found, _: &Object, _: &str) -> Result<SourceView, Failure> {
+        panic!("no kubeconfig is asked for")
+    }
+
+    #[test]
+    fn inputs_cross_in_their_form() {
+        let namespace = json!({"metadata": {"labels": {"a": "b"}, "name": "n"}, "status": "odd"});
+        let cross_one = |guest: &Guest, form, body| cross(&[found(Absence::Fine, form, body)], guest, none);
+        let labels = guest(&["metadata.labels"], &[]);
+        for (form, body, value) in [
+            (Form::Presence, None, InputValue::Absent),
+            (Form::Presence, Some(namespace.clone()), InputValue::Present),
+            (Form::Presence, Some(json!({"metadata": {"deletionTimestamp": "x"}})), InputValue::Absent),
+            (Form::Object, Some(namespace.clone()), InputValue::Object(json!({"metadata": {"labels": {"a": "b"}}}))),
+        ] {
+            let inputs = cross_one(&labels, form, body).unwrap();
+            assert_eq!(inputs, [Input { role: "home".to_owned(), value }]);
+        }
+        let failure = cross_one(&guest(&["status.phase"], &[]), Form::Object, Some(namespace)).unwrap_err();
+        assert_eq!(failure.reason, Word::InvalidObject.into());
+        assert!(failure.message.contains("`status`") && !failure.message.contains("odd"), "{failure}");
+    }
+
+    fn view(reference: u32, server: &str) -> SourceView {
+        let authority = Authority { reference, fingerprints: vec!["f".to_owned()], ends_seconds: Some(1), is_ca: true };
+        let server = Url { scheme: "https".to_owned(), host: server.to_owned(), port: None, path: String::new() };
+        SourceView {
+            clusters: vec![ClusterView {
+                entry: 0,
+                name: "c".to_owned(),
+                server,
+                authority: AuthoritySource::Data(authority),
+                insecure: false,
+                proxy: None,
+                tls_server_name: None,
+            }],
+            users: vec![],
+            contexts: vec![],
+            current_context: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_digest_rests_on_what_crosses_and_on_nothing_else() {
+        let subject_of = |body: Value| subject(&object(hosted("demo"), body), &guest(&["spec"], &[])).unwrap();
+        let subject = subject_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u"}}));
+        let found = [found(Absence::Fine, Form::Kubeconfig("kubeconfig".to_owned()), Some(json!({})))];
+        let of = |subject: &Subject, view| {
+            digest(subject, &found, &[Input { role: "home".to_owned(), value: InputValue::Kubeconfig(view) }])
+        };
+        let reference = of(&subject, view(1, "a"));
+        assert_eq!(of(&subject, view(99, "a")), reference, "numbers of a call do not count");
+        assert_eq!(
+            of(&subject_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u", "resourceVersion": "8"}})), view(1, "a")),
+            reference
+        );
+        assert_ne!(of(&subject, view(1, "b")), reference);
+        assert_ne!(of(&subject_of(json!({"spec": {"a": 2}, "metadata": {"uid": "u"}})), view(1, "a")), reference);
+        assert_ne!(of(&subject_of(json!({"spec": {"a": 1}, "metadata": {"uid": "v"}})), view(1, "a")), reference);
+        assert_ne!(digest(&subject, &[], &[]), reference);
+    }
+}

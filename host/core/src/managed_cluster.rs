@@ -85,3 +85,94 @@ fn taint(place: &Place<'_>) -> Result<Taint, InvalidField> {
         added_seconds: place.get("timeAdded").time()?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::description::Read;
+    use crate::contract::taints::MANAGED_CLUSTER;
+    use crate::reference::ObjectRef;
+    use crate::sample::object;
+    use serde_json::{Value, json};
+
+    fn read(body: Value, fields: &[&str]) -> Result<ManagedCluster, InvalidField> {
+        let read = Read {
+            api_version: MANAGED_CLUSTER.0.to_owned(),
+            kind: MANAGED_CLUSTER.1.to_owned(),
+            fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+            changes: vec![],
+        };
+        let reference = ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c1");
+        view(&object(reference, body), &Declared::compile(&read).unwrap())
+    }
+
+    fn cluster() -> Value {
+        json!({
+            "metadata": {"uid": "u", "creationTimestamp": "1970-01-01T00:01:00Z", "labels": {"b": "2", "a": "1"}, "annotations": {"x/y": "z"}},
+            "spec": {"hubAcceptsClient": true, "leaseDurationSeconds": 120, "taints": [{"key": "k", "effect": "NoSelect", "timeAdded": "1970-01-01T00:00:05Z"}]},
+            "status": {
+                "version": {"kubernetes": "v1.34.4"},
+                "clusterClaims": [{"name": "id", "value": "7"}],
+                "conditions": [
+                    {"type": "ManagedClusterConditionAvailable", "status": "Unknown", "reason": "R", "lastTransitionTime": "1970-01-01T00:00:07Z"},
+                    {"type": "Joined", "status": "True"},
+                ],
+            },
+        })
+    }
+
+    #[test]
+    fn everything_that_is_declared_is_filled() {
+        let all = ["metadata.labels", "metadata.annotations", "spec", "status"];
+        let cluster = read(cluster(), &all).unwrap();
+        assert_eq!((&*cluster.uid, cluster.created_seconds, cluster.deleting), ("u", Some(60), false));
+        assert_eq!((cluster.accepted, cluster.lease_duration_seconds), (true, 120));
+        assert_eq!(cluster.kubernetes_version.as_deref(), Some("v1.34.4"));
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(cluster.labels, [pair("a", "1"), pair("b", "2")]);
+        assert_eq!(cluster.annotations, [pair("x/y", "z")]);
+        assert_eq!(cluster.claims, [pair("id", "7")]);
+        let (available, joined) = (&cluster.conditions[0], &cluster.conditions[1]);
+        assert_eq!((available.status, &*available.reason, available.changed_seconds), (Status::Unknown, "R", Some(7)));
+        assert_eq!((&*joined.kind, joined.status, joined.changed_seconds), ("Joined", Status::Yes, None));
+        let taint =
+            Taint { key: "k".to_owned(), value: String::new(), effect: Effect::NoSelect, added_seconds: Some(5) };
+        assert_eq!(cluster.taints, [taint]);
+    }
+
+    #[test]
+    fn what_is_not_declared_is_empty_and_its_shape_does_not_count() {
+        let mut body = cluster();
+        body["spec"]["taints"] = json!("odd");
+        let cluster = read(body, &["status.conditions[Joined]", "metadata.labels.a"]).unwrap();
+        assert_eq!(cluster.conditions.len(), 1);
+        assert_eq!(cluster.labels, [("a".to_owned(), "1".to_owned())]);
+        assert!(!cluster.accepted && cluster.taints.is_empty() && cluster.claims.is_empty());
+        assert_eq!(cluster.lease_duration_seconds, DEFAULT_LEASE_SECONDS);
+    }
+
+    #[test]
+    fn wrong_types_are_named() {
+        for (pointer, value, path) in [
+            ("/status", json!("x"), "status"),
+            ("/status/version", json!("x"), "status.version"),
+            ("/status/version/kubernetes", json!(1), "status.version.kubernetes"),
+            ("/status/conditions", json!({}), "status.conditions"),
+            ("/status/conditions/1/status", json!("Maybe"), "status.conditions[1].status"),
+            ("/status/conditions/1/status", json!(true), "status.conditions[1].status"),
+            ("/status/conditions/0/lastTransitionTime", json!("now"), "status.conditions[0].lastTransitionTime"),
+            ("/status/clusterClaims/0", json!({"value": "x"}), "status.clusterClaims[0].name"),
+            ("/spec/hubAcceptsClient", json!("yes"), "spec.hubAcceptsClient"),
+            ("/spec/leaseDurationSeconds", json!(-1), "spec.leaseDurationSeconds"),
+            ("/spec/taints/0/effect", json!("NoExecute"), "spec.taints[0].effect"),
+            ("/metadata/labels", json!([]), "metadata.labels"),
+            ("/metadata/labels/a", json!(1), "metadata.labels.a"),
+        ] {
+            let mut body = cluster();
+            *body.pointer_mut(pointer).unwrap() = value;
+            let fields =
+                ["metadata.labels", "spec", "status.version.kubernetes", "status.conditions", "status.clusterClaims"];
+            assert_eq!(read(body, &fields).map_err(|invalid| invalid.path), Err(path.to_owned()), "{pointer}");
+        }
+    }
+}

@@ -161,3 +161,97 @@ fn retry(class: Option<Class>, schedule: Schedule) -> (u32, Option<u64>) {
 fn until_ms(at_seconds: i64, now_seconds: i64) -> u64 {
     u64::try_from(at_seconds.saturating_sub(now_seconds)).unwrap_or_default().saturating_mul(1_000).max(SHORTEST_MS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{StepOutcome, WriteFailure};
+    use crate::sample::{key, target};
+
+    const NOW: i64 = 1_000;
+
+    fn report(result: Result<Success, Failure>, failures: u32) -> Report {
+        let evaluation =
+            Evaluation { key: key("demo"), target: Some(target("demo")), inputs: None, observed_generation: Some(3) };
+        of(evaluation, result, Schedule { now_seconds: NOW, audit_seconds: 0, failures, seed: 7 })
+    }
+
+    fn success(results: &[Result<(), Word>]) -> Success {
+        let step = |result: &Result<(), Word>| StepOutcome {
+            target: target("demo"),
+            kind: WriteKind::Create,
+            result: result.map_err(|reason| WriteFailure { reason, message: "disk full".to_owned() }),
+        };
+        let outcome = Outcome { steps: results.iter().map(step).collect() };
+        Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: None }
+    }
+
+    fn seen(report: &Report) -> (State, &str, u32) {
+        (report.state, report.reason.as_str(), report.failures)
+    }
+
+    #[test]
+    fn every_end_has_its_state_and_its_next_run() {
+        let first = backoff::delay_ms(0, 7);
+        let failure = |word| Err(Failure::known(word, "m"));
+        for (result, end, again) in [
+            (Ok(success(&[])), (State::Applied, "AsDesired", 0), None),
+            (Ok(success(&[Err(Word::WriteFailed)])), (State::Failed, "WriteFailed", 1), Some(first)),
+            (Ok(success(&[Err(Word::WriteConflict)])), (State::Failed, "WriteConflict", 1), Some(0)),
+            (failure(Word::Suspended), (State::Held, "Suspended", 0), None),
+            (failure(Word::TargetClaimed), (State::Waiting, "TargetClaimed", 0), None),
+            (failure(Word::ReadFailed), (State::Failed, "ReadFailed", 1), Some(first)),
+            (failure(Word::KubeconfigEmpty), (State::Failed, "KubeconfigEmpty", 0), None),
+            (failure(Word::GuestTrapped), (State::Failed, "GuestTrapped", 0), None),
+        ] {
+            let report = report(result.clone(), 0);
+            assert_eq!((seen(&report), report.again_after_ms), (end, again), "{result:?}");
+            assert_eq!((report.at_seconds, report.observed_generation), (NOW, Some(3)));
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_back_off_and_anything_else_ends_the_row() {
+        let failure = |word| Err(Failure::known(word, "m"));
+        let again = |word, failures| report(failure(word), failures).again_after_ms;
+        assert_eq!(again(Word::ReadFailed, 4), Some(backoff::delay_ms(4, 7)));
+        assert_eq!(again(Word::WriteConflict, 4), Some(backoff::delay_ms(3, 7)));
+        assert_eq!(report(failure(Word::ReadFailed), 4).failures, 5);
+        assert_eq!(report(failure(Word::TargetClaimed), 4).failures, 0);
+        assert_eq!(report(Ok(success(&[])), 4).failures, 0);
+    }
+
+    #[test]
+    fn the_earliest_time_wins_and_the_past_does_not_spin() {
+        let asked = |at| Failure::known(Word::KubeconfigEmpty, "m").until(Some(at));
+        assert_eq!(report(Err(asked(NOW + 60)), 0).again_after_ms, Some(60_000));
+        assert_eq!(report(Err(asked(NOW - 60)), 0).again_after_ms, Some(SHORTEST_MS));
+        assert_eq!(
+            report(Err(asked(i64::MAX)), 0).again_after_ms,
+            Some(9_223_372_036_854_774_807_u64.saturating_mul(1_000))
+        );
+        let schedule = Schedule { now_seconds: NOW, audit_seconds: 1_800, failures: 0, seed: 7 };
+        let evaluation = Evaluation { key: key("demo"), target: None, inputs: None, observed_generation: None };
+        let audited = of(evaluation.clone(), Ok(success(&[])), schedule).again_after_ms;
+        assert_eq!(audited, audit::delay_ms(1_800, 7));
+        let gone = Success { word: Word::SourceGone, ..success(&[Ok(())]) };
+        assert_eq!(of(evaluation, Ok(gone), schedule).again_after_ms, None, "what is gone is not audited");
+    }
+
+    #[test]
+    fn what_was_written_is_told_also_beside_a_failure() {
+        let report = report(Ok(success(&[Ok(()), Err(Word::WriteFailed)])), 0);
+        assert_eq!(report.writes, [(WriteKind::Create, target("demo"))]);
+        assert_eq!(report.message, "disk full");
+        let done = super::tests::report(Ok(success(&[Ok(())])), 0);
+        assert_eq!(done.message, "created Secret klusterlet-demo/external-managed-kubeconfig");
+    }
+
+    #[test]
+    fn what_could_not_be_pruned_is_waited_for() {
+        let kept = Failure::known(Word::StillNeeded, "kept");
+        let report = report(Ok(Success { kept: Some(kept), ask_again_at: Some(NOW + 5), ..success(&[Ok(())]) }), 0);
+        assert_eq!(seen(&report), (State::Waiting, "StillNeeded", 0));
+        assert_eq!((report.writes.len(), report.again_after_ms), (1, Some(5_000)));
+    }
+}

@@ -151,3 +151,146 @@ pub fn refused(policy: &Policy, subject: &ObjectRef, guest: &Guest, refusal: Ref
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Problem;
+    use crate::contract::decide::Absence;
+    use crate::sample::{guest, hosted, kubeconfig_manifest, policy, target};
+    use transom_api::Reason;
+
+    fn need(role: &str, kind: &str, namespace: Option<&str>, name: &str, form: Form) -> Need {
+        let version = if kind == "Klusterlet" { "operator.open-cluster-management.io/v1" } else { "v1" };
+        let reference = ObjectRef::local(version, kind, namespace, name);
+        Need { role: role.to_owned(), reference, form, absence: Absence::Fine }
+    }
+
+    fn source() -> Need {
+        need("source", "Secret", Some("clusters"), "demo-admin-kubeconfig", Form::Kubeconfig("kubeconfig".to_owned()))
+    }
+
+    fn home() -> Need {
+        need("home", "Namespace", None, "klusterlet-demo", Form::Presence)
+    }
+
+    fn answer(target: ObjectRef, needs: Vec<Need>) -> Requirement {
+        Requirement { target, needs }
+    }
+
+    fn first(answered: Requirement) -> Result<Next, Failure> {
+        Rounds::default().answer(&policy(&kubeconfig_manifest()), &hosted("demo"), answered)
+    }
+
+    #[test]
+    fn a_guest_is_asked_until_it_needs_nothing_new() {
+        let policy = policy(&kubeconfig_manifest());
+        let mut rounds = Rounds::default();
+        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &hosted("demo"), answer(target("demo"), needs));
+        assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
+        assert_eq!(ask(vec![source(), home()]), Ok(Next::Read(vec![source(), home()])));
+        assert_eq!(ask(vec![home()]), Ok(Next::Complete(answer(target("demo"), vec![home()]))));
+        assert_eq!(rounds.known().count(), 2, "what was asked for earlier still counts");
+    }
+
+    #[test]
+    fn needing_nothing_is_complete_at_once() {
+        assert_eq!(first(answer(target("demo"), vec![])), Ok(Next::Complete(answer(target("demo"), vec![]))));
+    }
+
+    #[test]
+    fn the_third_answer_must_need_nothing_new() {
+        let policy = policy(&kubeconfig_manifest());
+        let mut rounds = Rounds::default();
+        let ends: Vec<_> = ["a", "b", "c"]
+            .map(|name| need("home", "Namespace", None, &format!("klusterlet-{name}"), Form::Presence))
+            .into_iter()
+            .map(|need| rounds.answer(&policy, &hosted("demo"), answer(target("demo"), vec![need])))
+            .map(|end| end.err().map(|failure| failure.reason))
+            .collect();
+        assert_eq!(ends, [None, None, Some(Reason::Known(Word::TooManyRounds))]);
+    }
+
+    #[test]
+    fn only_granted_objects_and_forms_are_read() {
+        let key = |name: &str| Form::Kubeconfig(name.to_owned());
+        let elsewhere = Need { reference: ObjectRef { cluster: "hub".to_owned(), ..home().reference }, ..home() };
+        for (need, word) in [
+            (source(), None),
+            (home(), None),
+            (Need { form: Form::Presence, ..source() }, None),
+            (need("service", "Service", Some("clusters-demo"), "kube-apiserver", Form::Service), None),
+            (need("klusterlet", "Klusterlet", None, "klusterlet-demo", Form::Object), None),
+            (Need { form: key("password"), ..source() }, Some(Word::ReadNotGranted)),
+            (Need { form: Form::Object, ..source() }, Some(Word::ReadNotGranted)),
+            (Need { form: Form::Service, ..home() }, Some(Word::ReadNotGranted)),
+            (Need { form: key("kubeconfig"), ..home() }, Some(Word::ReadNotGranted)),
+            (Need { role: "other".to_owned(), ..home() }, Some(Word::ReadNotGranted)),
+            (Need { role: "source".to_owned(), ..home() }, Some(Word::ReadNotGranted)),
+            (need("home", "Namespace", None, "kube-system", Form::Presence), Some(Word::ReadNotGranted)),
+            (
+                need("source", "Secret", Some("other"), "demo-admin-kubeconfig", Form::Presence),
+                Some(Word::ReadNotGranted),
+            ),
+            (need("source", "Secret", None, "demo-admin-kubeconfig", Form::Presence), Some(Word::ReadNotGranted)),
+            (elsewhere, Some(Word::ReadNotGranted)),
+            (need("home", "Namespace", None, "klusterlet-a.b", Form::Presence), Some(Word::InvalidTargetName)),
+            (
+                need("service", "Service", Some("clusters-../x"), "kube-apiserver", Form::Service),
+                Some(Word::InvalidTargetName),
+            ),
+        ] {
+            let end = first(answer(target("demo"), vec![need.clone()]));
+            assert_eq!(end.err().map(|failure| failure.reason), word.map(Reason::Known), "{need:?}");
+        }
+    }
+
+    #[test]
+    fn only_granted_targets_are_written() {
+        let secret = |namespace: &str, name: &str| ObjectRef::local("v1", "Secret", Some(namespace), name);
+        for (target, word) in [
+            (secret("klusterlet-demo", "other"), Word::WriteNotGranted),
+            (secret("kube-system", "external-managed-kubeconfig"), Word::WriteNotGranted),
+            (ObjectRef { kind: "ConfigMap".to_owned(), ..target("demo") }, Word::WriteNotGranted),
+            (ObjectRef { cluster: "hub".to_owned(), ..target("demo") }, Word::WriteNotGranted),
+            (ObjectRef { namespace: None, ..target("demo") }, Word::WriteNotGranted),
+            (target("Demo"), Word::InvalidTargetName),
+            (target("a.b"), Word::InvalidTargetName),
+            (target(&"a".repeat(60)), Word::InvalidTargetName),
+        ] {
+            let end = first(answer(target.clone(), vec![]));
+            assert_eq!(end.err().map(|failure| failure.reason), Some(Reason::Known(word)), "{target}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_bounded_and_asks_once_for_each() {
+        let many: Vec<_> =
+            (0..17).map(|n| need("home", "Namespace", None, &format!("klusterlet-{n}"), Form::Presence)).collect();
+        for needs in [many, vec![home(), home()]] {
+            let end = first(answer(target("demo"), needs));
+            assert_eq!(end.err().map(|failure| failure.reason), Some(Reason::Known(Word::ContractBroken)));
+        }
+    }
+
+    #[test]
+    fn a_refusal_waits_only_for_what_may_be_read() {
+        let guest = guest(&[], &[]);
+        let policy = policy(&kubeconfig_manifest());
+        let problem = |word: &str| Problem { reason: word.to_owned(), message: "m".to_owned(), field: None };
+        let end = |refusal| refused(&policy, &hosted("demo"), &guest, refusal);
+        let granted = vec![home().reference];
+        let foreign = vec![ObjectRef::local("v1", "Namespace", None, "kube-system")];
+        for (refusal, class, word) in [
+            (Refusal::Waiting(problem("Told"), granted.clone()), Class::Waiting, "Told"),
+            (Refusal::Waiting(problem("Told"), foreign), Class::Invalid, "ReadNotGranted"),
+            (Refusal::Missing(problem("Told")), Class::Missing, "Told"),
+            (Refusal::Invalid(problem("KubeconfigEmpty")), Class::Invalid, "KubeconfigEmpty"),
+            (Refusal::Missing(problem("Untold")), Class::Invalid, "ContractBroken"),
+        ] {
+            let failure = end(refusal.clone());
+            assert_eq!((failure.class, failure.reason.as_str()), (class, word), "{refusal:?}");
+        }
+        assert_eq!(end(Refusal::Waiting(problem("Told"), granted.clone())).objects, granted);
+    }
+}

@@ -51,3 +51,79 @@ fn target_port(place: &Place<'_>) -> Result<Option<String>, InvalidField> {
         _ => Ok(place.text()?.filter(|name| !name.is_empty())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ObjectRef;
+    use crate::sample::object;
+    use serde_json::json;
+
+    fn read(spec: Value) -> Result<Service, InvalidField> {
+        let reference = ObjectRef::local("v1", "Service", Some("clusters-demo"), "kube-apiserver");
+        view(&object(reference, json!({"spec": spec})))
+    }
+
+    #[test]
+    fn a_service_is_read_whole() {
+        let service = read(json!({
+            "type": "NodePort", "clusterIPs": ["10.0.0.1", "fd00::1"], "clusterIP": "10.0.0.1",
+            "ports": [
+                {"name": "client", "port": 6443, "targetPort": "client", "nodePort": 31000, "appProtocol": "https"},
+                {"port": 53, "targetPort": 5353, "protocol": "UDP", "nodePort": 0, "name": ""},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(service.service_type, "NodePort");
+        assert_eq!(service.cluster_ips, ["10.0.0.1", "fd00::1"]);
+        let client = ServicePort {
+            name: Some("client".to_owned()),
+            port: 6443,
+            target_port: Some("client".to_owned()),
+            node_port: Some(31000),
+            protocol: Protocol::Tcp,
+            app_protocol: Some("https".to_owned()),
+        };
+        let dns = ServicePort {
+            name: None,
+            port: 53,
+            target_port: Some("5353".to_owned()),
+            node_port: None,
+            protocol: Protocol::Udp,
+            app_protocol: None,
+        };
+        assert_eq!(service.ports, [client, dns]);
+    }
+
+    #[test]
+    fn what_is_absent_has_its_default() {
+        for spec in [json!(null), json!({}), json!({"ports": null, "clusterIP": null})] {
+            let service = read(spec).unwrap();
+            assert_eq!(
+                (service.service_type.as_str(), service.ports.len(), service.cluster_ips.len()),
+                ("ClusterIP", 0, 0)
+            );
+        }
+        assert_eq!(read(json!({"clusterIP": "None"})).unwrap().cluster_ips, ["None"]);
+    }
+
+    #[test]
+    fn wrong_types_are_named() {
+        for (spec, path) in [
+            (json!("x"), "spec"),
+            (json!({"type": 1}), "spec.type"),
+            (json!({"clusterIPs": "x"}), "spec.clusterIPs"),
+            (json!({"clusterIPs": [1]}), "spec.clusterIPs[0]"),
+            (json!({"ports": {}}), "spec.ports"),
+            (json!({"ports": ["x"]}), "spec.ports[0]"),
+            (json!({"ports": [{}]}), "spec.ports[0].port"),
+            (json!({"ports": [{"port": 0}]}), "spec.ports[0].port"),
+            (json!({"ports": [{"port": 1}, {"port": 65536}]}), "spec.ports[1].port"),
+            (json!({"ports": [{"port": "6443"}]}), "spec.ports[0].port"),
+            (json!({"ports": [{"port": 1, "targetPort": true}]}), "spec.ports[0].targetPort"),
+            (json!({"ports": [{"port": 1, "protocol": "tcp"}]}), "spec.ports[0].protocol"),
+        ] {
+            assert_eq!(read(spec.clone()).map_err(|invalid| invalid.path), Err(path.to_owned()), "{spec}");
+        }
+    }
+}

@@ -134,3 +134,77 @@ fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> 
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::description::{DeclaredReason, Read};
+    use crate::sample::{HOSTED, guest};
+
+    fn described() -> Description {
+        (*guest(&["spec"], &[]).description).clone()
+    }
+
+    fn load(description: Description) -> Result<Guest, Failure> {
+        Guest::load("sha256:1", description, &Map::new())
+    }
+
+    #[test]
+    fn a_description_that_breaks_the_contract_is_refused() {
+        let read = |kind: &str, field: &str| Read {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            fields: vec![field.to_owned()],
+            changes: vec![],
+        };
+        let reason =
+            |word: &str| DeclaredReason { word: word.to_owned(), meaning: String::new(), remedy: String::new() };
+        let breaks: [(&str, Box<dyn Fn(&mut Description)>); 12] = [
+            ("no name", Box::new(|it| it.name.clear())),
+            ("no version", Box::new(|it| it.version.clear())),
+            ("no schema", Box::new(|it| it.settings_schema.clear())),
+            ("schema of another type", Box::new(|it| it.settings_schema = "[]".to_owned())),
+            ("schema too large", Box::new(|it| it.settings_schema = format!("{{{}}}", " ".repeat(MAX_SCHEMA)))),
+            ("a Secret", Box::new(move |it| it.reads.push(read("Secret", "data")))),
+            ("no path", Box::new(move |it| it.reads.push(read("Pod", "a..b")))),
+            ("a kind twice", Box::new(|it| it.reads.push(it.reads[0].clone()))),
+            ("too many paths", Box::new(|it| it.reads[0].changes = vec!["a".to_owned(); MAX_READS])),
+            ("too many reasons", Box::new(move |it| it.reasons = (0..200).map(|n| reason(&format!("R{n}"))).collect())),
+            ("not CamelCase", Box::new(move |it| it.reasons.push(reason("not camel")))),
+            ("a reason twice", Box::new(move |it| it.reasons.push(reason("Told")))),
+        ];
+        for (name, damage) in breaks {
+            let mut description = described();
+            damage(&mut description);
+            let failure = load(description).map(|_| ()).unwrap_err();
+            assert_eq!(failure.reason, Word::DescriptionInvalid.into(), "{name}");
+        }
+        assert!(load(described()).is_ok());
+    }
+
+    #[test]
+    fn words_are_declared_or_the_agents_own() {
+        let problem = |reason: &str| Problem {
+            reason: reason.to_owned(),
+            message: "two\nlines".to_owned(),
+            field: Some("spec.x".to_owned()),
+        };
+        let guest = guest(&[], &[]);
+        let told = guest.failure(Class::Held, &problem("Told"));
+        assert_eq!(
+            (told.class, told.reason, &*told.message),
+            (Class::Held, Reason::Declared("Told".into()), "two lines: `spec.x`")
+        );
+        assert_eq!(guest.failure(Class::Missing, &problem("KubeconfigEmpty")).reason, Word::KubeconfigEmpty.into());
+        let broken = guest.failure(Class::Held, &problem("AsDesired"));
+        assert_eq!((broken.class, broken.reason), (Class::Invalid, Word::ContractBroken.into()));
+    }
+
+    #[test]
+    fn what_is_not_declared_is_nothing() {
+        let guest = guest(&["spec"], &["status"]);
+        assert_eq!(guest.declared(HOSTED.0, HOSTED.1).fields.list().len(), 1);
+        assert_eq!(guest.declared("v1", "Pod"), &Declared::default());
+        assert_eq!(&*guest.settings, "{}");
+    }
+}

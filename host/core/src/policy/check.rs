@@ -311,3 +311,145 @@ fn unique<T: Ord + Display>(field: &str, items: impl Iterator<Item = T>) -> Chec
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::description::World;
+    use crate::policy::manifest;
+    use crate::sample::{kubeconfig_manifest, taints_manifest};
+    use serde_json::{Value, json};
+
+    /// Reads and checks a manifest, with the value at a pointer set; null removes it.
+    fn checked(mut whole: Value, pointer: &str, value: Value) -> Checked<Policy> {
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        match whole.pointer_mut(parent).unwrap() {
+            Value::Object(map) if value.is_null() => drop(map.remove(name)),
+            Value::Object(map) => drop(map.insert(name.to_owned(), value)),
+            Value::Array(list) => list[name.parse::<usize>().unwrap()] = value,
+            other => panic!("{other} is no place to set something"),
+        }
+        policy(manifest::parse(&whole)?)
+    }
+
+    #[test]
+    fn the_grant_says_which_world_decides() {
+        let kubeconfig = checked(kubeconfig_manifest(), "/spec/suspend", json!(true)).unwrap();
+        assert_eq!((kubeconfig.writes.world(), kubeconfig.suspend), (World::Kubeconfig, true));
+        assert_eq!((kubeconfig.audit_seconds, kubeconfig.reads.len()), (1800, 4));
+        let taints = checked(taints_manifest(), "/spec/auditSeconds", json!(0)).unwrap();
+        assert_eq!((taints.writes.world(), taints.audit_seconds), (World::Taints, 0));
+        let two = json!([
+            kubeconfig_manifest()["spec"]["grant"]["write"][0],
+            kubeconfig_manifest()["spec"]["grant"]["write"][0]
+        ]);
+        assert!(checked(kubeconfig_manifest(), "/spec/grant/write", two).is_ok());
+    }
+
+    #[test]
+    fn the_policies_that_ship_are_sound() {
+        for text in [
+            include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml"),
+            include_str!("../../../../policies/built-in-taints/policy.yaml"),
+        ] {
+            let value: Value = serde_yaml::from_str(text).unwrap();
+            assert_eq!(policy(manifest::parse(&value).unwrap()).map(|_| ()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn fields_at_fault_are_named() {
+        let write = "/spec/grant/write/0";
+        let at = |tail: &str| format!("{write}/{tail}");
+        for (pointer, value, field) in [
+            ("/apiVersion".to_owned(), json!("transom.dev/v2"), "apiVersion"),
+            ("/kind".to_owned(), json!("Pod"), "kind"),
+            ("/extra".to_owned(), json!(1), "extra"),
+            ("/spec".to_owned(), json!(null), "spec"),
+            ("/spec".to_owned(), json!({}), "spec"),
+            ("/metadata/name".to_owned(), json!("A"), "metadata.name"),
+            ("/metadata/name".to_owned(), json!("a".repeat(64)), "metadata.name"),
+            ("/metadata/name".to_owned(), json!(7), "metadata.name"),
+            ("/metadata/namespace".to_owned(), json!("x"), "metadata.namespace"),
+            ("/spec/suspended".to_owned(), json!(true), "spec.suspended"),
+            ("/spec/auditSeconds".to_owned(), json!(-1), "spec.auditSeconds"),
+            ("/spec/subject/kind".to_owned(), json!("hostedCluster"), "spec.subject.kind"),
+            ("/spec/subject/apiVersion".to_owned(), json!("a/b/c"), "spec.subject.apiVersion"),
+            ("/spec/subject/cluster".to_owned(), json!("The Hub"), "spec.subject.cluster"),
+            ("/spec/subject/namespaces".to_owned(), json!([]), "spec.subject.namespaces"),
+            ("/spec/subject/namespaces".to_owned(), json!(["a", "**"]), "spec.subject.namespaces[1]"),
+            ("/spec/subject/namespaces".to_owned(), json!(["{subject.name}"]), "spec.subject.namespaces[0]"),
+            ("/spec/guests/decide/component".to_owned(), json!(""), "spec.guests.decide.component"),
+            ("/spec/guests/decide/digest".to_owned(), json!("sha256:12"), "spec.guests.decide.digest"),
+            ("/spec/guests/trigger/capabilities".to_owned(), json!(["log", "log"]), "spec.guests.trigger.capabilities"),
+            ("/spec/guests/trigger/capabilities".to_owned(), json!(["clock"]), "spec.guests.trigger.capabilities[0]"),
+            ("/spec/guests/trigger/settings".to_owned(), json!([]), "spec.guests.trigger.settings"),
+            ("/spec/grant/read/1/role".to_owned(), json!("source"), "spec.grant.read[1].role"),
+            ("/spec/grant/read/1/role".to_owned(), json!("a b"), "spec.grant.read[1].role"),
+            ("/spec/grant/read/0/keys".to_owned(), json!(null), "spec.grant.read[0].keys"),
+            ("/spec/grant/read/0/keys".to_owned(), json!(["a/b"]), "spec.grant.read[0].keys[0]"),
+            ("/spec/grant/read/0/keys".to_owned(), json!(["a", "a"]), "spec.grant.read[0].keys"),
+            ("/spec/grant/read/0/namespace".to_owned(), json!(null), "spec.grant.read[0].namespace"),
+            ("/spec/grant/read/1/keys".to_owned(), json!(["a"]), "spec.grant.read[1].keys"),
+            ("/spec/grant/read/2/name".to_owned(), json!("{name}"), "spec.grant.read[2].name"),
+            ("/spec/grant/write".to_owned(), json!([]), "spec.grant.write"),
+            (at("kubeconfig"), json!(null), "spec.grant.write[0]"),
+            (at("kind"), json!("ConfigMap"), "spec.grant.write[0].kind"),
+            (at("kind"), json!(null), "spec.grant.write[0].kind"),
+            (at("namespace"), json!(null), "spec.grant.write[0].namespace"),
+            (at("name"), json!(""), "spec.grant.write[0].name"),
+            (at("cluster"), json!("-"), "spec.grant.write[0].cluster"),
+            (at("verbs"), json!([]), "spec.grant.write[0].verbs"),
+            (at("verbs"), json!(["patch"]), "spec.grant.write[0].verbs"),
+            (at("verbs"), json!(["create", "create"]), "spec.grant.write[0].verbs"),
+            (at("fields"), json!(["data.a", "data.b"]), "spec.grant.write[0].fields"),
+            (at("fields"), json!(["metadata.labels"]), "spec.grant.write[0].fields"),
+            (at("taintKeys"), json!(["a"]), "spec.grant.write[0].taintKeys"),
+            (at("target"), json!("subject"), "spec.grant.write[0].kubeconfig"),
+            (at("kubeconfig/server"), json!([]), "spec.grant.write[0].kubeconfig.server"),
+            (at("kubeconfig/server"), json!(["home"]), "spec.grant.write[0].kubeconfig.server[0]"),
+            (at("kubeconfig/ca"), json!(["service"]), "spec.grant.write[0].kubeconfig.ca[0]"),
+            (at("kubeconfig/clusterDomain"), json!("a b"), "spec.grant.write[0].kubeconfig.clusterDomain"),
+            (at("kubeconfig/proxy"), json!("Yes"), "spec.grant.write[0].kubeconfig.proxy"),
+            ("/spec/own/keepUntilAbsent".to_owned(), json!(["nobody"]), "spec.own.keepUntilAbsent[0]"),
+            ("/spec/grant/read/3/name".to_owned(), json!("*-a-*"), "spec.own.keepUntilAbsent[0]"),
+        ] {
+            let error = checked(kubeconfig_manifest(), &pointer, value).map(|_| ()).unwrap_err();
+            assert_eq!(error.field, field, "{pointer}: {error}");
+        }
+    }
+
+    #[test]
+    fn grants_of_taints_are_checked() {
+        let write = "/spec/grant/write/0";
+        for (pointer, value, field) in [
+            ("/spec/subject/kind".to_owned(), json!("Node"), "spec.grant.write[0].target"),
+            (format!("{write}/kind"), json!("Pod"), "spec.grant.write[0].kind"),
+            (format!("{write}/verbs"), json!(["patch", "delete"]), "spec.grant.write[0].verbs"),
+            (format!("{write}/fields"), json!(["spec"]), "spec.grant.write[0].fields"),
+            (format!("{write}/taintKeys"), json!([]), "spec.grant.write[0].taintKeys"),
+            (format!("{write}/taintKeys"), json!(["a", "a"]), "spec.grant.write[0].taintKeys"),
+            ("/spec/own".to_owned(), json!({"keepUntilAbsent": ["x"]}), "spec.own.keepUntilAbsent[0]"),
+        ] {
+            let error = checked(taints_manifest(), &pointer, value).map(|_| ()).unwrap_err();
+            assert_eq!(error.field, field, "{pointer}: {error}");
+        }
+        let grant = taints_manifest()["spec"]["grant"]["write"][0].clone();
+        let mixed = json!([grant, kubeconfig_manifest()["spec"]["grant"]["write"][0]]);
+        let mut manifest = taints_manifest();
+        manifest["spec"]["grant"]["read"] = kubeconfig_manifest()["spec"]["grant"]["read"].clone();
+        for write in [json!([grant, grant]), mixed] {
+            let error = checked(manifest.clone(), "/spec/grant/write", write).map(|_| ()).unwrap_err();
+            assert_eq!(error.field, "spec.grant.write");
+        }
+    }
+
+    #[test]
+    fn rights_and_secrets_are_no_ordinary_objects() {
+        let roles = json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "name": "x", "verbs": ["create"], "fields": ["subjects"]}]);
+        let error = checked(kubeconfig_manifest(), "/spec/grant/write", roles).map(|_| ()).unwrap_err();
+        assert!(error.field == "spec.grant.write[0].kind" && error.why.contains("RBAC"), "{error}");
+        let error = checked(kubeconfig_manifest(), "/spec/subject", json!({"apiVersion": "v1", "kind": "Secret"}));
+        assert_eq!(error.map(|_| ()).unwrap_err().field, "spec.subject.kind");
+    }
+}

@@ -65,7 +65,12 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
     let name = value.pointer("/metadata/name").and_then(Value::as_str);
     let name = name.ok_or_else(|| PolicyError::new("metadata.name", "is not a string"))?;
     let spec = value.get("spec").ok_or_else(|| PolicyError::new("spec", "is missing"))?;
-    let spec: PolicySpec = serde_path_to_error::deserialize(spec)
-        .map_err(|error| PolicyError::new(format!("spec.{}", error.path()), error.inner().to_string()))?;
+    let spec: PolicySpec = serde_path_to_error::deserialize(spec).map_err(|error| {
+        let field = match error.path().to_string() {
+            top if top == "." => "spec".to_owned(),
+            below => format!("spec.{below}"),
+        };
+        PolicyError::new(field, error.inner().to_string())
+    })?;
     Ok(Manifest { name: name.to_owned(), spec })
 }
