@@ -14,9 +14,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 use transom_api::{State, Word};
+use transom_core::claims::Claimant;
 use transom_core::contract::AgentFacts;
+use transom_core::object::Object;
 use transom_core::observation::Observation;
-use transom_core::outcome::WriteKind;
+use transom_core::outcome::Outcome;
+use transom_core::plan::Step;
+use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{Report, Schedule};
 use transom_core::signal::Signal;
@@ -137,6 +141,36 @@ impl Agent {
         }
     }
 
+    /// What was just written is known at once, and whoever else depends on it is evaluated.
+    pub(crate) fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
+        let done = steps.iter().zip(&outcome.steps).filter(|(_, done)| done.result.is_ok());
+        for (step, _) in done {
+            let others: Vec<Key> = {
+                let mut known = self.known.lock();
+                match step {
+                    Step::Create { desired } | Step::Update { desired, .. } => {
+                        known.outputs.observe(desired);
+                        known.contention.entry(desired.reference.clone()).or_default().left(Some(desired));
+                    }
+                    Step::Delete { reference, .. } => {
+                        known.outputs.gone(reference);
+                        known.contention.remove(reference);
+                    }
+                    Step::Patch { .. } => {}
+                }
+                known.interest.concerned(step.target()).filter(|other| *other != key).cloned().collect()
+            };
+            for other in others {
+                self.push(&other, Cause::Evaluate(Why::Input(step.target().clone())), None);
+            }
+            for lane in self.lanes().iter().filter(|lane| lane.policy != key.policy) {
+                if lane.loaded().revision.policy.subject.admits(step.target()) {
+                    lane.push(step.target(), Cause::Updated, None);
+                }
+            }
+        }
+    }
+
     /// Claimants whose target was released are evaluated again.
     pub(crate) fn wake(&self, keys: Vec<Key>) {
         for key in keys {
@@ -162,6 +196,7 @@ impl Agent {
     pub(crate) fn settle(&self, lane: &Lane, loaded: &Loaded, work: &WorkItem, seen: Seen, report: &Report) {
         let key = &work.key;
         let gone = seen.subject.is_none();
+        let seen_subject = seen.subject.clone();
         {
             let mut known = self.known.lock();
             known.interest.set(key, seen.objects);
@@ -170,12 +205,8 @@ impl Agent {
                 Some(subject) => known.judged.insert(key.clone(), Self::judged(loaded, subject)),
                 None => known.judged.remove(key),
             };
-            for (kind, target) in &report.writes {
-                if *kind == WriteKind::Delete {
-                    known.outputs.gone(target);
-                }
-            }
         }
+        self.located(loaded, key, &seen_subject, report);
         for why in [Why::Timer, Why::Retry, Why::Audit] {
             lane.forget(&key.subject, &why);
         }
@@ -188,6 +219,20 @@ impl Agent {
         if let Some(after) = report.again_after_ms.filter(|_| !settled) {
             lane.push(&key.subject, Cause::Evaluate(why), Some(Duration::from_millis(after)));
         }
+    }
+
+    /// A subject whose target is not known now keeps the claim that it has.
+    fn located(&self, loaded: &Loaded, key: &Key, subject: &Option<Arc<Object>>, report: &Report) {
+        let claims = matches!(loaded.revision.policy.writes, Writes::Kubeconfig(_));
+        if !claims || report.target.is_some() || report.reason == Word::SourceGone.into() {
+            return;
+        }
+        let woken = {
+            let mut known = self.known.lock();
+            let stamped = known.outputs.of(key).next().cloned();
+            known.claims.keep(Claimant::of(key, subject.as_deref()), stamped.as_ref())
+        };
+        self.wake(woken);
     }
 
     /// Stage 9: tells the cluster and the log, each transition once.

@@ -1,6 +1,7 @@
 //! Who writes a target when several subjects want it. A value, keyed by target over all policies.
 //! Never reads a target: what its stamp says is an argument.
 
+use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
@@ -19,6 +20,12 @@ pub struct Claimant {
 }
 
 impl Claimant {
+    /// The claimant that a subject is; nothing is known of one that cannot be read.
+    pub fn of(key: &Key, subject: Option<&Object>) -> Self {
+        let uid = subject.map(Object::uid).unwrap_or_default().to_owned();
+        Self { key: key.clone(), uid, created_seconds: subject.and_then(Object::created_seconds) }
+    }
+
     /// The older one comes first; none counts as newest; then namespace, then name, then the rest of the key.
     fn rank(&self) -> (i64, Option<&str>, &str, &Key) {
         let created = self.created_seconds.unwrap_or(i64::MAX);

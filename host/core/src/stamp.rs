@@ -32,6 +32,16 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// The stamp of what a component decided for a subject from some inputs.
+    pub fn of(key: &Key, subject: &Object, inputs: &str, component: &str) -> Self {
+        Self {
+            policy: key.policy.to_string(),
+            source: Source { reference: subject.reference.clone(), uid: subject.uid().to_owned() },
+            inputs: inputs.to_owned(),
+            component: component.to_owned(),
+        }
+    }
+
     /// The stamp of an object; nothing when the manager is somebody else, or policy or source cannot be read.
     pub fn read(object: &Object) -> Option<Self> {
         if object.label(labels::MANAGED_BY) != Some(labels::MANAGER) {

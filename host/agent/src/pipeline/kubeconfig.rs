@@ -1,24 +1,174 @@
-//! Stages 3 to 7 of a policy that owns Secrets with a kubeconfig. Never sees a byte of a credential outside `core`.
+//! Stages 3 to 7 of a policy that owns Secrets with a kubeconfig. Never shows a byte of a credential to anybody.
+
+mod source;
 
 use super::Seen;
 use crate::agent::Agent;
+use crate::invoke::ask;
 use crate::load::Loaded;
+use source::{Sources, terms};
 use std::sync::Arc;
 use transom_api::Word;
+use transom_core::claims::{Claim, Claimant};
+use transom_core::contract::credentials::Proposal;
+use transom_core::contract::decide::{Input, Need, Requirement};
+use transom_core::contract::{Subject, Timed};
 use transom_core::failure::Failure;
+use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
+use transom_core::plan::Plan;
+use transom_core::plan::kubeconfig::{self, Document, Wanted};
+use transom_core::plan::prune::Undesired;
+use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
+use transom_core::requirements::{self, Next, Rounds};
+use transom_core::stamp::Stamp;
 use transom_core::work::Key;
+use transom_engine::Limits;
+
+/// One evaluation of this sort.
+struct Asking<'a> {
+    agent: &'a Agent,
+    loaded: &'a Arc<Loaded>,
+    key: &'a Key,
+    subject: &'a Arc<Object>,
+    view: Arc<Subject>,
+}
+
+/// What stages 3 and 4 gave.
+struct Gathered {
+    target: ObjectRef,
+    existing: Option<Object>,
+    claim: Claim,
+    inputs: Vec<Input>,
+    sources: Sources,
+}
 
 impl Agent {
-    /// x
+    /// Locates the target, gathers what the guest needs, has it transform, plans, applies, and prunes what is left over.
     pub(super) async fn kubeconfig(
         &self,
-        _loaded: &Arc<Loaded>,
-        _key: &Key,
-        _subject: &Arc<Object>,
-        _seen: &mut Seen,
+        loaded: &Arc<Loaded>,
+        key: &Key,
+        subject: &Arc<Object>,
+        seen: &mut Seen,
     ) -> Result<Success, Failure> {
-        Err(Failure::known(Word::KubeconfigInvalid, "not yet"))
+        let view = Arc::new(inputs::subject(subject, &loaded.revision.decide)?);
+        let asking = Asking { agent: self, loaded, key, subject, view };
+        let gathered = asking.gather(seen).await?;
+        let proposal = asking.transform(&gathered, seen).await?;
+        let plan = asking.plan(&gathered, &proposal, seen)?;
+        let written = plan.steps.clone();
+        let mut outcome = self.apply(plan).await;
+        self.wrote(key, &written, &outcome);
+        let mut kept = None;
+        if outcome.failure().is_none() {
+            let (pruned, still) = self.prune(loaded, key, Some(&gathered.target), Undesired::TargetMoved, seen).await?;
+            outcome.steps.extend(pruned.steps);
+            kept = still;
+        }
+        Ok(Success { word: Word::AsDesired, outcome, kept, ask_again_at: seen.ask_again_at })
+    }
+}
+
+impl Asking<'_> {
+    /// Stages 3 and 4: asks what is needed and reads it, until nothing new is needed.
+    async fn gather(&self, seen: &mut Seen) -> Result<Gathered, Failure> {
+        let described = &self.loaded.revision.decide;
+        let (mut rounds, mut found, mut inputs, mut sources) =
+            (Rounds::default(), Vec::new(), Vec::new(), Sources::default());
+        let complete = loop {
+            let asked = self.require(&inputs).await?;
+            let target = asked.target.clone();
+            let next = rounds.answer(&self.loaded.revision.policy, &self.key.subject, asked)?;
+            seen.objects.extend(rounds.known().cloned());
+            seen.objects.insert(target.clone());
+            let (existing, claim) = self.claim(&target, seen).await?;
+            match next {
+                Next::Complete(complete) => break (complete, existing, claim),
+                Next::Read(needs) => {
+                    if let Claim::Unlocated { remaining } = claim {
+                        return Err(kubeconfig::unlocated(&target, remaining));
+                    }
+                    found = self.read(needs).await?;
+                    inputs::judge(&found, described)?;
+                    inputs = inputs::cross(&found, described, |found, object, key| sources.read(found, object, key))?;
+                }
+            }
+        };
+        seen.evaluation.inputs = Some(inputs::digest(&self.view, &found, &inputs).to_string());
+        let (Requirement { target, .. }, existing, claim) = complete;
+        Ok(Gathered { target, existing, claim, inputs, sources })
+    }
+
+    async fn require(&self, inputs: &[Input]) -> Result<Requirement, Failure> {
+        let (guest, described) = (self.loaded.decide.clone(), &self.loaded.revision.decide);
+        let (context, view, inputs) = (self.agent.context(described), Arc::clone(&self.view), inputs.to_vec());
+        let answer = ask(move || guest.require(&Limits::default(), &context, &view, &inputs)).await?;
+        answer.map_err(|refusal| {
+            requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal)
+        })
+    }
+
+    async fn read(&self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
+        let mut found = Vec::with_capacity(needs.len());
+        for need in needs {
+            let object = self.agent.connections.read(&need.reference).await?.map(Arc::new);
+            found.push(Found { need, object });
+        }
+        Ok(found)
+    }
+
+    /// Says which target the subject wants, and learns whether it may have it.
+    async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
+        seen.evaluation.target = Some(target.clone());
+        let existing = self.agent.connections.read(target).await?;
+        let stamp = existing.as_ref().and_then(Stamp::read);
+        let (woken, claim) = {
+            let mut known = self.agent.known.lock();
+            let woken = known.claims.set(Claimant::of(self.key, Some(self.subject)), target.clone());
+            (woken, known.claims.decide(self.key, stamp.as_ref()))
+        };
+        self.agent.wake(woken);
+        Ok((existing, claim))
+    }
+
+    /// Stage 5.
+    async fn transform(&self, gathered: &Gathered, seen: &mut Seen) -> Result<Proposal, Failure> {
+        let (guest, described) = (self.loaded.decide.clone(), &self.loaded.revision.decide);
+        let (context, view, inputs) = (self.agent.context(described), Arc::clone(&self.view), gathered.inputs.clone());
+        let answer = ask(move || guest.transform(&Limits::default(), &context, &view, &inputs)).await?;
+        let refused =
+            |refusal| requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal);
+        let Timed { answer, ask_again_at } = answer.map_err(refused)?;
+        seen.ask_again(ask_again_at);
+        Ok(answer)
+    }
+
+    /// Stage 6.
+    fn plan(&self, gathered: &Gathered, proposal: &Proposal, seen: &Seen) -> Result<Plan, Failure> {
+        let policy = &self.loaded.revision.policy;
+        let now_seconds = self.agent.clock.now_seconds();
+        let inputs = seen.evaluation.inputs.as_deref().unwrap_or_default();
+        let source = gathered.sources.only()?;
+        let services = source::services(&gathered.inputs);
+        let terms = terms(policy, &gathered.target, &self.key.subject, source, &services, now_seconds)?;
+        let assembled = source.kubeconfig.assemble(proposal, &terms).map_err(|error| source.failure(&error))?;
+        let wanted = Wanted {
+            policy,
+            key: self.key,
+            target: &gathered.target,
+            existing: gathered.existing.as_ref(),
+            claim: gathered.claim.clone(),
+            stamp: Stamp::of(self.key, self.subject, inputs, &self.loaded.revision.decide.digest),
+            document: Document {
+                bytes: assembled.to_yaml().as_bytes(),
+                equals: &|bytes| assembled.says_the_same(bytes),
+                shares_credential: &|bytes| source.kubeconfig.shares_credential(bytes, &terms.limits),
+            },
+        };
+        let mut known = self.agent.known.lock();
+        let contention = known.contention.entry(gathered.target.clone()).or_default();
+        kubeconfig::plan(&wanted, contention, now_seconds)
     }
 }

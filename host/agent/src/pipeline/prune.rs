@@ -49,7 +49,10 @@ impl Agent {
             let known = self.known.lock();
             prune::plan(&loaded.revision.policy, key, &candidates, &known.claims, why)
         };
-        Ok((self.apply(plan).await, kept))
+        let steps = plan.steps.clone();
+        let outcome = self.apply(plan).await;
+        self.wrote(key, &steps, &outcome);
+        Ok((outcome, kept))
     }
 
     /// Those of some objects that are there.

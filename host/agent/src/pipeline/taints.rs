@@ -44,7 +44,9 @@ impl Agent {
         };
         let added = taints::TimeAdded::SetByUs(self.clock.now_seconds());
         let plan = taints::plan(key, subject, rule, &wanted, added)?;
+        let steps = plan.steps.clone();
         let outcome = self.apply(plan).await;
+        self.wrote(key, &steps, &outcome);
         Ok(Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: seen.ask_again_at })
     }
 }

@@ -107,12 +107,14 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
             let message = format!("{target} is claimed by {} and {}; the latter keeps it", key.subject, holder.subject);
             Err(Failure::known(Word::TargetClaimed, message).about([(*target).clone()]))
         }
-        Claim::Unlocated { remaining } => {
-            let message =
-                format!("{target} bears no stamp, and {remaining} subjects that might claim it are not located yet");
-            Err(Failure::known(Word::TargetsUnlocated, message))
-        }
+        Claim::Unlocated { remaining } => Err(unlocated(target, *remaining)),
     }
+}
+
+/// `TargetsUnlocated`: known as soon as the target is, before anything is read for it.
+pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
+    let message = format!("{target} bears no stamp, and {remaining} subjects that might claim it are not located yet");
+    Failure::known(Word::TargetsUnlocated, message)
 }
 
 /// Whether a target without a stamp may be taken over.

@@ -1,0 +1,97 @@
+//! The kubeconfigs among the inputs of one evaluation, and the terms for what is made of them.
+//! Never says what is in one: failures name the Secret and a path.
+
+use std::collections::BTreeMap;
+use transom_api::Word;
+use transom_core::contract::credentials::SourceView;
+use transom_core::contract::decide::{Input, InputValue, Service};
+use transom_core::failure::Failure;
+use transom_core::inputs::Found;
+use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
+use transom_core::object::Object;
+use transom_core::plan::kubeconfig::data;
+use transom_core::policy::Policy;
+use transom_core::reference::ObjectRef;
+
+/// One kubeconfig that was read.
+pub(super) struct Read {
+    /// The role under which it was asked for.
+    role: String,
+    /// The Secret.
+    secret: ObjectRef,
+    /// What it says.
+    pub(super) kubeconfig: Source,
+}
+
+/// Kubeconfigs by role.
+#[derive(Default)]
+pub(super) struct Sources(BTreeMap<String, Read>);
+
+impl Sources {
+    /// Reads the kubeconfig under a key of a Secret, and gives what a guest may see of it.
+    pub(super) fn read(&mut self, found: &Found, object: &Object, key: &str) -> Result<SourceView, Failure> {
+        let secret = &object.reference;
+        let failed = |word, message: String| Failure::known(word, message).about([secret.clone()]);
+        if object.data(key).is_none() {
+            return Err(failed(Word::KubeconfigMissing, format!("{secret} has no key `{key}`")));
+        }
+        let Some(bytes) = data(object, key) else {
+            return Err(failed(Word::InvalidBase64, format!("{secret}: `data.{key}` is not base64")));
+        };
+        let kubeconfig = Source::parse(&bytes, &KubeconfigLimits::default())
+            .map_err(|error| failed(error.word, format!("{secret}: `data.{key}`: {error}")))?;
+        let view = kubeconfig.view();
+        let role = found.need.role.clone();
+        self.0.insert(role.clone(), Read { role, secret: secret.clone(), kubeconfig });
+        Ok(view)
+    }
+
+    /// The one that entries of an answer are numbered by.
+    pub(super) fn only(&self) -> Result<&Read, Failure> {
+        let mut all = self.0.values();
+        match (all.next(), all.next()) {
+            (Some(one), None) => Ok(one),
+            _ => Err(Failure::known(
+                Word::ContractBroken,
+                "the guest transforms without having asked for exactly one kubeconfig",
+            )),
+        }
+    }
+}
+
+impl Read {
+    /// What is wrong with what was to be made of it.
+    pub(super) fn failure(&self, error: &KubeconfigError) -> Failure {
+        Failure::known(error.word, format!("{}: {error}", self.secret)).about([self.secret.clone()])
+    }
+}
+
+/// The Services among the inputs, by role.
+pub(super) fn services(inputs: &[Input]) -> Vec<(&str, &Service)> {
+    let service = |input| match input {
+        &Input { ref role, value: InputValue::Service(ref service) } => Some((role.as_str(), service)),
+        _ => None,
+    };
+    inputs.iter().filter_map(service).collect()
+}
+
+/// What an answer is held against.
+pub(super) fn terms<'a>(
+    policy: &'a Policy,
+    target: &ObjectRef,
+    subject: &ObjectRef,
+    source: &'a Read,
+    services: &'a [(&'a str, &'a Service)],
+    now_seconds: i64,
+) -> Result<Terms<'a>, Failure> {
+    let rule = policy.secret(target, subject);
+    let rule = rule
+        .ok_or_else(|| Failure::known(Word::WriteNotGranted, format!("the policy does not grant to write {target}")))?;
+    Ok(Terms {
+        grant: &rule.kubeconfig,
+        source_role: &source.role,
+        services,
+        now_seconds,
+        limits: KubeconfigLimits::default(),
+    })
+}
