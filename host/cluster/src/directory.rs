@@ -7,15 +7,18 @@ mod load;
 mod manifest;
 mod own;
 mod patch;
+mod settle;
 mod shared;
 mod slot;
 mod status;
 mod store;
 mod tree;
+mod watch;
 
 pub use feed::Observations;
 pub use status::PolicyStatus;
 
+use load::Scan;
 use own::Own;
 use shared::Shared;
 use std::collections::BTreeSet;
@@ -31,6 +34,7 @@ use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use tree::{Place, Tree};
+use watch::Watch;
 
 /// What to open, and how.
 #[derive(Clone, Debug)]
@@ -106,6 +110,14 @@ pub enum OpenError {
         /// The own folder.
         path: PathBuf,
     },
+    /// Changes cannot be followed.
+    #[error("failed to watch the directory `{path}`: {cause}")]
+    Watch {
+        /// The root.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
     /// The own folder holds the root.
     #[error("failed to use the agent's own folder `{path}`: the manifests lie inside it")]
     Inside {
@@ -127,12 +139,14 @@ pub struct ReadFailure {
 /// A directory of manifests as a cluster. Safe to use from many threads.
 pub struct Directory {
     shared: Arc<Shared>,
+    /// Held for its thread, which ends with it.
+    _watch: Option<Watch>,
 }
 
 impl Directory {
     /// Reads the whole tree; on return every object can be read.
     pub fn open(options: DirectoryOptions) -> Result<Self, OpenError> {
-        let DirectoryOptions { name, root, own, settle: _, limits, writable, watch: _ } = options;
+        let DirectoryOptions { name, root, own, settle, limits, writable, watch } = options;
         let root_error = |cause| OpenError::Root { path: root.clone(), cause };
         let canonical = root.canonicalize().map_err(root_error)?;
         let is_file = !canonical.is_dir();
@@ -148,18 +162,22 @@ impl Directory {
             load::refresh(&shared, &shared.tree.place(&canonical).into_iter().collect::<Vec<_>>());
         } else {
             std::fs::read_dir(&canonical).map_err(root_error)?;
-            load::scan(&shared, None, &mut |_| Ok(()));
+            let (files, _) = load::scan(&shared, None, Scan { folder: &mut |_| Ok(()), later: &|_| false });
+            load::refresh(&shared, &files);
         }
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own { path: root.clone(), cause })?;
-        Ok(Self { shared })
+        // A single file is for reading once; what follows the tree is for folders.
+        let watch = (watch && !is_file).then(|| Watch::start(&shared, settle)).transpose();
+        let watch = watch.map_err(|cause| OpenError::Watch { path: root.clone(), cause })?;
+        Ok(Self { shared, _watch: watch })
     }
 
     /// The objects of one file's bytes; `place` names it in messages, and its end says whether it is JSON.
     pub fn from_bytes(name: &str, place: &str, bytes: &[u8], limits: Limits) -> Self {
         let tree = Tree { root: PathBuf::new(), own: None };
         let shared = Arc::new(Shared::new(name.to_owned(), tree, limits, None));
-        load::take_bytes(&shared, &Place::new(tree::Layer::User, Path::new(place)), bytes);
-        Self { shared }
+        load::take_bytes(&shared, Place::new(tree::Layer::User, Path::new(place)), bytes);
+        Self { shared, _watch: None }
     }
 
     /// Everything that is there, `Synced`, then every change.

@@ -3,19 +3,19 @@
 
 use super::Shared;
 use super::load::made_file;
-use super::manifest::emit;
 use super::own::{digest, object_file};
 use super::patch::{get, set};
 use super::shared::version_text;
 use super::slot::{Effective, Made, Seen, version};
-use super::store::{Content, News, Print};
+use super::store::{Content, Edit, News, Print};
 use super::tree::{Layer, OBJECTS, PATCHES, Place};
 use serde_json::Value;
 use std::hash::BuildHasher as _;
 use std::path::Path;
 use std::sync::Arc;
 use transom_api::Word;
-use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
+use transom_core::document::emit::to_yaml_in_order;
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
 
@@ -23,7 +23,7 @@ use transom_core::reference::ObjectRef;
 pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
     let mut outcome = Outcome::default();
     for step in plan.steps {
-        let (target, kind) = (step.target().clone(), kind(&step));
+        let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
         let failed = result.is_err();
         outcome.steps.push(StepOutcome { target, kind, result });
@@ -32,16 +32,6 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         }
     }
     outcome
-}
-
-/// Which kind of write a step is.
-fn kind(step: &Step) -> WriteKind {
-    match step {
-        Step::Create { .. } => WriteKind::Create,
-        Step::Update { .. } => WriteKind::Update,
-        Step::Patch { .. } => WriteKind::Patch,
-        Step::Delete { .. } => WriteKind::Delete,
-    }
 }
 
 /// Performs one step while nobody else writes the same object.
@@ -119,7 +109,7 @@ impl Writer<'_> {
             users.map(|user| digest(user.text.as_bytes()).into())
         };
         let made = Made { text: text.into(), over };
-        let yaml = emit(body).map_err(|why| self.failed(why))?;
+        let yaml = to_yaml_in_order(body, &["apiVersion", "kind", "metadata", "type"]);
         self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Box::new(self.target.clone()), made), &seen)
     }
 
@@ -158,7 +148,7 @@ impl Writer<'_> {
         if patch.fields.is_empty() {
             return self.remove(Layer::Patch, &seen);
         }
-        let text = patch.file(self.target).map_err(|why| self.failed(why))?;
+        let text = patch.file(self.target);
         self.put(Layer::Patch, &text, Content::Patch(Box::new(self.target.clone()), patch), &seen)
     }
 
@@ -181,7 +171,7 @@ impl Writer<'_> {
         own.write(&own_file(layer, self.file), text.as_bytes()).map_err(|cause| self.failed(cause))?;
         let print = Print { bytes: self.shared.key.hash_one(text.as_bytes()), stamp: None };
         let mut store = self.shared.store_mut();
-        let news = store.put(&place, print, content);
+        let news = store.change([(place, Edit::Put(print, content))]);
         self.tell(&store, news, expected);
         Ok(())
     }
@@ -191,7 +181,7 @@ impl Writer<'_> {
         let own = self.shared.own.as_ref().ok_or_else(|| self.failed("the directory is open for reading only"))?;
         own.remove(&own_file(layer, self.file)).map_err(|cause| self.failed(cause))?;
         let mut store = self.shared.store_mut();
-        let news = store.remove(&Place::new(layer, self.file));
+        let news = store.change([(Place::new(layer, self.file), Edit::Remove)]);
         self.tell(&store, news, expected);
         Ok(())
     }

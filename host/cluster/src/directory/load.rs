@@ -6,7 +6,7 @@ use super::manifest::{self, Fault};
 use super::own::object_file;
 use super::patch::Patch;
 use super::slot::Made;
-use super::store::{Content, News, Print};
+use super::store::{Content, Edit, News, Print};
 use super::tree::{Layer, Place, Stamp, Step, gone};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,26 +20,21 @@ const OVER: &str = "# made of the user's object ";
 /// Files per thread below which another thread is not worth its start.
 const SHARE: usize = 16;
 
-/// What became of reading a file.
-enum Reading {
-    Gone,
-    Same(Option<Stamp>),
-    Content(Print, Content),
-    Fault(Option<Print>, Fault),
+/// What a scan asks on its way.
+pub(super) struct Scan<'a> {
+    /// Called with every folder before it is listed.
+    pub(super) folder: &'a mut dyn FnMut(&Path) -> io::Result<()>,
+    /// Whether a file is left for later, because it is being written.
+    pub(super) later: &'a dyn Fn(&Place) -> bool,
 }
 
-/// Reads everything that a walk finds at or below a folder and that changed, and forgets what is gone.
-/// `folder` is nothing for all layers; `each_folder` is called before a folder is listed.
-pub(super) fn scan(
-    shared: &Shared,
-    folder: Option<&Place>,
-    each_folder: &mut dyn FnMut(&Path) -> io::Result<()>,
-) -> Vec<News> {
+/// Finds the files at or below a folder that changed or are gone. `folder` is nothing for all layers.
+pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> (Vec<Place>, Vec<News>) {
     let mut found = BTreeMap::new();
     let mut closed = Vec::new();
     let mut each = |step: Step<'_>| match step {
         Step::Folder(path) => {
-            if let (Err(error), Some(place)) = (each_folder(path), shared.tree.place(path)) {
+            if let (Err(error), Some(place)) = ((scan.folder)(path), shared.tree.place(path)) {
                 closed.push((place, error));
             }
         }
@@ -50,104 +45,102 @@ pub(super) fn scan(
         Some(folder) => shared.tree.walk(folder, &mut each),
         None => shared.tree.walk_all(&mut each),
     }
-    let mut news = Vec::new();
-    let mut changed = Vec::new();
-    {
-        let store = shared.store();
-        let folders = folder.map_or_else(Place::roots, |folder| vec![folder.clone()]);
-        for place in folders.iter().flat_map(|folder| store.below(folder)) {
-            let kept =
-                closed.iter().any(|(closed, _)| closed.layer == place.layer && place.path.starts_with(&closed.path));
-            if !kept && !found.contains_key(&place) {
-                changed.push(place);
-            }
-        }
-        for (place, stamp) in found {
-            let known = store.print(&place).and_then(|print| print.stamp);
-            if stamp.is_none() || stamp != known {
-                changed.push(place);
-            }
-        }
-    }
-    news.extend(shared.refuse_folders(folder, closed));
-    news.extend(refresh(shared, &changed));
-    news
+    let mut changed = changed(shared, folder, &found, &closed);
+    changed.retain(|place| !(scan.later)(place));
+    (changed, shared.refuse_folders(folder, closed))
 }
 
-/// Reads files again, on as many threads as it is worth.
+/// The files whose stamps are not the known ones, and the known files that were not found where it was looked.
+fn changed(
+    shared: &Shared,
+    folder: Option<&Place>,
+    found: &BTreeMap<Place, Option<Stamp>>,
+    closed: &[(Place, io::Error)],
+) -> Vec<Place> {
+    let store = shared.store();
+    let unseen = |place: &Place| {
+        closed.iter().any(|(closed, _)| closed.layer == place.layer && place.path.starts_with(&closed.path))
+    };
+    let folders = folder.map_or_else(Place::roots, |folder| vec![folder.clone()]);
+    let known = folders.iter().flat_map(|folder| store.below(folder));
+    let mut changed: Vec<Place> = known.filter(|place| !found.contains_key(place) && !unseen(place)).collect();
+    changed.extend(found.iter().filter_map(|(place, stamp)| {
+        let known = store.print(place).and_then(|print| print.stamp);
+        (stamp.is_none() || *stamp != known).then(|| place.clone())
+    }));
+    changed
+}
+
+/// Reads files again, on as many threads as it is worth, and takes over what they hold as one change.
 pub(super) fn refresh(shared: &Shared, places: &[Place]) -> Vec<News> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = cores.min(places.len().div_ceil(SHARE)).max(1);
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut news = Vec::new();
+        let (mut edits, mut news) = (Vec::new(), Vec::new());
         while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-            news.extend(refresh_one(shared, place));
+            if place.layer == Layer::User {
+                edits.push((place.clone(), read(shared, place)));
+            } else {
+                // A file of ours is not read while we write it.
+                let _writing = shared.stripe(&place.path);
+                news.extend(take_over(shared, [(place.clone(), read(shared, place))]));
+            }
         }
-        news
+        (edits, news)
     };
-    std::thread::scope(|scope| {
+    let (edits, mut news) = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut news = work();
-        for other in others {
-            news.extend(other.join().unwrap_or_default());
+        let (mut edits, mut news) = work();
+        for (more, other) in others.into_iter().filter_map(|other| other.join().ok()) {
+            edits.extend(more);
+            news.extend(other);
         }
-        news
-    })
+        (edits, news)
+    });
+    news.extend(take_over(shared, edits));
+    news
 }
 
-/// Reads one file again and takes what it holds now.
-fn refresh_one(shared: &Shared, place: &Place) -> Vec<News> {
-    // A file of ours is not read while we write it.
-    let _writing = (place.layer != Layer::User).then(|| shared.stripe(&place.path));
-    let known = shared.store().print(place);
-    let reading = read(shared, place, known);
+/// Takes over what became of files, and tells it.
+fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
     let mut store = shared.store_mut();
-    let news = match reading {
-        Reading::Gone => store.remove(place),
-        Reading::Same(stamp) => {
-            store.seen_again(place, stamp);
-            Vec::new()
-        }
-        Reading::Content(print, content) => store.put(place, print, content),
-        Reading::Fault(print, fault) => store.refuse(place, print, fault),
-    };
+    let news = store.change(edits);
     shared.tell(&store, &news);
     news
 }
 
 /// Takes bytes as those of a file of a user.
-pub(super) fn take_bytes(shared: &Shared, place: &Place, bytes: &[u8]) {
+pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
     let print = Print { bytes: 0, stamp: None };
-    let content = content(shared, place, bytes);
-    let mut store = shared.store_mut();
-    match content {
-        Ok(content) => store.put(place, print, content),
-        Err(fault) => store.refuse(place, Some(print), fault),
+    let edit = match content(shared, &place, bytes) {
+        Ok(content) => Edit::Put(print, content),
+        Err(fault) => Edit::Refuse(Some(print), fault),
     };
+    take_over(shared, [(place, edit)]);
 }
 
 /// Reads one file, unless its bytes are the known ones.
-fn read(shared: &Shared, place: &Place, known: Option<Print>) -> Reading {
+fn read(shared: &Shared, place: &Place) -> Edit {
     if shared.tree.file(place).is_none() {
-        return Reading::Gone;
+        return Edit::Remove;
     }
     let (bytes, stamp) = match bytes(&shared.tree.path(place), shared.limits.file_bytes) {
         Ok(read) => read,
-        Err(error) if gone(&error) => return Reading::Gone,
+        Err(error) if gone(&error) => return Edit::Remove,
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             let limit = shared.limits.file_bytes;
-            return Reading::Fault(None, Fault::invalid(format!("the file has more than {limit} bytes")));
+            return Edit::Refuse(None, Fault::invalid(format!("the file has more than {limit} bytes")));
         }
-        Err(error) => return Reading::Fault(None, Fault::unread(&error)),
+        Err(error) => return Edit::Refuse(None, Fault::unread(&error)),
     };
     let print = Print { bytes: shared.key.hash_one(bytes.as_slice()), stamp };
-    if known.is_some_and(|known| known.bytes == print.bytes) {
-        return Reading::Same(stamp);
+    if shared.store().print(place).is_some_and(|known| known.bytes == print.bytes) {
+        return Edit::Same(stamp);
     }
     match content(shared, place, &bytes) {
-        Ok(content) => Reading::Content(print, content),
-        Err(fault) => Reading::Fault(Some(print), fault),
+        Ok(content) => Edit::Put(print, content),
+        Err(fault) => Edit::Refuse(Some(print), fault),
     }
 }
 
@@ -166,9 +159,7 @@ fn bytes(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Option<Stamp>)> {
 /// What the bytes of a file hold. A file of ours that is not as we write it holds nothing: it is made again.
 fn content(shared: &Shared, place: &Place, bytes: &[u8]) -> Result<Content, Fault> {
     match place.layer {
-        Layer::User => {
-            manifest::objects(&place.path, bytes, &shared.name, shared.limits.object_bytes).map(Content::Objects)
-        }
+        Layer::User => manifest::objects(bytes, &shared.name, shared.limits).map(Content::Objects),
         Layer::Made => Ok(made(shared, place, bytes).unwrap_or(Content::Nothing)),
         Layer::Patch => Ok(patch(shared, place, bytes).unwrap_or(Content::Nothing)),
     }
@@ -176,7 +167,7 @@ fn content(shared: &Shared, place: &Place, bytes: &[u8]) -> Result<Content, Faul
 
 /// The object in a file of ours.
 fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
-    let mut found = manifest::objects(&place.path, bytes, &shared.name, shared.limits.object_bytes).ok()?;
+    let mut found = manifest::objects(bytes, &shared.name, shared.limits).ok()?;
     let one = found.pop().filter(|one| found.is_empty() && *object_file(&one.reference) == *place.path)?;
     let first = std::str::from_utf8(bytes).ok()?.lines().next()?;
     let over = first.strip_prefix(OVER).map(|digest| digest.trim().into());
@@ -193,13 +184,7 @@ pub(super) fn made_file(made: &Made, yaml: &str) -> String {
 
 /// The fields in a file of ours.
 fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
-    let mut documents = Vec::new();
-    manifest::documents(&place.path, bytes, &mut |_, document| {
-        documents.push(document);
-        Ok(())
-    })
-    .ok()?;
-    let document = documents.pop().filter(|_| documents.is_empty())?;
+    let document = manifest::document(bytes, shared.limits)?;
     let reference = manifest::reference(&document, &shared.name)?;
     (*object_file(&reference) == *place.path).then_some(())?;
     Some(Content::Patch(Box::new(reference), Patch::from_document(&document)?))

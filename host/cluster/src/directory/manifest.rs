@@ -1,16 +1,20 @@
-//! Bytes of a manifest file to objects, and an object to bytes. Never shows a value of a document in an error.
+//! Bytes of a manifest file to objects. Never shows a value of a document in an error.
 
+use super::Limits;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize as _;
 use serde_json::{Map, Value};
-use std::path::Path;
 use std::sync::Arc;
 use transom_api::Word;
+use transom_core::document::{self, DocumentError, parse_many, parse_one};
 use transom_core::reference::ObjectRef;
 
 /// How deep Lists may lie in Lists.
 const LIST_DEPTH: usize = 4;
+/// Most values in one document.
+const NODES: usize = 10_000_000;
+/// Most maps and lists inside each other.
+const DEPTH: usize = 100;
 
 /// One object of a file: its name, and the whole of it as compact JSON.
 #[derive(Clone, PartialEq)]
@@ -46,52 +50,32 @@ impl Fault {
 
 /// Every object of a file, in its order; Lists are flattened, `stringData` is part of `data`.
 /// The first fault refuses the whole file, so that a half-written file is never half believed.
-pub(super) fn objects(path: &Path, bytes: &[u8], cluster: &str, object_bytes: usize) -> Result<Vec<Found>, Fault> {
+pub(super) fn objects(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
     let mut found = Vec::new();
-    documents(path, bytes, &mut |number, document| {
-        let place = format!("document {number}");
-        flatten(document, &place, LIST_DEPTH, &mut |object, place| {
-            found.push(one(object, place, cluster, object_bytes)?);
+    for parsed in parse_many(bytes, budget(limits)) {
+        let place = format!("document {}, line {}", parsed.number, parsed.line);
+        let value = parsed.value.map_err(|error| unparsable(parsed.number, &error))?;
+        flatten(value, &place, LIST_DEPTH, &mut |object, place| {
+            found.push(one(object, place, cluster, limits.object_bytes)?);
             Ok(())
-        })
-    })?;
+        })?;
+    }
     Ok(found)
 }
 
-/// Calls `each` with the number, from one, and the value of every document that is not empty.
-pub(super) fn documents(
-    path: &Path,
-    bytes: &[u8],
-    each: &mut dyn FnMut(usize, Value) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    if path.extension().is_some_and(|extension| extension == "json") {
-        for (index, document) in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>().enumerate() {
-            let at = |error: serde_json::Error| unparsable(index + 1, error.line(), error.column());
-            each(index + 1, document.map_err(at)?)?;
-        }
-        return Ok(());
-    }
-    for (index, document) in serde_yaml::Deserializer::from_slice(bytes).enumerate() {
-        let value = Value::deserialize(document).map_err(|error| {
-            let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
-            unparsable(index + 1, line, column)
-        })?;
-        if !value.is_null() {
-            each(index + 1, value)?;
-        }
-    }
-    Ok(())
+/// The value of a file of one document; nothing when it is no such file.
+pub(super) fn document(bytes: &[u8], limits: Limits) -> Option<Value> {
+    parse_one(bytes, budget(limits)).ok()
 }
 
-/// What a parser's error comes to: its text may quote the document, so only the place is kept.
-fn unparsable(number: usize, line: usize, column: usize) -> Fault {
-    Fault::invalid(format!("document {number}, line {line}, column {column}: it does not parse"))
+/// What a file may cost.
+fn budget(limits: Limits) -> document::Limits {
+    document::Limits { bytes: usize::try_from(limits.file_bytes).unwrap_or(usize::MAX), nodes: NODES, depth: DEPTH }
 }
 
-/// An object as a document of YAML.
-pub(super) fn emit(body: &Value) -> Result<String, String> {
-    serde_yaml::to_string(body).map_err(|_| "it cannot be written as YAML".to_owned())
+/// What is wrong with a document, and where; the parser's error holds nothing of it.
+fn unparsable(number: usize, error: &DocumentError) -> Fault {
+    Fault::invalid(format!("document {number}, {error}"))
 }
 
 /// The reference of an object that was parsed; nothing when it has none.
@@ -102,26 +86,39 @@ pub(super) fn reference(document: &Value, cluster: &str) -> Option<ObjectRef> {
 /// What is called with an object and its place in the file.
 type EachObject<'a> = &'a mut dyn FnMut(Map<String, Value>, &str) -> Result<(), Fault>;
 
-/// Calls `each` with every object of a document that may be a List.
+/// Calls `each` with every object of a document that may be a list.
 fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> Result<(), Fault> {
     let Value::Object(mut object) = document else {
         return Err(Fault::invalid(format!("{place}: it is not a mapping")));
     };
-    let is_list = text(&object, "kind") == Some("List") && text(&object, "apiVersion") == Some("v1");
-    if !is_list {
+    let Some(item_kind) = list_of(&object) else {
         return each(object, place);
-    }
+    };
     if depth == 0 {
-        return Err(Fault::invalid(format!("{place}: Lists lie too deep in Lists")));
+        return Err(Fault::invalid(format!("{place}: lists lie too deep in lists")));
     }
-    match object.remove("items") {
-        None | Some(Value::Null) => Ok(()),
-        Some(Value::Array(items)) => items
-            .into_iter()
-            .enumerate()
-            .try_for_each(|(index, item)| flatten(item, &format!("{place}, items[{index}]"), depth - 1, each)),
-        Some(_) => Err(Fault::invalid(format!("{place}: items is not a list"))),
+    let items = match object.remove("items") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Array(items)) => items,
+        Some(_) => return Err(Fault::invalid(format!("{place}: `items` is not a list"))),
+    };
+    for (index, mut item) in items.into_iter().enumerate() {
+        if let (Some(kind), Some(item)) = (&item_kind, item.as_object_mut()) {
+            // An API server leaves them out of the items of a typed list.
+            item.entry("kind").or_insert_with(|| Value::String(kind.clone()));
+            let api_version = object.get("apiVersion").cloned().unwrap_or_default();
+            item.entry("apiVersion").or_insert(api_version);
+        }
+        flatten(item, &format!("{place}, items[{index}]"), depth - 1, each)?;
     }
+    Ok(())
+}
+
+/// Whether an object is a list, and of which kind when it says so; one with a name is an object of its own.
+fn list_of(object: &Map<String, Value>) -> Option<Option<String>> {
+    let item_kind = object.get("kind")?.as_str()?.strip_suffix("List")?;
+    let named = object.get("metadata").and_then(|metadata| metadata.get("name")).is_some();
+    (!named).then(|| (!item_kind.is_empty()).then(|| item_kind.to_owned()))
 }
 
 /// One object, checked for what every object must have.
@@ -145,14 +142,14 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
 fn name(object: &Map<String, Value>, cluster: &str) -> Result<ObjectRef, String> {
     let metadata = match object.get("metadata") {
         Some(Value::Object(metadata)) => metadata,
-        None | Some(Value::Null) => return Err("metadata is missing".to_owned()),
-        Some(_) => return Err("metadata is not a mapping".to_owned()),
+        None | Some(Value::Null) => return Err("`metadata` is missing".to_owned()),
+        Some(_) => return Err("`metadata` is not a mapping".to_owned()),
     };
     let namespace = match metadata.get("namespace") {
         None | Some(Value::Null) => None,
         Some(Value::String(namespace)) if namespace.is_empty() => None,
         Some(Value::String(namespace)) => Some(namespace.clone()),
-        Some(_) => return Err("metadata.namespace is not text".to_owned()),
+        Some(_) => return Err("`metadata.namespace` is not text".to_owned()),
     };
     Ok(ObjectRef {
         cluster: cluster.to_owned(),
@@ -166,16 +163,11 @@ fn name(object: &Map<String, Value>, cluster: &str) -> Result<ObjectRef, String>
 /// A text that must be there and not empty; `path` is how the error names it.
 fn required(map: &Map<String, Value>, key: &str, path: &str) -> Result<String, String> {
     match map.get(key) {
-        None | Some(Value::Null) => Err(format!("{path} is missing")),
-        Some(Value::String(text)) if text.is_empty() => Err(format!("{path} is empty")),
+        None | Some(Value::Null) => Err(format!("`{path}` is missing")),
+        Some(Value::String(text)) if text.is_empty() => Err(format!("`{path}` is empty")),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(format!("{path} is not text")),
+        Some(_) => Err(format!("`{path}` is not text")),
     }
-}
-
-/// A field's text.
-fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    map.get(key)?.as_str()
 }
 
 /// Moves `stringData` into `data`, where it wins, as an API server does.
@@ -183,18 +175,18 @@ fn fold_string_data(object: &mut Map<String, Value>) -> Result<(), String> {
     let plain = match object.remove("stringData") {
         None | Some(Value::Null) => return Ok(()),
         Some(Value::Object(plain)) => plain,
-        Some(_) => return Err("stringData is not a mapping".to_owned()),
+        Some(_) => return Err("`stringData` is not a mapping".to_owned()),
     };
     let data = object.entry("data").or_insert(Value::Null);
     if data.is_null() {
         *data = Value::Object(Map::new());
     }
     let Value::Object(data) = data else {
-        return Err("data is not a mapping".to_owned());
+        return Err("`data` is not a mapping".to_owned());
     };
     for (key, value) in plain {
         let Value::String(value) = value else {
-            return Err(format!("stringData.{key} is not text"));
+            return Err("a value of `stringData` is not text".to_owned());
         };
         data.insert(key, Value::String(STANDARD.encode(value)));
     }
@@ -205,10 +197,8 @@ fn fold_string_data(object: &mut Map<String, Value>) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    const LIMIT: usize = 1_572_864;
-
     fn read(text: &str) -> Result<Vec<Found>, Fault> {
-        objects(Path::new("a.yaml"), text.as_bytes(), "local", LIMIT)
+        objects(text.as_bytes(), "local", Limits::default())
     }
 
     fn names(text: &str) -> Vec<String> {
@@ -233,7 +223,16 @@ mod tests {
         assert_eq!(names(&list), ["Namespace a", "Namespace b"]);
         assert_eq!(names("apiVersion: v1\nkind: List\n"), Vec::<String>::new());
         let json = br#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}"#;
-        assert_eq!(objects(Path::new("a.json"), json, "hub", LIMIT).unwrap()[0].reference.cluster, "hub");
+        assert_eq!(objects(json, "hub", Limits::default()).unwrap()[0].reference.cluster, "hub");
+    }
+
+    #[test]
+    fn typed_lists_name_the_kind_of_their_items() {
+        let list =
+            "apiVersion: v1\nkind: SecretList\nmetadata: {resourceVersion: '1'}\nitems: [{metadata: {name: a}}]\n";
+        assert_eq!(names(list), ["Secret a"]);
+        let object = "apiVersion: example.dev/v1\nkind: AllowList\nmetadata: {name: a}\nitems: [{x: y}]\n";
+        assert_eq!(names(object), ["AllowList a"]);
     }
 
     #[test]
@@ -258,21 +257,21 @@ mod tests {
     fn errors_name_the_field_and_no_value() {
         let good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n";
         for (text, expected) in [
-            ("kind: A\nmetadata: {name: a}\n", "document 2: apiVersion is missing"),
-            ("apiVersion: v1\nmetadata: {name: a}\n", "document 2: kind is missing"),
-            ("apiVersion: v1\nkind: A\n", "document 2: metadata is missing"),
-            ("apiVersion: v1\nkind: A\nmetadata: {}\n", "document 2: metadata.name is missing"),
-            ("apiVersion: v1\nkind: A\nmetadata: {name: 12}\n", "document 2: metadata.name is not text"),
+            ("kind: A\nmetadata: {name: a}\n", "document 2, line 5: `apiVersion` is missing"),
+            ("apiVersion: v1\nmetadata: {name: a}\n", "document 2, line 5: `kind` is missing"),
+            ("apiVersion: v1\nkind: A\n", "document 2, line 5: `metadata` is missing"),
+            ("apiVersion: v1\nkind: A\nmetadata: {}\n", "document 2, line 5: `metadata.name` is missing"),
+            ("apiVersion: v1\nkind: A\nmetadata: {name: 12}\n", "document 2, line 5: `metadata.name` is not text"),
             (
                 "apiVersion: v1\nkind: A\nmetadata: {name: a, namespace: [canary]}\n",
-                "document 2: metadata.namespace is not text",
+                "document 2, line 5: `metadata.namespace` is not text",
             ),
-            ("- canary\n", "document 2: it is not a mapping"),
+            ("- canary\n", "document 2, line 5: it is not a mapping"),
             (
                 "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {p: 12}\n",
-                "document 2: stringData.p is not text",
+                "document 2, line 5: a value of `stringData` is not text",
             ),
-            ("apiVersion: v1\nkind: List\nitems: [{kind: A}]\n", "document 2, items[0]: metadata is missing"),
+            ("apiVersion: v1\nkind: List\nitems: [{kind: A}]\n", "document 2, line 5, items[0]: `metadata` is missing"),
         ] {
             assert_eq!(message(&format!("{good}{text}")), expected);
         }
@@ -290,8 +289,9 @@ mod tests {
     fn an_object_over_the_limit_is_refused() {
         let text =
             format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: {}}}\n", "y".repeat(100));
-        let fault = objects(Path::new("a.yaml"), text.as_bytes(), "local", 100).err().unwrap();
+        let limits = |object_bytes| Limits { object_bytes, ..Limits::default() };
+        let fault = objects(text.as_bytes(), "local", limits(100)).err().unwrap();
         assert_eq!((fault.reason, fault.objects.len()), (Word::ObjectTooLarge, 1));
-        assert!(objects(Path::new("a.yaml"), text.as_bytes(), "local", 300).is_ok());
+        assert!(objects(text.as_bytes(), "local", limits(300)).is_ok());
     }
 }

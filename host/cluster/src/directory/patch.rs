@@ -1,8 +1,8 @@
 //! Fields that the agent lays over an object of a user, remembered with the value that they were computed from.
 //! Never rewrites the user's file; never lets a change of the user go unseen.
 
-use super::manifest::emit;
 use serde_json::{Map, Value, json};
+use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 
 /// The fields laid over one object.
@@ -51,19 +51,18 @@ impl Patch {
     }
 
     /// The file of a patch.
-    pub(super) fn file(&self, reference: &ObjectRef) -> Result<String, String> {
+    pub(super) fn file(&self, reference: &ObjectRef) -> String {
         let fields: Vec<Value> = self.fields.iter().map(FieldPatch::document).collect();
         let mut metadata = Map::new();
         metadata.insert("name".to_owned(), json!(reference.name));
         if let Some(namespace) = &reference.namespace {
             metadata.insert("namespace".to_owned(), json!(namespace));
         }
-        emit(&json!({
+        let document = json!({
             "apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata, "fields": fields,
-        }))
-        .map(|text| {
-            format!("# Fields that transom lays over an object of yours, and what your file said then.\n{text}")
-        })
+        });
+        let text = to_yaml_in_order(&document, &["apiVersion", "kind", "metadata"]);
+        format!("# Fields that transom lays over an object of yours, and what your file said then.\n{text}")
     }
 
     /// The patch of a file that was parsed; nothing when it is none.
@@ -201,7 +200,7 @@ mod tests {
         let body = json!({"spec": {"taints": [{"key": "yes"}]}});
         patch.take(&body, "spec.taints", &json!([{"key": "yes"}, {"key": "012"}]));
         patch.take(&body, "spec.hubAcceptsClient", &json!(true));
-        let text = patch.file(&ObjectRef::local("v1", "A", Some("n"), "a")).unwrap();
+        let text = patch.file(&ObjectRef::local("v1", "A", Some("n"), "a"));
         let document: Value = serde_yaml::from_str(&text).unwrap();
         assert_eq!(Patch::from_document(&document), Some(patch));
         assert_eq!(document["metadata"], json!({"name": "a", "namespace": "n"}));

@@ -2,15 +2,14 @@
 //! Never writes one that differs in nothing but times; what there was is compared by its first line.
 
 use super::Shared;
-use super::manifest::emit;
 use super::own::{Own, STATUS, digest, policy_file, status_file};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use transom_api::{Reason, State, Word};
-use transom_core::outcome::WriteKind;
+use transom_api::{Reason, State};
+use transom_core::document::emit::{to_yaml, to_yaml_in_order};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::time::format_rfc3339;
@@ -33,7 +32,8 @@ pub struct PolicyStatus {
     pub at_seconds: i64,
 }
 
-/// Writes a subject's status.
+/// Writes a subject's status. It says what is the case and not what was done last: after any interruption
+/// it comes out the same.
 pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     let mut body = Map::new();
     body.insert("policy".to_owned(), json!(report.policy));
@@ -41,6 +41,10 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     body.insert("state".to_owned(), json!(report.state));
     insert(&mut body, "target", report.target.as_ref().map(|target| json!(target)));
     insert(&mut body, "inputs", report.inputs.as_ref().map(|inputs| json!(inputs)));
+    let message = match (&report.reason, report.state) {
+        (Reason::Known(word), State::Applied) => word.meaning(),
+        _ => report.message.as_str(),
+    };
     let condition = Condition {
         kind: "Applied",
         status: match report.state {
@@ -49,15 +53,10 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
             State::Failed => "False",
         },
         reason: report.reason.as_str(),
-        message: &report.message,
+        message,
         generation: report.observed_generation,
     };
-    let writes = (!report.writes.is_empty()).then(|| {
-        let writes: Vec<Value> = report.writes.iter().map(|(kind, target)| json!({verb(*kind): target})).collect();
-        json!({"time": format_rfc3339(report.at_seconds), "writes": writes})
-    });
-    let file = status_file(&report.policy, &report.subject);
-    write(shared, &file, body, &condition, Times { at_seconds: report.at_seconds, writes })
+    write(shared, &status_file(&report.policy, &report.subject), body, &condition, report.at_seconds)
 }
 
 /// Writes a policy's own status.
@@ -67,7 +66,7 @@ pub(super) fn publish_policy(shared: &Shared, status: &PolicyStatus) -> io::Resu
     insert(&mut body, "revision", status.revision.as_ref().map(|revision| json!(revision)));
     let (reason, message) = match &status.refused {
         Some((reason, message)) => (reason.as_str(), message.as_str()),
-        None => (Word::AsDesired.as_str(), "the newest revision is at work"),
+        None => ("Loaded", "The newest revision is at work."),
     };
     let condition = Condition {
         kind: "Loaded",
@@ -76,7 +75,7 @@ pub(super) fn publish_policy(shared: &Shared, status: &PolicyStatus) -> io::Resu
         message,
         generation: None,
     };
-    write(shared, &policy_file(&status.policy), body, &condition, Times { at_seconds: status.at_seconds, writes: None })
+    write(shared, &policy_file(&status.policy), body, &condition, status.at_seconds)
 }
 
 /// Removes a subject's status.
@@ -133,7 +132,7 @@ pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
             })
         })
         .collect();
-    let text = emit(&json!({ "unreadable": shown })).map_err(io::Error::other)?;
+    let text = to_yaml(&json!({ "unreadable": shown }));
     if std::fs::read(own.path(Path::new(UNREADABLE))).is_ok_and(|bytes| bytes == text.as_bytes()) {
         return Ok(());
     }
@@ -149,12 +148,6 @@ struct Condition<'a> {
     generation: Option<i64>,
 }
 
-/// What does not count when a status is compared.
-struct Times {
-    at_seconds: i64,
-    writes: Option<Value>,
-}
-
 /// The first line of a status file: digest of what counts, status of the condition, and since when it has that.
 struct Mark {
     digest: String,
@@ -162,13 +155,13 @@ struct Mark {
     since: String,
 }
 
-/// Writes a status file when what counts differs, or something was written.
+/// Writes a status file when more than the time differs.
 fn write(
     shared: &Shared,
     file: &Path,
     mut body: Map<String, Value>,
     condition: &Condition<'_>,
-    times: Times,
+    at_seconds: i64,
 ) -> io::Result<()> {
     let Some(own) = &shared.own else { return Ok(()) };
     let mut shown = json!({
@@ -177,22 +170,21 @@ fn write(
     if let (Some(generation), Some(shown)) = (condition.generation, shown.as_object_mut()) {
         shown.insert("observedGeneration".to_owned(), json!(generation));
     }
-    let counted = digest(format!("{}{shown}", Value::Object(body.clone())).as_bytes());
+    body.insert("conditions".to_owned(), json!([shown]));
+    let mut body = Value::Object(body);
+    let counted = digest(body.to_string().as_bytes());
     let before = mark(&own.path(file))?;
-    if times.writes.is_none() && before.as_ref().is_some_and(|before| before.digest == counted) {
+    if before.as_ref().is_some_and(|before| before.digest == counted) {
         return Ok(());
     }
-    let since = match &before {
-        Some(before) if before.status == condition.status => before.since.clone(),
-        _ => format_rfc3339(times.at_seconds),
+    let since = match before {
+        Some(before) if before.status == condition.status => before.since,
+        _ => format_rfc3339(at_seconds),
     };
-    if let Some(shown) = shown.as_object_mut() {
+    if let Some(shown) = body.pointer_mut("/conditions/0").and_then(Value::as_object_mut) {
         shown.insert("lastTransitionTime".to_owned(), json!(since));
     }
-    body.insert("conditions".to_owned(), json!([shown]));
-    let writes = times.writes.or_else(|| before.as_ref().and_then(|_| last_writes(&own.path(file))));
-    insert(&mut body, "lastWrites", writes);
-    let yaml = emit(&Value::Object(body)).map_err(io::Error::other)?;
+    let yaml = to_yaml_in_order(&body, &["policy", "subject", "state"]);
     own.write(file, format!("{MARK}{counted} {} {since}\n{yaml}", condition.status).as_bytes())
 }
 
@@ -213,25 +205,9 @@ fn mark(path: &Path) -> io::Result<Option<Mark>> {
     })
 }
 
-/// What the status file says was written last.
-fn last_writes(path: &Path) -> Option<Value> {
-    let text = std::fs::read_to_string(path).ok()?;
-    serde_yaml::from_str::<Value>(&text).ok()?.get("lastWrites").cloned()
-}
-
 /// Adds a field that may be absent.
 fn insert(body: &mut Map<String, Value>, key: &str, value: Option<Value>) {
     if let Some(value) = value {
         body.insert(key.to_owned(), value);
-    }
-}
-
-/// A kind of write, as it is shown.
-fn verb(kind: WriteKind) -> &'static str {
-    match kind {
-        WriteKind::Create => "created",
-        WriteKind::Update => "updated",
-        WriteKind::Patch => "patched",
-        WriteKind::Delete => "deleted",
     }
 }

@@ -45,6 +45,18 @@ pub(super) enum Content {
     Nothing,
 }
 
+/// What became of a file.
+pub(super) enum Edit {
+    /// It is gone.
+    Remove,
+    /// It has the same bytes.
+    Same(Option<Stamp>),
+    /// It holds this now.
+    Put(Print, Content),
+    /// It cannot be used; what it held last stays.
+    Refuse(Option<Print>, Fault),
+}
+
 /// A file that was read.
 struct File {
     print: Print,
@@ -78,13 +90,6 @@ impl Store {
     /// What a file was when it was read.
     pub(super) fn print(&self, place: &Place) -> Option<Print> {
         self.files.get(place).map(|file| file.print)
-    }
-
-    /// Notes that a file was looked at again and had the same bytes.
-    pub(super) fn seen_again(&mut self, place: &Place, stamp: Option<Stamp>) {
-        if let Some(file) = self.files.get_mut(place) {
-            file.print.stamp = stamp;
-        }
     }
 
     /// The known files at a path or below it.
@@ -129,60 +134,74 @@ impl Store {
         self.slots.get(reference).map_or(Effective::Absent, Slot::effective)
     }
 
-    /// Takes what a file holds now instead of what it held.
-    pub(super) fn put(&mut self, place: &Place, print: Print, content: Content) -> Vec<News> {
-        let mut touched = self.take_out(place);
-        let mut file = File { print, objects: Vec::new() };
+    /// Takes over what became of several files as one change: an object that moved between them is not gone.
+    pub(super) fn change(&mut self, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
+        let mut news = Vec::new();
+        let mut touched = BTreeSet::new();
+        for (place, edit) in edits {
+            match edit {
+                Edit::Same(stamp) => {
+                    if let Some(file) = self.files.get_mut(&place) {
+                        file.print.stamp = stamp;
+                    }
+                }
+                Edit::Refuse(print, fault) => news.extend(self.refuse(&place, print, fault)),
+                Edit::Remove => {
+                    touched.extend(self.take_out(&place));
+                    news.extend(self.mended(&place.to_string()));
+                }
+                Edit::Put(print, content) => {
+                    touched.extend(self.take_out(&place));
+                    touched.extend(self.put(&place, print, content));
+                    news.extend(self.mended(&place.to_string()));
+                }
+            }
+        }
+        news.extend(self.settle(touched));
+        news
+    }
+
+    /// Puts into the slots what a file holds.
+    fn put(&mut self, place: &Place, print: Print, content: Content) -> Vec<Arc<ObjectRef>> {
+        let mut objects = Vec::new();
         match content {
             Content::Objects(found) => {
-                file.objects.reserve_exact(found.len());
+                objects.reserve_exact(found.len());
                 for found in found {
                     let (reference, slot) = self.entry(found.reference);
                     slot.users.push(Source { file: Arc::clone(&place.path), text: found.text });
-                    file.objects.push(reference);
+                    objects.push(reference);
                 }
             }
             Content::Made(reference, made) => {
                 let (reference, slot) = self.entry(*reference);
                 slot.made = Some(Box::new(made));
-                file.objects.push(reference);
+                objects.push(reference);
             }
             Content::Patch(reference, patch) => {
                 let (reference, slot) = self.entry(*reference);
                 slot.patch = Some(Arc::new(patch));
-                file.objects.push(reference);
+                objects.push(reference);
             }
             Content::Nothing => {}
         }
-        touched.extend(file.objects.iter().cloned());
-        self.files.insert(place.clone(), file);
-        let mut news = self.settle(touched);
-        news.extend(self.mended(&place.to_string()));
-        news
-    }
-
-    /// Forgets a file that is gone.
-    pub(super) fn remove(&mut self, place: &Place) -> Vec<News> {
-        let touched = self.take_out(place);
-        let mut news = self.settle(touched);
-        news.extend(self.mended(&place.to_string()));
-        news
+        self.files.insert(place.clone(), File { print, objects: objects.clone() });
+        objects
     }
 
     /// Notes why a file cannot be used; what it held last stays.
-    pub(super) fn refuse(&mut self, place: &Place, print: Option<Print>, fault: Fault) -> Vec<News> {
+    fn refuse(&mut self, place: &Place, print: Option<Print>, fault: Fault) -> Option<News> {
         if let Some(print) = print {
-            let file = self.files.entry(place.clone()).or_insert(File { print, objects: Vec::new() });
-            file.print = print;
+            self.files.entry(place.clone()).or_insert(File { print, objects: Vec::new() }).print = print;
         }
         let Fault { reason, message, objects } = fault;
         let place = place.to_string();
         let problem = Unreadable { message: format!("{place}: {message}"), place: place.clone(), reason, objects };
         if self.problems.get(&place) == Some(&problem) {
-            return Vec::new();
+            return None;
         }
         self.problems.insert(place, problem.clone());
-        vec![News::Unreadable(problem)]
+        Some(News::Unreadable(problem))
     }
 
     /// The folders at or below one, or all, that could not be listed.
@@ -193,7 +212,7 @@ impl Store {
     }
 
     /// Notes that a folder cannot be listed; what is known of its files stays.
-    pub(super) fn close(&mut self, folder: &Place, fault: Fault) -> Vec<News> {
+    pub(super) fn close(&mut self, folder: &Place, fault: Fault) -> Option<News> {
         self.closed.insert(folder.clone());
         self.refuse(folder, None, fault)
     }
@@ -205,7 +224,7 @@ impl Store {
     }
 
     /// What is told when a place has no fault any more.
-    pub(super) fn mended(&mut self, place: &str) -> Option<News> {
+    fn mended(&mut self, place: &str) -> Option<News> {
         self.problems.remove(place).map(|problem| News::Readable(problem.place))
     }
 
@@ -219,8 +238,8 @@ impl Store {
     }
 
     /// Takes out of the slots what a file put into them.
-    fn take_out(&mut self, place: &Place) -> BTreeSet<Arc<ObjectRef>> {
-        let Some(file) = self.files.remove(place) else { return BTreeSet::new() };
+    fn take_out(&mut self, place: &Place) -> Vec<Arc<ObjectRef>> {
+        let Some(file) = self.files.remove(place) else { return Vec::new() };
         for reference in &file.objects {
             let Some(slot) = self.slots.get_mut(reference) else { continue };
             match place.layer {
@@ -229,7 +248,7 @@ impl Store {
                 Layer::Patch => slot.patch = None,
             }
         }
-        file.objects.into_iter().collect()
+        file.objects
     }
 
     /// Looks again at what was touched, and tells what looks different.

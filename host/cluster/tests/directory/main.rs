@@ -1,5 +1,10 @@
 //! A directory of manifests on real folders, through its public API only. Never sleeps.
 
+#[cfg(test)]
 mod state;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod watch;
+#[cfg(test)]
 mod writes;

@@ -185,6 +185,7 @@ fn report(state: State, message: &str, at_seconds: i64) -> Report {
         observed_generation: Some(3),
         at_seconds,
         again_after_ms: None,
+        failures: 0,
     }
 }
 
@@ -198,32 +199,32 @@ fn status(folder: &Folder) -> Value {
 fn status_is_written_when_more_than_the_time_differs() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
-    directory
-        .publish(&Report { writes: vec![(WriteKind::Create, secret_ref("s"))], ..report(State::Applied, "done", 0) })
-        .unwrap();
+    let created = vec![(WriteKind::Create, secret_ref("s"))];
+    directory.publish(&Report { writes: created, ..report(State::Applied, "created it", 0) }).unwrap();
     let first = folder.text(STATUS_FILE);
     assert_eq!(
         status(&folder)["conditions"],
         json!([{
-            "type": "Applied", "status": "True", "reason": "AsDesired", "message": "done",
+            "type": "Applied", "status": "True", "reason": "AsDesired", "message": Word::AsDesired.meaning(),
             "observedGeneration": 3, "lastTransitionTime": "1970-01-01T00:00:00Z",
         }])
     );
     drop(directory);
     let directory = folder.open();
-    let marked = folder.text(STATUS_FILE).replace("done", "DONE");
+    let marked = format!("{first}# a comment\n");
     folder.write(STATUS_FILE, &marked);
-    directory.publish(&report(State::Applied, "done", 60)).unwrap();
+    directory.publish(&report(State::Applied, "nothing to do", 60)).unwrap();
     assert_eq!(folder.text(STATUS_FILE), marked, "equal by its first line: not written");
-    folder.write(STATUS_FILE, &first);
-    directory.publish(&report(State::Applied, "still done", 60)).unwrap();
-    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
-    assert_eq!(status(&folder)["lastWrites"]["writes"][0]["created"]["name"], "s", "kept");
-    directory.publish(&report(State::Failed, "not done", 120)).unwrap();
-    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:02:00Z");
+    directory.publish(&report(State::Failed, "broken", 60)).unwrap();
+    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:01:00Z");
+    directory.publish(&report(State::Failed, "still broken", 120)).unwrap();
+    assert_eq!(status(&folder)["conditions"][0]["message"], "still broken");
+    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:01:00Z", "kept");
     folder.write(STATUS_FILE, "someone's own text");
-    directory.publish(&report(State::Failed, "not done", 180)).unwrap();
+    directory.publish(&report(State::Failed, "still broken", 180)).unwrap();
     assert_eq!(status(&folder)["state"], "Failed");
+    directory.publish(&report(State::Applied, "nothing to do", 0)).unwrap();
+    assert_eq!(folder.text(STATUS_FILE), first, "the same after any way to it");
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! When a changed path is quiet enough to be read, as a value: instants come as arguments.
+//! Never asks a clock, never looks at a file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How many settling times a change waits at most for others to end.
+const RESTLESS: u32 = 5;
+/// How many settling times a program may keep a file open that it began to write; then it is read as it is.
+const OPEN: u32 = 600;
+
+/// What happened to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// Bytes were written, and the writer has not closed the file yet.
+    Writing,
+    /// It is whole: closed, renamed or removed.
+    Whole,
+    /// Anything else.
+    Other,
+}
+
+/// A path that changed and was not looked at since.
+struct Change {
+    first: Instant,
+    last: Instant,
+    writing: bool,
+}
+
+/// The paths that changed and were not looked at since.
+pub(super) struct Settling {
+    settle: Duration,
+    changes: BTreeMap<PathBuf, Change>,
+}
+
+impl Settling {
+    /// With no change yet; `settle` is how long a path must be quiet.
+    pub(super) fn new(settle: Duration) -> Self {
+        Self { settle, changes: BTreeMap::new() }
+    }
+
+    /// Notes that something happened to a path.
+    pub(super) fn note(&mut self, path: PathBuf, touch: Touch, now: Instant) {
+        let change = self.changes.entry(path).or_insert(Change { first: now, last: now, writing: false });
+        change.last = now;
+        match touch {
+            Touch::Writing => change.writing = true,
+            Touch::Whole => change.writing = false,
+            Touch::Other => {}
+        }
+    }
+
+    /// Whether a path changed and was not looked at since.
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.changes.contains_key(path)
+    }
+
+    /// When there is something to take.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.whole_due().into_iter().chain(self.changes.values().filter_map(|change| self.writing_due(change))).min()
+    }
+
+    /// Takes the paths that are due. Those that are whole go together, so that a file and its new name,
+    /// or all that one command wrote, are one change.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<PathBuf> {
+        let whole = self.whole_due().is_some_and(|due| due <= now);
+        let is_due = |change: &Change| self.writing_due(change).map_or(whole, |due| due <= now);
+        let due: Vec<PathBuf> =
+            self.changes.iter().filter(|(_, change)| is_due(change)).map(|(path, _)| path.clone()).collect();
+        for path in &due {
+            self.changes.remove(path);
+        }
+        due
+    }
+
+    /// When the paths that are whole are due: after one quiet settling time of all of them, or when the first
+    /// of them waited long enough.
+    fn whole_due(&self) -> Option<Instant> {
+        let whole = || self.changes.values().filter(|change| !change.writing);
+        let quiet = whole().map(|change| change.last).max()? + self.settle;
+        let first = whole().map(|change| change.first).min()?;
+        Some(quiet.min(first + self.settle * RESTLESS))
+    }
+
+    /// When a file that is being written is read although nobody closed it.
+    fn writing_due(&self, change: &Change) -> Option<Instant> {
+        change.writing.then(|| change.last + self.settle * OPEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(100);
+
+    /// After how many settling times a path is due that was touched at these.
+    fn due(touches: &[(u32, Touch)]) -> u32 {
+        let start = Instant::now();
+        let mut settling = Settling::new(STEP);
+        for (at, touch) in touches {
+            settling.note("a".into(), *touch, start + STEP * *at);
+        }
+        let due = settling.next_due().unwrap();
+        assert_eq!(settling.take_due(due - Duration::from_nanos(1)), Vec::<PathBuf>::new());
+        assert!(settling.contains(Path::new("a")));
+        assert_eq!(settling.take_due(due), [Path::new("a")]);
+        assert_eq!(settling.next_due(), None);
+        u32::try_from((due - start).as_millis() / STEP.as_millis()).unwrap()
+    }
+
+    #[test]
+    fn a_path_is_due_when_it_was_quiet() {
+        assert_eq!(due(&[(0, Touch::Other)]), 1);
+        assert_eq!(due(&[(0, Touch::Other), (1, Touch::Whole)]), 2);
+    }
+
+    #[test]
+    fn a_path_that_is_never_quiet_is_due_in_the_end() {
+        let restless: Vec<_> = (0..20).map(|at| (at, Touch::Whole)).collect();
+        assert_eq!(due(&restless), 5);
+    }
+
+    #[test]
+    fn what_changes_together_is_due_together() {
+        let start = Instant::now();
+        let mut settling = Settling::new(STEP);
+        settling.note("a".into(), Touch::Whole, start);
+        settling.note("b".into(), Touch::Whole, start + STEP / 2);
+        settling.note("c".into(), Touch::Writing, start + STEP / 2);
+        assert_eq!(settling.take_due(start + STEP), Vec::<PathBuf>::new());
+        assert_eq!(settling.take_due(start + STEP * 2), [Path::new("a"), Path::new("b")]);
+        assert!(settling.contains(Path::new("c")));
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_waits_for_its_end() {
+        assert_eq!(due(&[(0, Touch::Writing)]), 600);
+        assert_eq!(due(&[(0, Touch::Writing), (3, Touch::Other)]), 603);
+        assert_eq!(due(&[(0, Touch::Writing), (3, Touch::Whole)]), 4);
+    }
+}

@@ -1,0 +1,281 @@
+//! Follows the tree: what changed is read again when it is quiet, what was missed is found by a scan.
+//! Never reads a file that did not change.
+
+use super::Shared;
+use super::load::{self, Scan};
+use super::settle::{Settling, Touch};
+use super::status;
+use super::store::News;
+use super::tree::{Layer, Place};
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How many settling times pass until a folder that could not be listed is tried again.
+const RETRY: u32 = 20;
+/// Whether the system says when a file that was written is closed.
+const TELLS_CLOSE: bool = cfg!(target_os = "linux");
+
+/// What the thread is told.
+enum Signal {
+    Touched(PathBuf, Touch),
+    Rescan,
+    Stop,
+}
+
+/// A thread that follows the tree until this is dropped.
+pub(super) struct Watch {
+    signals: Sender<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Watches every folder, finds what changed since the tree was read, and follows it from then on.
+    pub(super) fn start(shared: &Arc<Shared>, settle: Duration) -> io::Result<Self> {
+        let (signals, received) = channel();
+        let tell = signals.clone();
+        let watcher = notify::recommended_watcher(move |event| hear(&tell, event)).map_err(io::Error::other)?;
+        let settling = Settling::new(settle);
+        let mut follower = Follower { shared: Arc::clone(shared), watcher, settling, settle, rescan: None };
+        let missed = follower.scan(None);
+        follower.read(missed);
+        let work = move || follower.run(&received);
+        let thread = std::thread::Builder::new().name("directory".to_owned()).spawn(work)?;
+        Ok(Self { signals, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Both fail only when the thread has ended already.
+        drop(self.signals.send(Signal::Stop));
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+/// Sends on what the system says, as far as it concerns content.
+fn hear(signals: &Sender<Signal>, event: notify::Result<Event>) {
+    let Ok(event) = event else {
+        return drop(signals.send(Signal::Rescan));
+    };
+    if event.need_rescan() {
+        return drop(signals.send(Signal::Rescan));
+    }
+    let touch = match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Touch::Whole,
+        // Mostly our own reading.
+        EventKind::Access(_) => return,
+        EventKind::Modify(ModifyKind::Data(_)) if TELLS_CLOSE => Touch::Writing,
+        EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => Touch::Whole,
+        _ => Touch::Other,
+    };
+    for path in event.paths {
+        // It fails only when nobody follows any more.
+        drop(signals.send(Signal::Touched(path, touch)));
+    }
+}
+
+/// What was found by looking: files to read, and what is told already.
+#[derive(Default)]
+struct Found {
+    files: BTreeSet<Place>,
+    news: Vec<News>,
+}
+
+impl Found {
+    /// Adds what was found elsewhere.
+    fn add(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.news.extend(other.news);
+    }
+}
+
+/// What the thread has.
+struct Follower {
+    shared: Arc<Shared>,
+    watcher: RecommendedWatcher,
+    settling: Settling,
+    settle: Duration,
+    /// When everything is looked at again, because something was missed or could not be listed.
+    rescan: Option<Instant>,
+}
+
+impl Follower {
+    /// Follows the tree until it is told to stop.
+    fn run(mut self, signals: &Receiver<Signal>) {
+        loop {
+            let due = self.settling.next_due().into_iter().chain(self.rescan).min();
+            let first = match due {
+                Some(due) => signals.recv_timeout(due.saturating_duration_since(Instant::now())),
+                None => signals.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let now = Instant::now();
+            let first = match first {
+                Ok(signal) => Some(signal),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            for signal in first.into_iter().chain(signals.try_iter()) {
+                match signal {
+                    Signal::Touched(path, touch) => self.settling.note(path, touch, now),
+                    Signal::Rescan => self.rescan = Some(now + self.settle),
+                    Signal::Stop => return,
+                }
+            }
+            if due.is_some_and(|due| due <= now) {
+                self.look(now);
+            }
+        }
+    }
+
+    /// Looks at everything that is due.
+    fn look(&mut self, now: Instant) {
+        let mut found = Found::default();
+        if self.rescan.is_some_and(|at| at <= now) {
+            self.rescan = None;
+            found.add(self.scan(None));
+        }
+        for path in self.settling.take_due(now) {
+            found.add(self.look_at(&path));
+        }
+        self.read(found);
+        if self.rescan.is_none() && !self.shared.store().closed_folders(None).is_empty() {
+            self.rescan = Some(now + self.settle * RETRY);
+        }
+    }
+
+    /// Reads what was found to have changed, all as one change.
+    fn read(&mut self, found: Found) -> Vec<News> {
+        let files: Vec<Place> = found.files.into_iter().collect();
+        let mut news = found.news;
+        news.extend(load::refresh(&self.shared, &files));
+        if news.iter().any(|news| !matches!(news, News::Object(_))) {
+            // It is written again with the next change of what cannot be read; nothing depends on it.
+            drop(status::publish_unreadable(&self.shared));
+        }
+        news
+    }
+
+    /// What to read because of one path that changed: a folder is scanned, a file is read, known files below
+    /// a folder that is gone are forgotten.
+    fn look_at(&mut self, path: &Path) -> Found {
+        if self.shared.tree.own.as_deref() == Some(path) {
+            let mut found = self.scan(Some(&Place::new(Layer::Made, Path::new(""))));
+            found.add(self.scan(Some(&Place::new(Layer::Patch, Path::new("")))));
+            return found;
+        }
+        let Some(place) = self.shared.tree.place(path) else {
+            return self.look_at_links(path);
+        };
+        let is_root = place.path.as_os_str().is_empty();
+        if is_root || std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+            return self.scan(Some(&place));
+        }
+        let news = self.shared.refuse_folders(Some(&place), Vec::new());
+        let known = self.shared.store().below(&place);
+        Found { files: known.into_iter().chain([place]).collect(), news }
+    }
+
+    /// Files of a mounted ConfigMap are links into a folder whose name starts with two dots: when that is
+    /// exchanged, nothing else tells of it.
+    fn look_at_links(&mut self, path: &Path) -> Found {
+        let swapped = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
+        let folder = path.parent().filter(|_| swapped).and_then(|folder| self.shared.tree.place(folder));
+        folder.map(|folder| self.scan(Some(&folder))).unwrap_or_default()
+    }
+
+    /// Watches and scans a folder, or all of them. Files that still settle are left for later.
+    fn scan(&mut self, folder: Option<&Place>) -> Found {
+        let Self { shared, watcher, settling, .. } = self;
+        let ours = folder.is_none_or(|folder| folder.layer != Layer::User);
+        if let Some(own) = shared.tree.own.as_ref().filter(|_| ours) {
+            // It is not there when nothing may be written; then nothing below it is either.
+            drop(watcher.watch(own, RecursiveMode::NonRecursive));
+        }
+        let scan = Scan {
+            folder: &mut |path| watch_folder(watcher, path),
+            later: &|place| settling.contains(&shared.tree.path(place)),
+        };
+        let (files, news) = load::scan(shared, folder, scan);
+        Found { files: files.into_iter().collect(), news }
+    }
+}
+
+/// Watches one folder; what is gone meanwhile is no error.
+fn watch_folder(watcher: &mut RecommendedWatcher, folder: &Path) -> io::Result<()> {
+    match watcher.watch(folder, RecursiveMode::NonRecursive) {
+        Ok(()) => Ok(()),
+        Err(error) => match error.kind {
+            notify::ErrorKind::PathNotFound => Ok(()),
+            notify::ErrorKind::MaxFilesWatch => {
+                Err(io::Error::other("no more folders can be watched; raise fs.inotify.max_user_watches"))
+            }
+            notify::ErrorKind::Io(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            notify::ErrorKind::Io(error) => Err(error),
+            _ => Err(io::Error::other("it cannot be watched")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Limits;
+    use super::super::tree::Tree;
+    use super::*;
+
+    const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+
+    /// A follower that hears nothing, so that only scans find what changed.
+    fn deaf(root: &Path) -> Follower {
+        let tree = Tree { root: root.to_owned(), own: None };
+        let shared = Arc::new(Shared::new("local".to_owned(), tree, Limits::default(), None));
+        let watcher = notify::recommended_watcher(|_: notify::Result<Event>| ()).unwrap();
+        Follower { shared, watcher, settling: Settling::new(Duration::ZERO), settle: Duration::ZERO, rescan: None }
+    }
+
+    /// What a scan of everything tells.
+    fn news(follower: &mut Follower) -> Vec<News> {
+        let found = follower.scan(None);
+        follower.read(found)
+    }
+
+    #[test]
+    fn a_scan_finds_what_was_missed_and_tells_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let mut follower = deaf(&root);
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        for (path, text) in [("a.yaml", MAP.to_owned()), ("sub/b.yaml", MAP.replace("name: a", "name: b"))] {
+            std::fs::write(root.join(path), text).unwrap();
+        }
+        assert_eq!(news(&mut follower).len(), 2);
+        assert_eq!(news(&mut follower), []);
+        std::fs::write(root.join("a.yaml"), format!("{MAP}data: {{x: y}}\n")).unwrap();
+        std::fs::write(root.join("sub/c.yaml"), "{").unwrap();
+        std::fs::remove_file(root.join("sub/b.yaml")).unwrap();
+        let told = news(&mut follower);
+        assert_eq!(told.iter().filter(|news| matches!(news, News::Object(_))).count(), 2);
+        assert!(
+            told.iter().any(|news| matches!(news, News::Unreadable(unreadable) if unreadable.place == "sub/c.yaml"))
+        );
+        assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn a_scan_leaves_files_that_are_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let mut follower = deaf(&root);
+        std::fs::write(root.join("a.yaml"), MAP).unwrap();
+        follower.settling.note(root.join("a.yaml"), Touch::Writing, Instant::now());
+        assert_eq!(news(&mut follower), []);
+        follower.settling = Settling::new(Duration::ZERO);
+        assert_eq!(news(&mut follower).len(), 1);
+    }
+}

@@ -1,0 +1,306 @@
+//! What a watched directory tells when files change. Every wait has a deadline and ends with what it waited for.
+
+use crate::support::{Folder, done, map, map_ref, patch, read, secret, secret_ref, update, value};
+use notify::{EventKind, RecursiveMode, Watcher as _, event::AccessKind};
+use serde_json::json;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
+use transom_core::observation::Observation;
+use transom_core::plan::Step;
+
+/// Long enough for any machine; nothing waits for it unless the test fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A watched folder and what it told.
+struct Watched {
+    folder: Folder,
+    directory: Directory,
+    observations: Observations,
+    runtime: Runtime,
+    marks: usize,
+}
+
+impl Watched {
+    /// After everything that was there was told.
+    fn new(files: &[(&str, &str)]) -> Self {
+        Self::of(Folder::new(files))
+    }
+
+    fn of(folder: Folder) -> Self {
+        let settle = Duration::from_millis(20);
+        let directory = Directory::open(DirectoryOptions { watch: true, settle, ..folder.options() }).unwrap();
+        let observations = directory.observations();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let mut watched = Self { folder, directory, observations, runtime, marks: 0 };
+        while watched.next() != "synced" {}
+        watched
+    }
+
+    /// The next observation in short.
+    fn next(&mut self) -> String {
+        let next = async { tokio::time::timeout(DEADLINE, self.observations.next()).await };
+        match self.runtime.block_on(next).expect("an observation") {
+            Observation::Present(object) => format!("{} {}", object.reference, object.body["data"]["x"]),
+            Observation::Gone(reference) => format!("gone {reference}"),
+            Observation::Synced => "synced".to_owned(),
+            Observation::Unreadable(unreadable) => format!("{} {}", unreadable.reason.as_str(), unreadable.place),
+            Observation::Readable(place) => format!("readable {place}"),
+        }
+    }
+
+    /// Exactly these are told next, in any order.
+    fn expect(&mut self, expected: &[&str]) {
+        let mut told: Vec<String> = expected.iter().map(|_| self.next()).collect();
+        told.sort();
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(told, expected);
+    }
+
+    /// Nothing is told of what was done until now: a later change is the next that is told.
+    fn expect_silence(&mut self) {
+        self.marks += 1;
+        let name = format!("mark-{}", self.marks);
+        self.folder.rename_in(&format!("{name}.yaml"), &map(&name, "0"));
+        assert_eq!(self.next(), format!("ConfigMap n/{name} 0"));
+    }
+}
+
+#[test]
+fn files_come_change_and_go() {
+    let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
+    watched.folder.write("b.yaml", map("b", "1"));
+    watched.expect(&["ConfigMap n/b 1"]);
+    watched.folder.write("a.yaml", map("a", "2"));
+    watched.expect(&["ConfigMap n/a 2"]);
+    watched.folder.write("a.yaml", format!("{}---\n{}", map("a", "2"), map("c", "1")));
+    watched.expect(&["ConfigMap n/c 1"]);
+    watched.folder.remove("a.yaml");
+    watched.expect(&["gone ConfigMap n/a", "gone ConfigMap n/c"]);
+    assert_eq!(read(&watched.directory, &map_ref("a")), None);
+}
+
+#[test]
+fn an_object_that_moves_to_another_file_is_not_gone() {
+    let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
+    std::fs::rename(watched.folder.path("a.yaml"), watched.folder.path("b.yaml")).unwrap();
+    watched.expect_silence();
+    assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
+}
+
+#[test]
+fn what_does_not_differ_is_not_told() {
+    let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
+    watched.folder.write("a.yaml", map("a", "1"));
+    watched.expect_silence();
+    watched.folder.write("a.yaml", format!("# a comment\n{}", map("a", "1")));
+    watched.expect_silence();
+    watched.folder.write("notes.txt", "x");
+    watched.folder.write(".git/b.yaml", map("b", "1"));
+    watched.expect_silence();
+}
+
+#[test]
+fn editors_replace_files_in_their_ways() {
+    let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
+    watched.folder.rename_in("a.yaml", &map("a", "2"));
+    watched.expect(&["ConfigMap n/a 2"]);
+    std::fs::rename(watched.folder.path("a.yaml"), watched.folder.path("a.yaml~")).unwrap();
+    watched.folder.write("a.yaml", map("a", "3"));
+    watched.folder.remove("a.yaml~");
+    watched.expect(&["ConfigMap n/a 3"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_half_written_file_waits_for_its_writer() {
+    let whole = format!("{}---\n{}", map("a", "1"), map("b", "1"));
+    let mut watched = Watched::new(&[("a.yaml", &whole)]);
+    let mut file = std::fs::File::create(watched.folder.path("a.yaml")).unwrap();
+    watched.expect_silence();
+    file.write_all(map("a", "2").as_bytes()).unwrap();
+    watched.expect_silence();
+    file.write_all(format!("---\n{}", map("b", "2")).as_bytes()).unwrap();
+    drop(file);
+    watched.expect(&["ConfigMap n/a 2", "ConfigMap n/b 2"]);
+}
+
+#[test]
+fn folders_come_move_and_go() {
+    let mut watched = Watched::new(&[("keep.yaml", &map("keep", "1"))]);
+    watched.folder.write("one/two/a.yaml", map("a", "1"));
+    watched.expect(&["ConfigMap n/a 1"]);
+    watched.folder.write("one/two/b.yaml", map("b", "1"));
+    watched.expect(&["ConfigMap n/b 1"]);
+    std::fs::rename(watched.folder.path("one"), watched.folder.path("three")).unwrap();
+    watched.expect_silence();
+    watched.folder.write("three/two/b.yaml", map("b", "2"));
+    watched.expect(&["ConfigMap n/b 2"]);
+    std::fs::rename(watched.folder.path("three"), watched.folder.path(".aside")).unwrap();
+    watched.expect(&["gone ConfigMap n/a", "gone ConfigMap n/b"]);
+    std::fs::rename(watched.folder.path(".aside"), watched.folder.path("three")).unwrap();
+    watched.expect(&["ConfigMap n/a 1", "ConfigMap n/b 2"]);
+    std::fs::remove_dir_all(watched.folder.path("three")).unwrap();
+    watched.expect(&["gone ConfigMap n/a", "gone ConfigMap n/b"]);
+}
+
+#[test]
+fn a_duplicate_ends_when_one_file_goes() {
+    let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
+    watched.folder.write("b.yaml", map("a", "2"));
+    watched.expect(&["DuplicateObject a.yaml, b.yaml"]);
+    watched.folder.write("c.yaml", map("a", "3"));
+    watched.expect(&["readable a.yaml, b.yaml", "DuplicateObject a.yaml, b.yaml, c.yaml"]);
+    assert!(watched.directory.read(&[map_ref("a")]).remove(0).is_err());
+    watched.folder.remove("b.yaml");
+    watched.expect(&["readable a.yaml, b.yaml, c.yaml", "DuplicateObject a.yaml, c.yaml"]);
+    watched.folder.remove("a.yaml");
+    watched.expect(&["readable a.yaml, c.yaml", "ConfigMap n/a 3"]);
+}
+
+#[test]
+fn a_file_that_does_not_parse_keeps_its_last_good_state() {
+    let mut watched = Watched::new(&[("a.yaml", &map("a", "1")), ("b.yaml", &map("b", "1"))]);
+    watched.folder.write("a.yaml", "{");
+    watched.expect(&["ManifestInvalid a.yaml"]);
+    assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
+    watched.folder.write("a.yaml", map("a", "1"));
+    watched.expect(&["readable a.yaml"]);
+    watched.folder.write("a.yaml", "{");
+    watched.expect(&["ManifestInvalid a.yaml"]);
+    watched.folder.write("a.yaml", map("a", "2"));
+    watched.expect(&["readable a.yaml", "ConfigMap n/a 2"]);
+    watched.folder.write("b.yaml", "{");
+    watched.expect(&["ManifestInvalid b.yaml"]);
+    watched.folder.remove("b.yaml");
+    watched.expect(&["readable b.yaml", "gone ConfigMap n/b"]);
+}
+
+#[test]
+fn our_own_writes_are_no_news_but_what_others_do_to_them_is() {
+    const FILE: &str = ".transom/objects/n/Secret.s.yaml";
+    let mut watched = Watched::new(&[]);
+    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
+    done(&watched.directory, update(&watched.directory, secret("s", "dHdv")));
+    watched.expect_silence();
+    let ours = watched.folder.text(FILE);
+    watched.folder.write(FILE, ours.replace("dHdv", "eHh4"));
+    watched.expect(&["Secret n/s \"eHh4\""]);
+    done(&watched.directory, update(&watched.directory, secret("s", "dHdv")));
+    watched.expect_silence();
+    watched.folder.write(FILE, "{");
+    watched.expect(&["gone Secret n/s"]);
+    done(&watched.directory, Step::Create { desired: secret("s", "dHdv") });
+    watched.folder.remove(FILE);
+    watched.expect(&["gone Secret n/s"]);
+    assert_eq!(watched.directory.unreadable(), []);
+}
+
+#[test]
+fn the_own_folder_may_be_removed_whole() {
+    let mut watched = Watched::new(&[]);
+    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
+    watched.expect_silence();
+    std::fs::remove_dir_all(watched.folder.path(".transom")).unwrap();
+    watched.expect(&["gone Secret n/s"]);
+    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
+    watched.expect_silence();
+    watched.folder.remove(".transom/objects/n/Secret.s.yaml");
+    watched.expect(&["gone Secret n/s"]);
+}
+
+#[test]
+fn a_field_of_ours_and_one_of_the_user_are_both_seen() {
+    const TAINTED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\ndata: {x: [one]}\n";
+    let mut watched = Watched::new(&[("a.yaml", TAINTED)]);
+    done(&watched.directory, patch(&watched.directory, &map_ref("a"), "data.x", json!(["one", "ours"])));
+    watched.expect_silence();
+    watched.folder.write("a.yaml", TAINTED.replace("[one]", "[one, two]"));
+    watched.expect(&["ConfigMap n/a [\"one\",\"two\",\"ours\"]"]);
+    watched.folder.remove(".transom/patches/n/ConfigMap.a.yaml");
+    watched.expect(&["ConfigMap n/a [\"one\",\"two\"]"]);
+}
+
+#[test]
+fn a_user_may_take_an_object_over() {
+    let mut watched = Watched::new(&[]);
+    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
+    let users = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\nstringData: {x: users}\n";
+    watched.folder.write("s.yaml", users);
+    watched.expect(&["Secret n/s \"dXNlcnM=\""]);
+    assert!(!watched.directory.made(&secret_ref("s")));
+    watched.folder.remove("s.yaml");
+    watched.expect(&["Secret n/s \"b25l\""]);
+}
+
+#[test]
+fn a_mounted_config_map_is_followed() {
+    let folder = Folder::new(&[("..one/a.yaml", &map("a", "1")), ("..two/a.yaml", &map("a", "2"))]);
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
+    link("..one", "..data");
+    link("..data/a.yaml", "a.yaml");
+    link("..two", "..data_tmp");
+    let mut watched = Watched::of(folder);
+    assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
+    std::fs::rename(watched.folder.path("..data_tmp"), watched.folder.path("..data")).unwrap();
+    watched.expect(&["ConfigMap n/a 2"]);
+}
+
+#[test]
+fn a_root_that_is_gone_takes_nothing_with_it() {
+    let folder = Folder::new(&[("sub/a.yaml", &map("a", "1"))]);
+    let root = folder.path("sub");
+    let own = Some(folder.path("own"));
+    let settle = Duration::from_millis(5);
+    let options = DirectoryOptions { root: root.clone(), own, settle, watch: true, ..folder.options() };
+    let directory = Directory::open(options).unwrap();
+    let observations = directory.observations();
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    let mut watched = Watched { folder, directory, observations, runtime, marks: 0 };
+    watched.expect(&["ConfigMap n/a 1", "synced"]);
+    std::fs::rename(&root, watched.folder.path("elsewhere")).unwrap();
+    watched.expect(&["ReadFailed ."]);
+    assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
+    std::fs::rename(watched.folder.path("elsewhere"), &root).unwrap();
+    watched.expect(&["readable ."]);
+    watched.folder.write("sub/a.yaml", map("a", "2"));
+    watched.expect(&["ConfigMap n/a 2"]);
+}
+
+/// How many files are opened below the folder for one change in a fleet of this size.
+#[cfg(target_os = "linux")]
+fn opened_for_one_change(fleet: usize) -> Vec<String> {
+    let folder = Folder::new(&[]);
+    for index in 0..fleet {
+        let name = format!("c-{index}");
+        folder.write(&format!("{}/{name}.yaml", index % 7), map(&name, "1"));
+    }
+    let mut watched = Watched::of(folder);
+    let (opened, list) = std::sync::mpsc::channel();
+    let mut listener = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let event = event.unwrap();
+        if matches!(event.kind, EventKind::Access(AccessKind::Open(_))) {
+            let is_file = |path: &&std::path::PathBuf| path.extension().is_some();
+            let names = event.paths.iter().filter(is_file).filter_map(|path| path.file_name());
+            names.for_each(|name| opened.send(name.to_string_lossy().into_owned()).unwrap());
+        }
+    })
+    .unwrap();
+    listener.watch(watched.folder.temp.path(), RecursiveMode::Recursive).unwrap();
+    watched.folder.rename_in("3/c-3.yaml", &map("c-3", "2"));
+    watched.expect(&["ConfigMap n/c-3 2"]);
+    drop(listener);
+    let mut names: Vec<String> = list.iter().filter(|name| !Path::new(name).starts_with(".new")).collect();
+    names.sort();
+    names
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn one_change_reads_one_file_whatever_the_size_of_the_fleet() {
+    assert_eq!(opened_for_one_change(10), ["c-3.yaml"]);
+    assert_eq!(opened_for_one_change(2000), ["c-3.yaml"]);
+}
