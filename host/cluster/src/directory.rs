@@ -180,6 +180,16 @@ impl Directory {
         Self { shared, _watch: None }
     }
 
+    /// Takes in one more file's bytes, in place of what it held; without bytes it is gone. For directories in memory.
+    pub fn take(&self, place: &str, bytes: &[u8]) {
+        load::take_bytes(&self.shared, Place::new(tree::Layer::User, Path::new(place)), bytes);
+    }
+
+    /// Every change from now on.
+    pub fn changes(&self) -> Observations {
+        Observations { shared: Arc::clone(&self.shared), feed: self.shared.listen_from_now() }
+    }
+
     /// Everything that is there, `Synced`, then every change.
     pub fn observations(&self) -> Observations {
         Observations { shared: Arc::clone(&self.shared), feed: self.shared.listen() }

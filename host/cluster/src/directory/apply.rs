@@ -163,12 +163,13 @@ impl Writer<'_> {
         self.remove(Layer::Made, &Seen::Absent)
     }
 
-    /// Writes one own file and takes it over into the state.
+    /// Writes one own file and takes it over into the state; a directory that may not be written keeps it in memory.
     fn put(&self, layer: Layer, text: &str, content: Content, expected: &Seen) -> Result<(), WriteFailure> {
-        let own = self.shared.own.as_ref().ok_or_else(|| self.failed("the directory is open for reading only"))?;
         let place = Place::new(layer, self.file);
         self.check_free(&place)?;
-        own.write(&own_file(layer, self.file), text.as_bytes()).map_err(|cause| self.failed(cause))?;
+        if let Some(own) = &self.shared.own {
+            own.write(&own_file(layer, self.file), text.as_bytes()).map_err(|cause| self.failed(cause))?;
+        }
         let print = Print { bytes: self.shared.key.hash_one(text.as_bytes()), stamp: None };
         let mut store = self.shared.store_mut();
         let news = store.change([(place, Edit::Put(print, content))]);
@@ -178,8 +179,9 @@ impl Writer<'_> {
 
     /// Removes one own file and takes that over into the state.
     fn remove(&self, layer: Layer, expected: &Seen) -> Result<(), WriteFailure> {
-        let own = self.shared.own.as_ref().ok_or_else(|| self.failed("the directory is open for reading only"))?;
-        own.remove(&own_file(layer, self.file)).map_err(|cause| self.failed(cause))?;
+        if let Some(own) = &self.shared.own {
+            own.remove(&own_file(layer, self.file)).map_err(|cause| self.failed(cause))?;
+        }
         let mut store = self.shared.store_mut();
         let news = store.change([(Place::new(layer, self.file), Edit::Remove)]);
         self.tell(&store, news, expected);

@@ -60,6 +60,14 @@ impl Shared {
         self.stripes.get(index).map(|stripe| stripe.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// A new listener, who is told what changes from now on.
+    pub(super) fn listen_from_now(&self) -> Arc<Feed> {
+        let feed = Arc::new(Feed::default());
+        let _unchanged = self.store();
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&feed));
+        feed
+    }
+
     /// A new listener, who is told everything from the start.
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
