@@ -32,6 +32,15 @@ pub(crate) fn config(options: &EngineOptions, allocation: Allocation) -> Config 
     config
 }
 
+/// The configuration for memories that a test owns: every access checked, nothing shared with an image.
+#[cfg(feature = "recorder")]
+pub(crate) fn recorded(options: &EngineOptions, recorder: crate::MemoryRecorder) -> Config {
+    let mut config = deterministic();
+    config.max_wasm_stack(options.stack_bytes).memory_reservation(0).memory_guard_size(0).memory_init_cow(false);
+    config.with_host_memory(std::sync::Arc::new(recorder));
+    config
+}
+
 /// Everything but the allocation. Where a feature could make two runs differ, it is off or canonical.
 fn deterministic() -> Config {
     let mut config = Config::new();

@@ -97,8 +97,26 @@ pub(crate) struct Inner {
 
 impl Engine {
     /// Makes an engine and starts its ticker.
+    ///
+    /// # Errors
+    /// When no instance could be made on this machine, or no thread.
     pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
         let (wasm, allocation) = probe(&options)?;
+        Self::assemble(wasm, allocation, options)
+    }
+
+    /// Makes an engine whose linear memories are kept for the test that owns the recorder.
+    ///
+    /// # Errors
+    /// As for [`Engine::new`].
+    #[cfg(feature = "recorder")]
+    pub fn recorded(options: EngineOptions, recorder: crate::MemoryRecorder) -> Result<Self, EngineError> {
+        let config = crate::config::recorded(&options, recorder);
+        let wasm = wasmtime::Engine::new(&config).map_err(|error| EngineError::Setup(error.to_string()))?;
+        Self::assemble(wasm, Allocation::SmallOnDemand, options)
+    }
+
+    fn assemble(wasm: wasmtime::Engine, allocation: Allocation, options: EngineOptions) -> Result<Self, EngineError> {
         let setup = |error: wasmtime::Error| EngineError::Setup(error.to_string());
         let without_log = Linker::new(&wasm);
         let mut with_log = Linker::new(&wasm);

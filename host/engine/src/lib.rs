@@ -16,6 +16,8 @@ mod limits;
 mod load;
 mod measure;
 mod receipt;
+#[cfg(feature = "recorder")]
+mod recorder;
 mod run;
 
 pub use compile::digest;
@@ -26,4 +28,6 @@ pub use imports::{Capabilities, Capability};
 pub use inspect::Inspection;
 pub use limits::Limits;
 pub use receipt::{LINE_CHARS, LogLevel, LogLine, Receipt};
+#[cfg(feature = "recorder")]
+pub use recorder::MemoryRecorder;
 pub use run::Call;

@@ -2,4 +2,5 @@
 //! Never a test itself.
 
 pub mod arguments;
+pub mod canary;
 pub mod fixture;

@@ -1,0 +1,100 @@
+//! No byte of a credential ever lies in a guest's memory: the test owns that memory and searches it whole after the
+//! call, and a guest searches itself. Both find what is planted where it does cross, so that they can fail.
+
+use crate::support::unlimited;
+use serde_json::json;
+use transom_conformance::arguments::{context, hosted_cluster};
+use transom_conformance::canary::{Canaries, MARK, document, inputs};
+use transom_conformance::fixture::{built, hostile};
+use transom_core::contract::credentials::{AuthoritySource, SourceView};
+use transom_core::contract::description::World;
+use transom_core::contract::{Problem, Refusal};
+use transom_core::kubeconfig::{KubeconfigLimits, Source};
+use transom_engine::{Capabilities, Engine, EngineOptions, Guest, MemoryRecorder, Ticker};
+use transom_support::identity::Identity;
+
+/// The guest must answer, not refuse what it does not like, so that its whole way is run.
+const SETTINGS: &str = r#"{"proxy": "Keep", "exec": "Allow", "authProvider": "Allow", "file": "Allow"}"#;
+
+fn view(identity: &Identity) -> SourceView {
+    let document = document(&identity.ca, &identity.certificate, &identity.key).to_string();
+    Source::parse(document.as_bytes(), &KubeconfigLimits::default()).unwrap().view()
+}
+
+fn recorded() -> (Engine, MemoryRecorder) {
+    let recorder = MemoryRecorder::default();
+    let options = EngineOptions { ticker: Ticker::Manual, ..EngineOptions::default() };
+    (Engine::recorded(options, recorder.clone()).unwrap(), recorder)
+}
+
+fn load(engine: &Engine, bytes: &[u8]) -> Guest {
+    engine.load(bytes, World::Kubeconfig, &Capabilities::default()).unwrap()
+}
+
+#[test]
+fn no_credential_lies_in_the_memory_of_the_kubeconfig_guest() {
+    let identity = Identity::generate(7, 0).unwrap();
+    let mut canaries = Canaries::new();
+    canaries.plant_pem("the key", &identity.key);
+    canaries.plant_pem("the certificate", &identity.certificate);
+    canaries.plant_pem("the authority", &identity.ca);
+    assert!(canaries.count() > 500, "{}", canaries.count());
+
+    let (engine, recorder) = recorded();
+    let guest = load(&engine, &built("kubeconfig").unwrap());
+    recorder.take();
+    let (context, subject) = (context(SETTINGS), hosted_cluster());
+    let source = view(&identity);
+    let inputs = inputs(source.clone());
+    guest.require(&unlimited(), &context, &subject, &[]).result.unwrap().unwrap();
+    guest.require(&unlimited(), &context, &subject, &inputs).result.unwrap().unwrap();
+    let answer = guest.transform(&unlimited(), &context, &subject, &inputs).result.unwrap();
+    assert_eq!(answer.unwrap().answer.users.len(), 3);
+
+    let memories = recorder.take();
+    assert_eq!(memories.len(), 3);
+    for memory in &memories {
+        assert!(memory.len() >= 64 << 10);
+        assert_eq!(canaries.found_in(memory), Vec::<&str>::new());
+    }
+    // The fingerprint of the authority does cross: what was searched is what the guest saw.
+    let AuthoritySource::Data(authority) = &source.clusters[0].authority else { panic!("the source has a CA") };
+    let fingerprint = authority.fingerprints[0].as_bytes();
+    assert!(memories[2].windows(fingerprint.len()).any(|window| window == fingerprint));
+}
+
+#[test]
+fn the_search_finds_what_crosses() {
+    let canaries = Canaries::new();
+    let (engine, recorder) = recorded();
+    let guest = load(&engine, &built("kubeconfig").unwrap());
+    for planted in [MARK.to_owned(), in_base64(""), in_base64("x"), in_base64("xy")] {
+        let mut subject = hosted_cluster();
+        subject.fields = json!({"metadata": {"annotations": {"planted": planted}}});
+        recorder.take();
+        let _ = guest.require(&unlimited(), &context("{}"), &subject, &[]);
+        let memories = recorder.take();
+        assert!(memories.iter().any(|memory| !canaries.found_in(memory).is_empty()), "{planted} is not found");
+    }
+}
+
+#[test]
+fn a_guest_that_searches_itself_finds_nothing() {
+    let identity = Identity::generate(7, 0).unwrap();
+    let engine = Engine::new(EngineOptions { ticker: Ticker::Manual, ..EngineOptions::default() }).unwrap();
+    let guest = load(&engine, &hostile("searches-itself").unwrap());
+    let inputs = inputs(view(&identity));
+    let found = guest.transform(&unlimited(), &context("{}"), &hosted_cluster(), &inputs).result.unwrap();
+    assert!(found.is_ok(), "{found:?}");
+    for planted in [MARK.to_owned(), in_base64(""), in_base64("x"), in_base64("xy")] {
+        let found = guest.transform(&unlimited(), &context(&planted), &hosted_cluster(), &inputs).result.unwrap();
+        let Err(Refusal::Invalid(Problem { reason, .. })) = found else { panic!("{planted} is not found") };
+        assert_eq!(reason, "Seen");
+    }
+}
+
+/// The mark in base64, at the alignment that what stands before it gives.
+fn in_base64(before: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(format!("{before}{MARK}"))
+}
