@@ -1,6 +1,7 @@
 //! Text of YAML or JSON documents as values, within budgets.
 //! Never keeps or shows any text of a document in an error: place and kind are all that is said.
 
+mod cost;
 pub mod emit;
 mod error;
 mod seed;
@@ -84,10 +85,13 @@ fn line_at(bytes: &[u8], at: usize) -> usize {
 /// Reads the documents of one chunk, nearly always one.
 fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) {
     let before = all.len();
-    if chunk.looks_like_json() && parse_json(chunk, limits, all).is_ok() {
+    if chunk.json().is_some_and(|text| parse_json(text, chunk, limits, all).is_ok()) {
         return;
     }
     all.truncate(before);
+    if let Some(fault) = cost::excess(chunk.text, limits) {
+        return push(all, chunk.line, Err(DocumentError::new(fault).on(chunk.line)));
+    }
     for document in serde_yaml::Deserializer::from_str(chunk.text) {
         let reader = Reader::new(chunk.text, limits);
         match ValueSeed::root(&reader).deserialize(document) {
@@ -105,11 +109,11 @@ fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) {
 ///
 /// # Errors
 /// When it is not JSON; what a limit forbids is no error here but stands in the list.
-fn parse_json(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) -> Result<(), ()> {
-    let mut json = serde_json::Deserializer::from_str(chunk.text);
+fn parse_json(text: &str, chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) -> Result<(), ()> {
+    let mut json = serde_json::Deserializer::from_str(text);
     let mut line = chunk.line;
     loop {
-        let reader = Reader::new(chunk.text, limits);
+        let reader = Reader::new(text, limits);
         match ValueSeed::root(&reader).deserialize(&mut json) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, line, Ok(value)),

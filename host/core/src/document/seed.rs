@@ -8,6 +8,9 @@ use serde_json::{Map, Number, Value};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
+/// Segments of a path that are shown.
+const LONGEST_PATH: usize = 12;
+
 /// What has been spent on one document, and what went wrong.
 pub(super) struct Reader<'t> {
     text: &'t str,
@@ -41,8 +44,10 @@ impl<'t> Reader<'t> {
     /// `offset` lines.
     pub(super) fn error(&self, place: Option<(usize, usize)>, offset: usize) -> DocumentError {
         let mut path = String::new();
-        for segment in self.path.borrow().iter().rev() {
+        for (at, segment) in self.path.borrow().iter().rev().enumerate() {
             match segment {
+                _ if at == LONGEST_PATH => path.push_str(".."),
+                _ if at > LONGEST_PATH => break,
                 Segment::Item(index) => path.push_str(&format!("[{index}]")),
                 Segment::Key(key) if path.is_empty() => path.push_str(key),
                 Segment::Key(key) => path.extend([".", key]),

@@ -12,10 +12,11 @@ pub(super) struct Chunk<'t> {
     pub(super) line: usize,
 }
 
-impl Chunk<'_> {
-    /// Whether it begins as only JSON or a flow collection does.
-    pub(super) fn looks_like_json(&self) -> bool {
-        self.text.trim_start().starts_with(['{', '['])
+impl<'t> Chunk<'t> {
+    /// The text without its marker, when it begins as JSON does; its lines are those of the chunk.
+    pub(super) fn json(&self) -> Option<&'t str> {
+        let text = self.text.strip_prefix("---").unwrap_or(self.text);
+        text.trim_start().starts_with(['{', '[']).then_some(text)
     }
 }
 

@@ -1,0 +1,166 @@
+//! What is read, what is refused, and what an error says.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use transom_core::document::{DocumentError, Fault, Limits, flatten_list, parse_many, parse_one};
+
+const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 10_000, depth: 20 };
+
+fn refused(text: &str) -> DocumentError {
+    parse_one(text.as_bytes(), LIMITS).unwrap_err()
+}
+
+#[test]
+fn yaml_and_json_say_the_same() {
+    let expected = json!({"a": [1, -2, 1.5, true, null, "x"], "b": {"8080": "y", "c": ""}});
+    for text in [
+        "a: [1, -2, 1.5, true, ~, x]\nb:\n  8080: y\n  c: ''\n",
+        "\u{feff}a:\r\n- 1\r\n- -2\r\n- 1.5\r\n- true\r\n- null\r\n- x\r\nb: {8080: y, c: ''}\r\n",
+        "{\"a\": [1, -2, 1.5, true, null, \"x\"],\t\"b\": {\"8080\": \"y\", \"c\": \"\"}}",
+        "--- # one\na: &a [1, -2, 1.5, true, null, x]\nb: {8080: y, c: ''}\n...\n---\n",
+    ] {
+        assert_eq!(parse_one(text.as_bytes(), LIMITS).as_ref(), Ok(&expected), "{text}");
+    }
+    for text in ["", "\n", "# nothing\n", "---\n---\n", "null", "\u{feff}"] {
+        assert_eq!(parse_one(text.as_bytes(), LIMITS), Ok(Value::Null), "{text:?}");
+    }
+}
+
+#[test]
+fn the_dialect_is_yaml_1_2() {
+    let text = "a: yes\nb: 012\nc: 1_000\nd: 2026-01-01\ne: on\nf: 1:30\ng: 0x10\nh: 0o10\n";
+    let expected =
+        json!({"a": "yes", "b": "012", "c": "1_000", "d": "2026-01-01", "e": "on", "f": "1:30", "g": 16, "h": 8});
+    assert_eq!(parse_one(text.as_bytes(), LIMITS), Ok(expected));
+}
+
+#[test]
+fn every_fault_has_its_place() {
+    let cases = [
+        ("a: 1\nb: 2\na: 3\n", Fault::DuplicateKey, (3, 1), "?"),
+        ("{\"a\": 1, \"a\": 2}", Fault::DuplicateKey, (1, 12), "?"),
+        ("users:\n- user:\n    token: x\n    token: y\n", Fault::DuplicateKey, (4, 5), "users[0].user.token"),
+        ("spec:\n  [a]: 1\n", Fault::KeyNotText, (2, 3), "spec"),
+        ("spec:\n  hunter2: .nan\n", Fault::Number, (2, 12), "spec.?"),
+        ("spec: -.inf\n", Fault::Number, (1, 7), "spec"),
+        ("spec: 123456789012345678901234567890\n", Fault::Number, (1, 7), "spec"),
+        ("spec: !hunter2 x\n", Fault::Tag, (1, 7), "spec"),
+        ("spec: !hunter2 {a: b}\n", Fault::Tag, (1, 7), "spec"),
+        ("a: &a {b: c}\nd:\n  <<: *a\n", Fault::MergeKey, (3, 3), "?"),
+        ("a: 1\n---\nb: 2\n", Fault::SeveralDocuments, (3, 0), ""),
+        ("{}{}", Fault::SeveralDocuments, (1, 0), ""),
+        ("a: [1\nb: 2\n", Fault::Syntax, (2, 2), "?[1]"),
+        ("# one\n---\nname: *hunter2\n", Fault::Syntax, (3, 7), "name"),
+        ("a: \0\n", Fault::Nul, (1, 0), ""),
+    ];
+    for (text, fault, (line, column), path) in cases {
+        let error = refused(text);
+        assert_eq!((error.fault, error.path.as_str()), (fault, path), "{text}");
+        assert_eq!((error.line, error.column.unwrap_or_default()), (Some(line), column), "{text}");
+        assert!(!format!("{error} {error:?}").contains("hunter"), "{error}");
+    }
+    let error = parse_one(b"a: 1\nb: \xff\n", LIMITS).unwrap_err();
+    assert_eq!((error.fault, error.line), (Fault::InvalidUtf8, Some(2)));
+    assert_eq!(refused(&"x".repeat(LIMITS.bytes + 1)).fault, Fault::TooLarge);
+}
+
+#[test]
+fn a_quoted_merge_key_is_a_key() {
+    for text in ["\"<<\": 1", "'<<': 1", "{\"<<\": 1}", "{'<<': 1}"] {
+        assert_eq!(parse_one(text.as_bytes(), LIMITS), Ok(json!({"<<": 1})), "{text}");
+    }
+}
+
+#[test]
+fn what_a_document_may_cost_is_bounded() {
+    let mut nested = String::from("a0: &a0 [x, x, x, x, x, x, x, x]\n");
+    for at in 1..30 {
+        let aliases = vec![format!("*a{}", at - 1); 8].join(", ");
+        writeln!(nested, "a{at}: &a{at} [{aliases}]").unwrap();
+    }
+    let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 1_000].join(", "));
+    let many = Fault::TooManyValues;
+    let cases = [
+        ("aliases", nested, many),
+        ("aliases of one long text", long, many),
+        ("values", format!("[{}]", "1,".repeat(20_000)), many),
+        ("values as JSON", format!("[{}1]", "1,".repeat(20_000)), many),
+        ("lists in block style", "- ".repeat(500_000), many),
+        ("lists", "[".repeat(1 << 20), Fault::TooDeep),
+        ("maps", "{".repeat(1 << 20), Fault::TooDeep),
+        ("maps in lists", "[a: ".repeat(1 << 18), Fault::TooDeep),
+        ("deep JSON", format!("{}{}", "[".repeat(21), "]".repeat(21)), Fault::TooDeep),
+        ("deep YAML", format!("a: {}{}", "[".repeat(20), "]".repeat(20)), Fault::TooDeep),
+    ];
+    for (name, text, fault) in cases {
+        assert_eq!(refused(&text).fault, fault, "{name}");
+    }
+    assert!(parse_one(format!("{}{}", "[".repeat(20), "]".repeat(20)).as_bytes(), LIMITS).is_ok());
+}
+
+#[test]
+fn aliases_within_the_budget_are_expanded() {
+    let text = "a: &a {b: [1, 2]}\nc: *a\nd: *a\n";
+    assert_eq!(
+        parse_one(text.as_bytes(), LIMITS),
+        Ok(json!({"a": {"b": [1, 2]}, "c": {"b": [1, 2]}, "d": {"b": [1, 2]}}))
+    );
+}
+
+#[test]
+fn one_broken_document_does_not_hide_the_others() {
+    let text =
+        "%YAML 1.1\n---\na: 1\n---\n# nothing\n---\nb: [\n---\n\nc: 3\n--- {\"d\": 4}\n---\n{\"e\":\n 5}\n{\"f\": 6}\n";
+    let found: Vec<_> = parse_many(text.as_bytes(), LIMITS)
+        .into_iter()
+        .map(|parsed| (parsed.number, parsed.line, parsed.value.map_err(|error| (error.fault, error.line))))
+        .collect();
+    let expected = vec![
+        (1, 1, Ok(json!({"a": 1}))),
+        (2, 7, Err((Fault::Syntax, Some(8)))),
+        (3, 10, Ok(json!({"c": 3}))),
+        (4, 11, Ok(json!({"d": 4}))),
+        (5, 13, Ok(json!({"e": 5}))),
+        (6, 15, Ok(json!({"f": 6}))),
+    ];
+    assert_eq!(found, expected);
+    assert!(parse_many(b"", LIMITS).is_empty());
+}
+
+#[test]
+fn lists_are_flattened() {
+    let list = json!({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "PodList", "items": [{"kind": "Pod"}]}]});
+    assert_eq!(flatten_list(list), [json!({"kind": "Secret"}), json!({"kind": "Pod"})]);
+    for other in [json!({"kind": "WatchList"}), json!({"kind": "Menu", "items": [1]}), json!([1]), json!("x")] {
+        assert_eq!(flatten_list(other.clone()), [other]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = parse_many(&bytes, LIMITS);
+    }
+
+    #[test]
+    fn no_text_of_yaml_makes_it_panic_or_speak(parts in prop::collection::vec(prop::sample::select(vec![
+        "hunter", ": ", "- ", "\n", "  ", "[", "]", "{", "}", ", ", "&a ", "*a", "!t ", "|\n", ">\n", "'", "\"", "? ",
+        "---\n", "...\n", "%YAML 1.2\n", "#", "<<", "~", "\t", "\r\n", "1e9", ".nan", "\u{85}", "\u{feff}", "\\",
+    ]), 0..60)) {
+        let text = parts.concat();
+        for parsed in parse_many(text.as_bytes(), LIMITS) {
+            if let Err(error) = parsed.value {
+                prop_assert!(!format!("{error} {error:?}").contains("hunter"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_agrees_with_the_parser_it_stands_on(text in "([a-c]: ([a-z0-9.~'-]{0,6}|\\[[a-z0-9, ]{0,9}\\])\n){0,3}") {
+        let bare = serde_yaml::from_str::<Value>(&text);
+        if let Ok(ours) = parse_one(text.as_bytes(), LIMITS) {
+            prop_assert_eq!(ours, bare.unwrap());
+        }
+    }
+}
