@@ -254,10 +254,10 @@ mod tests {
         assert_eq!(claims.decide(&b.key, None), Claim::Lost { holder: a.key.clone() });
         assert!(claims.claimed_by_another(&target("demo"), &a.key));
         assert_eq!(claims.set(a.clone(), target("demo")), [], "claiming the same again releases nothing");
-        assert_eq!(claims.set(a.clone(), target("elsewhere")), [b.key.clone()]);
+        assert_eq!(claims.set(a.clone(), target("elsewhere")), vec![b.key.clone()]);
         assert_eq!(claims.decide(&b.key, None), Claim::Kept { sole: true });
         claims.set(a.clone(), target("demo"));
-        assert_eq!(claims.remove(&a.key), [b.key.clone()]);
+        assert_eq!(claims.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(claims.remove(&b.key), []);
         assert!(claims.by_target.is_empty() && claims.target_of.is_empty());
     }
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(claims.decide(&b.key, Some(&stamp("b", "uid-b"))), Claim::Kept { sole: true });
         assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a"))), Claim::Unlocated { remaining: 2 });
         assert_eq!(claims.keep(c, None), [], "a subject without a target counts as located");
-        assert_eq!(claims.set(a.clone(), target("demo")), [b.key.clone()]);
+        assert_eq!(claims.set(a.clone(), target("demo")), vec![b.key.clone()]);
         assert_eq!(claims.decide(&b.key, None), Claim::Lost { holder: a.key });
     }
 
@@ -286,7 +286,7 @@ mod tests {
         claims.expect(&b.key);
         claims.set(b.clone(), target("demo"));
         assert_eq!(claims.decide(&b.key, None), Claim::Unlocated { remaining: 1 });
-        assert_eq!(claims.remove(&a.key), [b.key.clone()]);
+        assert_eq!(claims.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(claims.decide(&b.key, None), Claim::Kept { sole: true });
     }
 
@@ -313,9 +313,9 @@ mod tests {
         claims.expect(&theirs.key);
         claims.set(ours.clone(), target("demo"));
         assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Unlocated { remaining: 1 });
-        assert_eq!(claims.set(theirs.clone(), target("demo")), [ours.key.clone()]);
+        assert_eq!(claims.set(theirs.clone(), target("demo")), vec![ours.key.clone()]);
         assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Lost { holder: theirs.key.clone() });
-        assert_eq!(claims.remove_policy("other"), [ours.key.clone()]);
+        assert_eq!(claims.remove_policy("other"), vec![ours.key.clone()]);
         assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Kept { sole: true });
     }
 }

@@ -190,7 +190,7 @@ mod tests {
             (Form::Object, Some(namespace.clone()), InputValue::Object(json!({"metadata": {"labels": {"a": "b"}}}))),
         ] {
             let inputs = cross_one(&labels, form, body).unwrap();
-            assert_eq!(inputs, [Input { role: "home".to_owned(), value }]);
+            assert_eq!(inputs, vec![Input { role: "home".to_owned(), value }]);
         }
         let failure = cross_one(&guest(&["status.phase"], &[]), Form::Object, Some(namespace)).unwrap_err();
         assert_eq!(failure.reason, Word::InvalidObject.into());

@@ -145,6 +145,9 @@ mod tests {
         (*guest(&["spec"], &[]).description).clone()
     }
 
+    /// What makes a description a wrong one.
+    type Damage = Box<dyn Fn(&mut Description)>;
+
     fn load(description: Description) -> Result<Guest, Failure> {
         Guest::load("sha256:1", description, &Map::new())
     }
@@ -159,7 +162,7 @@ mod tests {
         };
         let reason =
             |word: &str| DeclaredReason { word: word.to_owned(), meaning: String::new(), remedy: String::new() };
-        let breaks: [(&str, Box<dyn Fn(&mut Description)>); 12] = [
+        let breaks: [(&str, Damage); 12] = [
             ("no name", Box::new(|it| it.name.clear())),
             ("no version", Box::new(|it| it.version.clear())),
             ("no schema", Box::new(|it| it.settings_schema.clear())),

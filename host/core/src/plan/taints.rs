@@ -142,3 +142,78 @@ fn effect(effect: Effect) -> &'static str {
         Effect::NoSelectIfNew => "NoSelectIfNew",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Writes;
+    use crate::reference::ObjectRef;
+    use crate::sample::{object, policy, taints_manifest};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// Taints of few keys, two of them owned, so that they meet.
+    fn taints() -> impl Strategy<Value = Vec<Value>> {
+        let key = prop_oneof!["a/one", "a/two", "user", "other"];
+        let effect = prop_oneof![Just("NoSelect"), Just("PreferNoSelect"), Just("NoSelectIfNew")];
+        let value = prop_oneof![Just(None), Just(Some("")), Just(Some("v"))];
+        let taint = (key, effect, value, 0..100u32).prop_map(|(key, effect, value, n)| {
+            json!({"key": key, "effect": effect, "value": value, "timeAdded": format!("2020-01-01T00:00:{:02}Z", n % 60), "n": n})
+        });
+        proptest::collection::vec(taint, 0..8)
+    }
+
+    fn wanted() -> impl Strategy<Value = Vec<Wanted>> {
+        let effect = prop_oneof![Just(Effect::NoSelect), Just(Effect::PreferNoSelect)];
+        let one =
+            |key: &'static str| {
+                let taint = (effect.clone(), prop_oneof![Just(""), Just("v")])
+                    .prop_map(move |(effect, value)| Wanted { key: key.to_owned(), value: value.to_owned(), effect });
+                proptest::option::of(taint)
+            };
+        (one("a/one"), one("a/two")).prop_map(|(one, two)| one.into_iter().chain(two).collect())
+    }
+
+    /// The list after the plan is applied, and whether there was a step.
+    fn applied(current: &[Value], wanted: &[Wanted]) -> (Vec<Value>, bool) {
+        let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
+        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+        let key = Key::new(&"taints".into(), &reference);
+        let subject = object(reference, json!({"spec": {"taints": current}}));
+        let plan = plan(&key, &subject, &rule, wanted, TimeAdded::SetByUs(0)).unwrap();
+        match plan.steps.as_slice() {
+            [] => (current.to_vec(), false),
+            [Step::Patch { fields, .. }] => (fields[0].1.as_array().cloned().unwrap_or_default(), true),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn owned(taint: &Value) -> bool {
+        key_of(taint).starts_with("a/")
+    }
+
+    proptest! {
+        #[test]
+        fn others_are_untouched_and_owned_keys_are_as_wanted(current in taints(), wanted in wanted()) {
+            let (after, _) = applied(&current, &wanted);
+            let others = |list: &[Value]| list.iter().filter(|taint| !owned(taint)).cloned().collect::<Vec<_>>();
+            prop_assert_eq!(others(&current), others(&after));
+            let ours: Vec<&Value> = after.iter().filter(|taint| owned(taint)).collect();
+            prop_assert_eq!(ours.len(), wanted.len(), "no key is doubled or missing");
+            for want in &wanted {
+                prop_assert!(ours.iter().any(|taint| is(taint, want)));
+            }
+        }
+
+        #[test]
+        fn what_is_right_keeps_its_time_and_a_second_plan_has_no_step(current in taints(), wanted in wanted()) {
+            let (after, _) = applied(&current, &wanted);
+            for want in &wanted {
+                let right = current.iter().find(|taint| is(taint, want));
+                let there = after.iter().find(|taint| is(taint, want));
+                prop_assert!(right.is_none_or(|right| there == Some(right)));
+            }
+            prop_assert_eq!(applied(&after, &wanted), (after.clone(), false));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Whole decisions as data: each folder under `cases/<area>/` holds what is given and what is expected.
+//! Never adds a rule of its own: a new case is a new folder.
+
+#![cfg(test)]
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use transom_core::claims::{Claim, Claimant, Claims};
+use transom_core::contract::taints::{Effect, Wanted};
+use transom_core::failure::Failure;
+use transom_core::object::Object;
+use transom_core::plan::contention::Contention;
+use transom_core::plan::prune::{self, Candidate, Undesired};
+use transom_core::plan::{Plan, Step, kubeconfig, taints};
+use transom_core::policy::{Policy, TaintsRule, check, manifest};
+use transom_core::reference::ObjectRef;
+use transom_core::stamp::{Source, Stamp};
+use transom_core::time;
+use transom_core::work::Key;
+
+const NOW: i64 = 1_795_248_000;
+
+/// Runs every case of an area, twice: the same answer must come both times.
+fn check_area(area: &str, decide: impl Fn(&Value) -> Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(area);
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|case| case.is_dir());
+    cases.sort();
+    assert!(!cases.is_empty(), "{} has no cases", folder.display());
+    let mut wrong = Vec::new();
+    for case in cases {
+        let given = read(&case.join("given.yaml"));
+        let decided = decide(&given);
+        assert_eq!(decide(&given), decided, "{} is decided differently the second time", case.display());
+        if decided != read(&case.join("expected.yaml")) {
+            wrong.push(format!("{}:\n{}", case.display(), serde_yaml::to_string(&decided).unwrap()));
+        }
+    }
+    assert!(wrong.is_empty(), "these were decided otherwise than expected:\n{}", wrong.join("\n"));
+}
+
+fn read(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A plan as a value, or why there is none.
+fn shown(result: Result<Plan, Failure>) -> Value {
+    match result {
+        Ok(plan) => json!({"steps": plan.steps.iter().map(step).collect::<Vec<_>>()}),
+        Err(failure) => refused(&failure),
+    }
+}
+
+fn refused(failure: &Failure) -> Value {
+    json!({"reason": failure.reason, "class": format!("{:?}", failure.class), "message": failure.message})
+}
+
+fn step(step: &Step) -> Value {
+    match step {
+        Step::Create { desired } => json!({"create": desired.body}),
+        Step::Update { desired, changed } => {
+            json!({"update": desired.body, "version": desired.version, "changed": changed})
+        }
+        Step::Patch { reference, version, fields } => {
+            let fields: serde_json::Map<_, _> = fields.iter().cloned().collect();
+            json!({"patch": reference.to_string(), "version": version, "fields": fields})
+        }
+        Step::Delete { reference, version, why } => {
+            json!({"delete": reference.to_string(), "version": version, "why": why})
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("`{field}` is missing"))
+}
+
+/// A manifest as a cluster would give it.
+fn object(body: &Value) -> Object {
+    let reference = ObjectRef {
+        cluster: "local".to_owned(),
+        api_version: text(body, "apiVersion").to_owned(),
+        kind: text(body, "kind").to_owned(),
+        namespace: body["metadata"]["namespace"].as_str().map(str::to_owned),
+        name: text(&body["metadata"], "name").to_owned(),
+    };
+    Object {
+        reference,
+        version: body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned(),
+        body: body.clone(),
+    }
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
+}
+
+/// The policy that ships, with `own` and the verbs of its grant as the case has them.
+fn policy(given: &Value) -> Policy {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/external-managed-kubeconfig/policy.yaml");
+    let mut whole = read(&path);
+    if let Some(own) = given.get("own") {
+        whole["spec"]["own"] = own.clone();
+    }
+    if let Some(verbs) = given.get("verbs") {
+        whole["spec"]["grant"]["write"][0]["verbs"] = verbs.clone();
+    }
+    check::policy(manifest::parse(&whole).unwrap()).unwrap()
+}
+
+fn hosted(name: &str) -> ObjectRef {
+    ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), name)
+}
+
+fn key(name: &str) -> Key {
+    Key::new(&"external-managed-kubeconfig".into(), &hosted(name))
+}
+
+fn target(cluster: &str) -> ObjectRef {
+    ObjectRef::local("v1", "Secret", Some(&format!("klusterlet-{cluster}")), "external-managed-kubeconfig")
+}
+
+fn claim(given: &Value) -> Claim {
+    match given.as_str() {
+        None | Some("sole") => Claim::Kept { sole: true },
+        Some("shared") => Claim::Kept { sole: false },
+        Some("unlocated") => Claim::Unlocated { remaining: 3 },
+        Some(other) => Claim::Lost { holder: key(other) },
+    }
+}
+
+/// The Secret of a kubeconfig. `content` is what is wanted, `credential` what the source's credential looks like.
+#[test]
+fn secrets() {
+    check_area("secrets", |given| {
+        let (content, credential) = (text(given, "content"), text(given, "credential"));
+        let as_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        let existing = given.get("existing").map(object);
+        let wanted = kubeconfig::Wanted {
+            policy: &policy(given),
+            key: &key("demo"),
+            target: &target("demo"),
+            existing: existing.as_ref(),
+            claim: claim(&given["claim"]),
+            stamp: Stamp {
+                policy: "external-managed-kubeconfig".to_owned(),
+                source: Source { reference: hosted("demo"), uid: "uid-demo".to_owned() },
+                inputs: "sha256:inputs".to_owned(),
+                component: "sha256:component".to_owned(),
+            },
+            document: kubeconfig::Document {
+                bytes: content.as_bytes(),
+                equals: &|bytes| as_text(bytes) == content,
+                shares_credential: &|bytes| as_text(bytes).contains(credential),
+            },
+        };
+        let mut contention = Contention::default();
+        for left in given["foreignChanges"].as_array().into_iter().flatten() {
+            contention.left(None);
+            contention.observe(existing.as_ref(), NOW - left.as_i64().unwrap());
+        }
+        readable(shown(kubeconfig::plan(&wanted, &mut contention, NOW)))
+    });
+}
+
+/// Base64 as text, so that a case can be read.
+fn readable(mut plan: Value) -> Value {
+    for step in plan.get_mut("steps").and_then(Value::as_array_mut).into_iter().flatten() {
+        for write in ["create", "update"] {
+            for value in step.get_mut(write).and_then(|body| body["data"].as_object_mut()).into_iter().flatten() {
+                let bytes = STANDARD.decode(value.1.as_str().unwrap()).unwrap();
+                *value.1 = json!(String::from_utf8(bytes).unwrap());
+            }
+        }
+    }
+    plan
+}
+
+/// The taints of a ManagedCluster.
+#[test]
+fn taints() {
+    check_area("taints", |given| {
+        let wanted: Vec<Wanted> = given["wanted"].as_array().unwrap().iter().map(wanted_taint).collect();
+        let rule = TaintsRule { keys: strings(&given["owned"]).into_iter().collect() };
+        let added = match given["timeAdded"].as_str() {
+            Some(at) => taints::TimeAdded::SetByUs(time::parse_rfc3339(at).unwrap()),
+            None => taints::TimeAdded::SetByCluster,
+        };
+        let subject = object(&json!({
+            "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
+        }));
+        let key = Key::new(&"built-in-taints".into(), &subject.reference);
+        shown(taints::plan(&key, &subject, &rule, &wanted, added))
+    });
+}
+
+fn wanted_taint(given: &Value) -> Wanted {
+    let effect = match text(given, "effect") {
+        "NoSelect" => Effect::NoSelect,
+        "PreferNoSelect" => Effect::PreferNoSelect,
+        _ => Effect::NoSelectIfNew,
+    };
+    Wanted { key: text(given, "key").to_owned(), value: given["value"].as_str().unwrap_or_default().to_owned(), effect }
+}
+
+/// What is pruned for the HostedCluster `demo`, with `present` the names of Klusterlets that are there.
+#[test]
+fn prunes() {
+    check_area("prunes", |given| {
+        let policy = policy(given);
+        let present = strings(&given["present"]);
+        let mut claims = Claims::default();
+        for other in strings(&given["claimedByOthers"]) {
+            let claimant = Claimant { key: key("other"), uid: String::new(), created_seconds: None };
+            claims.set(claimant, target(&other));
+        }
+        let candidate = |body: &Value| {
+            let object = object(body);
+            let mut kept_by = prune::keepers(&policy, &key("demo"), &object.reference);
+            kept_by.retain(|keeper| present.contains(&keeper.name));
+            Candidate { object: object.into(), kept_by }
+        };
+        let candidates: Vec<Candidate> = given["outputs"].as_array().unwrap().iter().map(candidate).collect();
+        let why = if text(given, "why") == "gone" { Undesired::SourceGone } else { Undesired::TargetMoved };
+        let pruned = prune::plan(&policy, &key("demo"), &candidates, &claims, why);
+        let mut all = shown(Ok(pruned.plan));
+        if let Some(kept) = &pruned.kept {
+            all["kept"] = refused(kept);
+        }
+        all
+    });
+}
