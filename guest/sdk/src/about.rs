@@ -91,8 +91,8 @@ impl<T: Guest> wit::Guest for T {
         wit::Description {
             name: about.name.into(),
             version: about.version.into(),
-            reads: about.reads.iter().map(Read::to_wit).collect(),
-            reasons: about.reasons.iter().chain(&OWN_REASONS).map(Reason::to_wit).collect(),
+            reads: about.reads.iter().map(Into::into).collect(),
+            reasons: about.reasons.iter().chain(&OWN_REASONS).map(Into::into).collect(),
             settings_schema: about.settings_schema.into(),
         }
     }
@@ -105,14 +105,14 @@ impl<T: Guest> wit::Guest for T {
     }
 }
 
-impl Read {
-    fn to_wit(&self) -> wit::Read {
+impl From<&Read> for wit::Read {
+    fn from(read: &Read) -> Self {
         let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
-        wit::Read {
-            api_version: self.api_version.into(),
-            kind: self.kind.into(),
-            fields: owned(self.fields),
-            changes: owned(self.changes),
+        Self {
+            api_version: read.api_version.into(),
+            kind: read.kind.into(),
+            fields: owned(read.fields),
+            changes: owned(read.changes),
         }
     }
 }
@@ -122,8 +122,10 @@ impl Reason {
     pub fn problem(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.word, message)
     }
+}
 
-    fn to_wit(&self) -> wit::Reason {
-        wit::Reason { word: self.word.into(), meaning: self.meaning.into(), remedy: self.remedy.into() }
+impl From<&Reason> for wit::Reason {
+    fn from(reason: &Reason) -> Self {
+        Self { word: reason.word.into(), meaning: reason.meaning.into(), remedy: reason.remedy.into() }
     }
 }

@@ -39,7 +39,6 @@ impl<T: Kubeconfig> wit::Guest for T {
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "the types are generated")]
 impl Default for AuthoritySource {
     fn default() -> Self {
         Self::None
@@ -47,14 +46,12 @@ impl Default for AuthoritySource {
 }
 
 /// As Kubernetes has it.
-#[expect(clippy::derivable_impls, reason = "the types are generated")]
 impl Default for Protocol {
     fn default() -> Self {
         Self::Tcp
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "the types are generated")]
 impl Default for Value {
     fn default() -> Self {
         Self::Absent

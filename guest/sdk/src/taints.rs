@@ -23,14 +23,12 @@ impl<T: Taints> wit::Guest for T {
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "the types are generated")]
 impl Default for Effect {
     fn default() -> Self {
         Self::NoSelect
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "the types are generated")]
 impl Default for Status {
     fn default() -> Self {
         Self::Unknown

@@ -21,10 +21,8 @@ pub(crate) fn ready(settings: &Settings, subject: &Subject) -> ReadyAnswer {
         return ReadyAnswer::not_ready(reasons::SUBJECT_DELETING.problem("the hosted cluster is being deleted"));
     }
     match Available::of(subject) {
-        Ok(available) => match available.shortfall(settings) {
-            None => ReadyAnswer::ready(),
-            Some(message) => ReadyAnswer::not_ready(reasons::NOT_AVAILABLE.problem(message)),
-        },
+        Ok(available) if available.satisfies(settings) => ReadyAnswer::ready(),
+        Ok(available) => ReadyAnswer::not_ready(reasons::NOT_AVAILABLE.problem(available.shortfall(settings))),
         Err(problem) => ReadyAnswer::not_ready(problem),
     }
 }
@@ -32,36 +30,36 @@ pub(crate) fn ready(settings: &Settings, subject: &Subject) -> ReadyAnswer {
 /// Whether a change calls for an evaluation.
 pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     let on = &settings.on;
-    let mut found: Vec<String> = Vec::new();
-    let mut add = |reason: &Reason| found.push(reason.word.to_owned());
+    let mut found: Vec<&str> = Vec::new();
     if on.deletion && change.after.deleting && !change.before.deleting {
-        add(&reasons::DELETION_STARTED);
+        found.push(reasons::DELETION_STARTED.word);
     }
-    if on.availability {
-        match (is_available(settings, &change.before), is_available(settings, &change.after)) {
-            (Ok(false), Ok(true)) => add(&reasons::BECAME_AVAILABLE),
-            (Ok(true), Ok(false)) => add(&reasons::NO_LONGER_AVAILABLE),
-            (Ok(_), Ok(_)) => {}
-            // `ready` says what is wrong where a person sees it.
-            (Err(problem), _) | (_, Err(problem)) => found.push(problem.reason),
-        }
+    // Equal fields cannot differ in availability; to compare texts is cheaper than to read them.
+    if on.availability && change.before.fields != change.after.fields {
+        found.extend(availability(settings, change).map(|reason| reason.word));
     }
     let watched = [
-        (on.annotations, ANNOTATIONS, reasons::ANNOTATIONS_CHANGED),
-        (on.kubeconfig, KUBECONFIG, reasons::KUBECONFIG_CHANGED),
-        (on.kubeadmin_password, KUBEADMIN_PASSWORD, reasons::KUBEADMIN_PASSWORD_CHANGED),
-        (on.version_history, VERSION_HISTORY, reasons::VERSION_HISTORY_CHANGED),
+        (on.annotations, ANNOTATIONS, &reasons::ANNOTATIONS_CHANGED),
+        (on.kubeconfig, KUBECONFIG, &reasons::KUBECONFIG_CHANGED),
+        (on.kubeadmin_password, KUBEADMIN_PASSWORD, &reasons::KUBEADMIN_PASSWORD_CHANGED),
+        (on.version_history, VERSION_HISTORY, &reasons::VERSION_HISTORY_CHANGED),
     ];
-    for (_, watched, reason) in watched.iter().filter(|(on, ..)| *on) {
-        if change.changed.iter().any(|path| is_under(path, watched)) {
-            found.push(reason.word.to_owned());
+    for (on, watched, reason) in watched {
+        if on && change.changed.iter().any(|path| is_under(path, watched)) {
+            found.push(reason.word);
         }
     }
-    if found.is_empty() { Verdict::Ignore } else { Verdict::Run(found) }
+    if found.is_empty() { Verdict::Ignore } else { Verdict::Run(found.into_iter().map(str::to_owned).collect()) }
 }
 
-fn is_available(settings: &Settings, subject: &Subject) -> Result<bool, Problem> {
-    Ok(Available::of(subject)?.shortfall(settings).is_none())
+/// How availability changed. Fields that cannot be read count as not available: `ready` says what is wrong with them.
+fn availability(settings: &Settings, change: &Change) -> Option<&'static Reason> {
+    let is_available = |subject| Available::of(subject).is_ok_and(|available| available.satisfies(settings));
+    match (is_available(&change.before), is_available(&change.after)) {
+        (false, true) => Some(&reasons::BECAME_AVAILABLE),
+        (true, false) => Some(&reasons::NO_LONGER_AVAILABLE),
+        _ => None,
+    }
 }
 
 /// Whether `path` is `watched`, or a field, key or element of it.
@@ -99,18 +97,35 @@ impl Available {
         Ok(Self(cluster.status.conditions.into_iter().find(|condition| condition.r#type == "Available")))
     }
 
-    /// What is missing to be ready.
-    fn shortfall(&self, settings: &Settings) -> Option<String> {
+    fn satisfies(&self, settings: &Settings) -> bool {
+        let wanted = settings.available_reason.as_deref();
+        self.0.as_ref().is_some_and(|condition| {
+            condition.status() == "True" && wanted.is_none_or(|wanted| wanted == condition.reason())
+        })
+    }
+
+    /// Why it does not satisfy, for people.
+    fn shortfall(&self, settings: &Settings) -> String {
         let Some(condition) = &self.0 else {
-            return Some("there is no condition Available".to_owned());
+            return "there is no condition Available".to_owned();
         };
-        let status = condition.status.as_deref().unwrap_or_default();
-        let reason = condition.reason.as_deref().unwrap_or_default();
-        if status != "True" {
-            return Some(format!("condition Available is `{status}`, reason `{reason}`"));
+        let (status, reason) = (condition.status(), condition.reason());
+        match settings.available_reason.as_deref() {
+            Some(wanted) if status == "True" => {
+                format!("condition Available is `True` for reason `{reason}`, not `{wanted}`")
+            }
+            _ => format!("condition Available is `{status}`, reason `{reason}`"),
         }
-        let wanted = settings.available_reason.as_deref().filter(|wanted| *wanted != reason)?;
-        Some(format!("condition Available is `True` for reason `{reason}`, not `{wanted}`"))
+    }
+}
+
+impl Condition {
+    fn status(&self) -> &str {
+        self.status.as_deref().unwrap_or_default()
+    }
+
+    fn reason(&self) -> &str {
+        self.reason.as_deref().unwrap_or_default()
     }
 }
 
