@@ -1,6 +1,6 @@
 //! What wit-bindgen makes of `wit/`: one module for what every guest exports, one for what each kind adds.
 //! Never seen in a guest's source: the crate root re-exports the words, the register macro the exports.
-//! The serde attributes let [`crate::testing`] read and write the words as `wit/` spells them.
+//! The serde attributes let `testing` read and write the words as `wit/` spells them.
 
 /// What every guest exports, the one import, and the types that all kinds share.
 pub mod guest {
