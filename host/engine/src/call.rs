@@ -2,7 +2,7 @@
 //! Every limit that a guest can hit while it runs is checked here, except time and stack.
 
 use crate::bindings::v0_1::log;
-use crate::config::CORE_INSTANCES;
+use crate::config::{CORE_INSTANCES, LARGEST_MEMORY};
 use crate::failure::CallFailure;
 use crate::limits::Limits;
 use crate::receipt::{LogLevel, LogLine, Receipt, printable};
@@ -35,11 +35,14 @@ impl ResourceLimiter for CallState {
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        // Only what the machine refuses stops the guest: what the type of the memory forbids answers -1.
-        if error.root_cause().is::<std::io::Error>() {
-            return Err(CallFailure::NoRoom(error.to_string()).into());
+        // Never -1: an answer would depend on what the machine had left.
+        let text = error.to_string();
+        if text.contains(BEYOND_ANY_MEMORY) {
+            let (wanted, allowed) =
+                (self.receipt.memory_bytes.saturating_add(LARGEST_MEMORY as u64), self.limits.memory_bytes);
+            return Err(CallFailure::MemoryExceeded { wanted, allowed }.into());
         }
-        Ok(())
+        Err(CallFailure::NoRoom(text).into())
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
@@ -54,10 +57,17 @@ impl ResourceLimiter for CallState {
         }
     }
 
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        Err(CallFailure::NoRoom(error.to_string()).into())
+    }
+
     fn instances(&self) -> usize {
         CORE_INSTANCES as usize
     }
 }
+
+/// What wasmtime says of growth that no memory of 32 bits could have; it does not ask the limiter first.
+const BEYOND_ANY_MEMORY: &str = "exceeds memory type's limits";
 
 /// The sum over all memories (or tables) after one of them has grown.
 fn grown(total: u64, current: usize, desired: usize) -> u64 {

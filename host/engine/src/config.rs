@@ -10,7 +10,7 @@ pub(crate) const TABLES: u32 = 8;
 /// Core instances that one component may have.
 pub(crate) const CORE_INSTANCES: u32 = 16;
 /// What every slot of the pool reserves anyway, to spare bounds checks.
-const LARGEST_MEMORY: usize = 4 << 30;
+pub(crate) const LARGEST_MEMORY: usize = 4 << 30;
 /// Bytes of a memory that stay in place between calls, where the kernel can tell which were written.
 const KEEP_RESIDENT: usize = 1 << 20;
 /// Address space per memory where it is short: more bounds checks, same answers.
@@ -26,7 +26,10 @@ pub(crate) fn config(options: &EngineOptions, allocation: Allocation) -> Config 
         }
         Allocation::OnDemand => {}
         Allocation::SmallOnDemand => {
-            config.memory_reservation(SMALL_RESERVATION).memory_guard_size(64 << 10);
+            config
+                .memory_reservation(SMALL_RESERVATION)
+                .memory_reservation_for_growth(SMALL_RESERVATION)
+                .memory_guard_size(64 << 10);
         }
     }
     config

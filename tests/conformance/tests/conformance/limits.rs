@@ -163,3 +163,14 @@ fn refused_settings_come_with_their_reason() {
     assert_eq!(problems.iter().map(|problem| problem.reason.as_str()).collect::<Vec<_>>(), ["Seen"]);
     assert_eq!(load(&engine, "good").validate(&unlimited(), "{}").result.unwrap(), []);
 }
+
+#[test]
+fn no_answer_depends_on_a_budget() {
+    for allocate in [Allocate::PoolIfPossible, Allocate::OnDemand] {
+        let engine = engine(allocate);
+        // Beyond the budget there is no answer; a maximum of its own the guest may see, it is the same everywhere.
+        let beyond = compute(&load(&engine, "beyond-any-memory"), &unlimited()).result.unwrap_err();
+        assert_eq!(beyond.reason(), "GuestMemoryExceeded", "{beyond}");
+        assert_eq!(compute(&load(&engine, "own-maximum"), &unlimited()).result.unwrap(), no_taints());
+    }
+}

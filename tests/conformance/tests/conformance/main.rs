@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod canaries;
 #[cfg(test)]
+mod engines;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod loading;

@@ -1,0 +1,17 @@
+//! Makes an engine with what address space there is, has a guest answer, and says how instances got their memory.
+//! Only run by the tests, under a limit that they set.
+
+use anyhow::{Context as _, Result, anyhow};
+use std::io::Write as _;
+use transom_conformance::arguments::{context, managed_cluster};
+use transom_conformance::fixture::hostile;
+use transom_core::contract::description::World;
+use transom_engine::{Capabilities, Engine, EngineOptions, Limits};
+
+fn main() -> Result<()> {
+    let engine = Engine::new(EngineOptions::default())?;
+    let guest = engine.load(&hostile("one-memory")?, World::Taints, &Capabilities::default())?;
+    let call = guest.compute(&Limits::default(), &context("{}"), &managed_cluster());
+    call.result?.map_err(|refusal| anyhow!("{refusal:?}"))?;
+    writeln!(std::io::stdout(), "{:?}", engine.allocation()).context("failed to write to standard output")
+}
