@@ -74,3 +74,108 @@ fn own(taint: Option<&Due<'_>>) -> Answer {
     });
     Answer { decision: Decision::Own(wanted.into_iter().collect()), ask_again_at: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use transom_guest::taints::{Condition, Taint};
+
+    fn cluster() -> impl Strategy<Value = ManagedCluster> {
+        let status = prop_oneof![Just(Status::Yes), Just(Status::No), Just(Status::Unknown)];
+        let time = || prop::option::of(prop_oneof![-500..500_i64, Just(i64::MIN), Just(i64::MAX)]);
+        let condition = prop::option::of((status, time()));
+        let key = prop_oneof![Just(UNAVAILABLE), Just(UNREACHABLE), Just("other")];
+        (any::<bool>(), time(), condition, prop::collection::vec(key, 0..4)).prop_map(
+            |(deleting, created_seconds, condition, keys)| ManagedCluster {
+                deleting,
+                created_seconds,
+                conditions: condition
+                    .map(|(status, changed_seconds)| Condition {
+                        kind: CONDITION.into(),
+                        status,
+                        changed_seconds,
+                        ..Condition::default()
+                    })
+                    .into_iter()
+                    .collect(),
+                taints: keys.into_iter().map(|key| Taint { key: key.into(), ..Taint::default() }).collect(),
+                ..ManagedCluster::default()
+            },
+        )
+    }
+
+    fn settings() -> impl Strategy<Value = Settings> {
+        let grace = || prop_oneof![Just(0), 1..300_u32, Just(u32::MAX)];
+        (grace(), grace()).prop_map(|(unavailable, unreachable)| {
+            let mut settings = Settings::default();
+            settings.unavailable.grace_period_seconds = unavailable;
+            settings.unreachable.grace_period_seconds = unreachable;
+            settings
+        })
+    }
+
+    fn owned(answer: &Answer) -> Vec<&str> {
+        match &answer.decision {
+            Decision::Own(wanted) => wanted.iter().map(|wanted| wanted.key.as_str()).collect(),
+            Decision::Hold(_) => Vec::new(),
+        }
+    }
+
+    fn status(cluster: &ManagedCluster) -> Option<Status> {
+        cluster.conditions.first().map(|condition| condition.status)
+    }
+
+    proptest! {
+        /// Without grace periods the answer is the table of Open Cluster Management, whatever the times and taints.
+        #[test]
+        fn without_grace_the_condition_alone_decides(cluster in cluster(), now: i64) {
+            let answer = compute(&Settings::default(), now, &cluster);
+            prop_assert_eq!(answer.ask_again_at, None);
+            prop_assert_eq!(matches!(answer.decision, Decision::Hold(_)), cluster.deleting);
+            let expected: &[&str] = match status(&cluster) {
+                _ if cluster.deleting => &[],
+                Some(Status::Yes) => &[],
+                Some(Status::No) => &[UNAVAILABLE],
+                Some(Status::Unknown) | None => &[UNREACHABLE],
+            };
+            prop_assert_eq!(owned(&answer), expected);
+        }
+
+        /// A cluster that is not well and carries one of the two taints is never without.
+        #[test]
+        fn a_grace_period_never_frees(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
+            let tainted = cluster.taints.iter().any(|taint| taint.key == UNAVAILABLE || taint.key == UNREACHABLE);
+            if tainted && !cluster.deleting && status(&cluster) != Some(Status::Yes) {
+                prop_assert_eq!(owned(&compute(&settings, now, &cluster)).len(), 1);
+            }
+        }
+
+        /// Asked again at the time it named, the guest has the final answer; a second before, the same as now.
+        #[test]
+        fn the_time_named_is_the_time_of_change(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
+            let first = compute(&settings, now, &cluster);
+            if let Some(then) = first.ask_again_at {
+                prop_assert!(then > now);
+                prop_assert_eq!(&compute(&settings, then - 1, &cluster), &first);
+                let last = compute(&settings, then, &cluster);
+                prop_assert_eq!(last.ask_again_at, None);
+                prop_assert_ne!(owned(&last), owned(&first));
+            }
+        }
+
+        /// What is written does not change the answer: a second evaluation finds nothing to do.
+        #[test]
+        fn the_answer_is_stable(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
+            let first = compute(&settings, now, &cluster);
+            if let Decision::Own(wanted) = &first.decision {
+                let mut written = cluster;
+                written.taints = wanted
+                    .iter()
+                    .map(|wanted| Taint { key: wanted.key.clone(), effect: wanted.effect, ..Taint::default() })
+                    .collect();
+                prop_assert_eq!(compute(&settings, now, &written), first);
+            }
+        }
+    }
+}
