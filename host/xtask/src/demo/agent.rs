@@ -1,9 +1,14 @@
-//! The agent that runs while the demo edits. Never outlives the demo.
+//! The agent that runs while the demo edits, with its log lines indented. Never outlives the demo.
 
 use super::stage::Stage;
 use crate::{process, progress};
 use anyhow::{Context as _, Result};
-use std::process::{Child, Command};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 use transom_support::wait;
 
@@ -13,13 +18,34 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The running agent.
 pub(super) struct Agent(Child);
 
-/// Starts it on the fleet.
+/// Starts it on the fleet, and waits until it has looked at every subject.
 pub(super) fn start(stage: &Stage) -> Result<Agent> {
     let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
     let words = ["run", "--dir", &fleet, "--policies", &policies];
     progress::say(&format!("    $ {} {} &", stage.shown(&stage.program), words.join(" ")));
-    let child = stage.command().args(words).spawn().context("failed to start the agent")?;
-    Ok(Agent(child))
+    // Status is derived: the agent writes it again, and its being there says that the first look is over.
+    let status = stage.status();
+    fs::remove_dir_all(&status).with_context(|| format!("failed to remove `{}`", status.display()))?;
+    let mut command = stage.command();
+    let mut child = command.args(words).stderr(Stdio::piped()).spawn().context("failed to start the agent")?;
+    let settled = Arc::new(AtomicBool::new(false));
+    if let Some(log) = child.stderr.take() {
+        let settled = Arc::clone(&settled);
+        thread::spawn(move || relay(log, &settled));
+    }
+    let agent = Agent(child);
+    wait("a status for every subject", || (stage.subjects_with_status() == stage.subjects()).then_some(()))?;
+    settled.store(true, Ordering::Relaxed);
+    Ok(agent)
+}
+
+/// Shows the log from the moment that everything is settled; before, only what is no information.
+fn relay(log: impl Read, settled: &AtomicBool) {
+    for line in BufReader::new(log).lines().map_while(Result::ok) {
+        if settled.load(Ordering::Relaxed) || !line.contains(" INFO ") {
+            progress::say(&format!("    | {line}"));
+        }
+    }
 }
 
 impl Agent {

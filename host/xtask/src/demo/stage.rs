@@ -10,6 +10,12 @@ use transom_support::fleet::{self, Fleet};
 /// The component that is swapped in.
 const CALM: &str = "calm";
 
+/// The policies that ship.
+const POLICIES: [&str; 2] = ["external-managed-kubeconfig", "built-in-taints"];
+
+/// What is generated.
+const FLEET: Fleet = Fleet { clusters: 8, managed: 10, seed: 1 };
+
 /// Where everything lies.
 pub(super) struct Stage {
     root: PathBuf,
@@ -41,7 +47,7 @@ impl Stage {
             policies: folder.join("policies"),
             root: workspace.root,
         };
-        let written = Fleet { clusters: 8, managed: 10, seed: 1 }.write(&stage.fleet)?;
+        let written = FLEET.write(&stage.fleet)?;
         stage.write_policies()?;
         progress::step("a fleet of 8 HostedClusters and 10 ManagedClusters");
         progress::say(&format!(
@@ -58,7 +64,7 @@ impl Stage {
 
     /// The two default policies, the taints from a component file that can be replaced.
     fn write_policies(&self) -> Result<()> {
-        for name in ["external-managed-kubeconfig", "built-in-taints"] {
+        for name in POLICIES {
             let from = self.root.join("policies").join(name).join("policy.yaml");
             let text = fs::read_to_string(&from).with_context(|| format!("failed to read `{}`", from.display()))?;
             write(
@@ -121,6 +127,22 @@ impl Stage {
     /// The manifest of a ManagedCluster.
     pub(super) fn managed(&self, name: &str) -> PathBuf {
         self.fleet.join(format!("managed/{name}.yaml"))
+    }
+
+    /// The folder of what the agent says about subjects and policies.
+    pub(super) fn status(&self) -> PathBuf {
+        self.fleet.join(".transom/status")
+    }
+
+    /// Number of subjects in the fleet.
+    pub(super) fn subjects(&self) -> usize {
+        FLEET.clusters + FLEET.managed
+    }
+
+    /// Number of subjects that the agent says something about.
+    pub(super) fn subjects_with_status(&self) -> usize {
+        let files = |policy: &str| fs::read_dir(self.status().join(policy)).map_or(0, Iterator::count);
+        POLICIES.into_iter().map(files).sum()
     }
 
     /// The secret that the agent makes for a HostedCluster.
