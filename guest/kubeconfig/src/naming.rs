@@ -69,3 +69,45 @@ fn discovery_name(naming: &Naming, agent: &Agent, subject: &Subject) -> String {
         prefix => [prefix, "-", name].concat(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever the names: a target is in a namespace `klusterlet-…` that can exist, or it is refused with a field.
+        #[test]
+        fn a_target_lies_in_a_namespace_that_can_exist(
+            name in "[a-z0-9.-]{1,60}|\\PC{0,20}",
+            annotation in prop::option::of("[a-z0-9-]{0,60}|\\PC{0,20}"),
+            prefix in prop::option::of("[a-z0-9-]{0,20}"),
+            self_managed: bool,
+            discovery: bool,
+        ) {
+            let naming = Naming { prefix, discovery, ..Naming::default() };
+            let agent = Agent { cluster_name: "spoke".into(), self_managed };
+            let mut subject = Subject { fields: "{}".into(), ..Subject::default() };
+            if let Some(annotation) = &annotation {
+                let text = annotation.replace('\\', r"\\").replace('"', r#"\""#);
+                let key = "cluster.open-cluster-management.io/managedcluster-name";
+                subject.fields = format!(r#"{{"metadata":{{"annotations":{{"{key}":"{text}"}}}}}}"#);
+            }
+            subject.reference.name.clone_from(&name);
+            match target_namespace(&naming, &agent, &subject) {
+                Ok(namespace) => {
+                    prop_assert!(is_label(&namespace));
+                    let managed = namespace.strip_prefix("klusterlet-").unwrap_or_default();
+                    match annotation.as_deref() {
+                        None | Some("") => prop_assert!(managed.ends_with(&name)),
+                        Some(annotation) => prop_assert_eq!(managed, annotation),
+                    }
+                }
+                Err(problem) => {
+                    prop_assert_eq!(problem.reason, "InvalidTargetName");
+                    prop_assert!(problem.field.is_some());
+                }
+            }
+        }
+    }
+}

@@ -112,3 +112,143 @@ fn as_it_is(cluster: Cluster) -> ProposedCluster {
 fn same_user(user: User) -> ProposedUser {
     ProposedUser { entry: user.entry, name: user.name, credential: user.credential.reference }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Entry, Port, PortChoice};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use transom_guest::kubeconfig::{Authority, ClusterContext, Credential, Proxy, ServicePort};
+
+    fn name() -> impl Strategy<Value = String> {
+        // Mostly one name, so that most sources hang together.
+        prop_oneof![6 => Just("cluster"), 1 => Just("other"), 1 => Just("")].prop_map(Into::into)
+    }
+
+    fn cluster(entry: u32) -> impl Strategy<Value = Cluster> {
+        let authority = prop_oneof![
+            Just(AuthoritySource::None),
+            Just(AuthoritySource::File),
+            Just(AuthoritySource::Data(Authority { reference: 100 + entry, ..Authority::default() })),
+        ];
+        let proxy = prop::option::of(Just(Proxy { reference: 200 + entry, url: Url::default() }));
+        (name(), authority, any::<bool>(), proxy, prop::option::of(name())).prop_map(
+            move |(name, authority, insecure, proxy, tls_server_name)| Cluster {
+                entry,
+                name,
+                server: Url { scheme: "http".into(), host: "public".into(), port: None, path: "/x".into() },
+                authority,
+                insecure,
+                proxy,
+                tls_server_name,
+            },
+        )
+    }
+
+    fn source() -> impl Strategy<Value = Source> {
+        let user = (name(), any::<[bool; 3]>(), 0..9_u8).prop_map(|(name, kinds, rare)| User {
+            entry: 0,
+            name,
+            credential: Credential {
+                reference: 300,
+                exec: kinds[0] && rare == 0,
+                auth_provider: kinds[1] && rare == 0,
+                file: kinds[2] && rare == 0,
+                ..Credential::default()
+            },
+        });
+        let context = (name(), name(), name()).prop_map(|(name, cluster, user)| ClusterContext {
+            entry: 0,
+            name,
+            cluster,
+            user,
+            namespace: None,
+        });
+        (
+            (cluster(0), cluster(1), prop_oneof![1 => Just(0), 9 => 1..3_usize]),
+            prop::collection::vec(user, 1..3),
+            prop::collection::vec(context, 1..3),
+            name(),
+        )
+            .prop_map(|((first, second, count), users, contexts, current_context)| Source {
+                clusters: [first, second].into_iter().take(count).collect(),
+                users,
+                contexts,
+                current_context,
+            })
+    }
+
+    fn settings() -> impl Strategy<Value = Settings> {
+        let permission = || prop_oneof![Just(Permission::Refuse), Just(Permission::Allow)];
+        let keep = || prop_oneof![Just(Keep::Drop), Just(Keep::Keep)];
+        let insecure = prop_oneof![Just(Insecure::Drop), Just(Insecure::Refuse), Just(Insecure::Keep)];
+        let entry = prop_oneof![Just(Entry::CurrentContext), Just(Entry::Cluster)];
+        (permission(), permission(), keep(), keep(), insecure, entry).prop_map(
+            |(missing_authority, exec, proxy, tls_server_name, insecure, entry)| Settings {
+                missing_authority,
+                exec,
+                proxy,
+                tls_server_name,
+                insecure,
+                entry,
+                port: Port { name: None, choice: PortChoice::First },
+                ..Settings::default()
+            },
+        )
+    }
+
+    fn service() -> Service {
+        let mut service =
+            Service { ports: vec![ServicePort { port: 6443, ..ServicePort::default() }], ..Service::default() };
+        service.reference.name = "kube-apiserver".into();
+        service.reference.namespace = Some("clusters-demo".into());
+        service
+    }
+
+    /// All numbers by which an answer or a source refers to something.
+    fn numbers(clusters: &[ProposedCluster], users: &[ProposedUser]) -> BTreeSet<u32> {
+        let authorities = clusters.iter().flat_map(|cluster| cluster.authorities.iter().copied());
+        let proxies = clusters.iter().filter_map(|cluster| cluster.proxy);
+        authorities.chain(proxies).chain(users.iter().map(|user| user.credential)).collect()
+    }
+
+    proptest! {
+        /// Whatever the source: no panic, and of what is written only the entry in use differs, by what may differ.
+        #[test]
+        fn only_the_entry_in_use_is_touched(settings in settings(), source in source()) {
+            let Ok(proposal) = propose(&settings, source.clone(), &service()) else { return Ok(()) };
+            let same: Vec<_> = source.clusters.iter().cloned().map(as_it_is).collect();
+            prop_assert_eq!(proposal.clusters.len(), same.len());
+            let in_use = entry::choose(settings.entry, &source).map_err(|problem| TestCaseError::fail(problem.reason))?;
+            for (at, (written, same)) in proposal.clusters.iter().zip(&same).enumerate() {
+                if at != in_use {
+                    prop_assert_eq!(written, same);
+                    continue;
+                }
+                prop_assert_eq!(&written.server.host, "kube-apiserver.clusters-demo.svc.cluster.local");
+                prop_assert_eq!((written.server.port, written.server.path.as_str()), (Some(6443), ""));
+                prop_assert_eq!(&written.authorities, &same.authorities);
+                prop_assert_eq!((written.entry, &written.name), (same.entry, &same.name));
+                prop_assert!(!written.insecure || (same.insecure && settings.insecure == Insecure::Keep));
+                prop_assert!(!written.insecure || written.authorities.is_empty());
+                prop_assert!(written.proxy.is_none() || settings.proxy == Keep::Keep);
+            }
+            prop_assert_eq!(&proposal.contexts, &source.contexts);
+            prop_assert_eq!(&proposal.current_context, &source.current_context);
+            let users: Vec<_> = source.users.into_iter().map(same_user).collect();
+            prop_assert_eq!(&proposal.users, &users);
+            prop_assert!(numbers(&proposal.clusters, &proposal.users).is_subset(&numbers(&same, &users)));
+        }
+
+        /// By default nothing is written whose server could not be verified.
+        #[test]
+        fn by_default_there_is_a_ca_and_no_insecure_flag(source in source()) {
+            let Ok(proposal) = propose(&Settings::default(), source.clone(), &service()) else { return Ok(()) };
+            let in_use = entry::choose(Entry::CurrentContext, &source).map_err(|problem| TestCaseError::fail(problem.reason))?;
+            let written = &proposal.clusters[in_use];
+            prop_assert!(!written.authorities.is_empty() && !written.insecure && written.proxy.is_none());
+            prop_assert!(source.users.iter().all(|user| !user.credential.exec && !user.credential.file));
+        }
+    }
+}

@@ -132,6 +132,8 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use transom_guest::trigger::Readiness;
 
     #[test]
     fn a_path_is_under_itself_and_its_fields_only() {
@@ -140,6 +142,61 @@ mod tests {
         }
         for path in ["status.kubeconfigs", "status", "spec.status.kubeconfig", ""] {
             assert!(!is_under(path, KUBECONFIG), "{path}");
+        }
+    }
+
+    fn subject() -> impl Strategy<Value = Subject> {
+        let fields = prop_oneof![
+            Just("{}"),
+            Just(r#"{"status":{"conditions":[{"type":"Available","status":"True","reason":"AsExpected"}]}}"#),
+            Just(r#"{"status":{"conditions":[{"type":"Available","status":"True","reason":"Other"}]}}"#),
+            Just(r#"{"status":{"conditions":[{"type":"Available","status":"False","reason":"AsExpected"}]}}"#),
+            Just(r#"{"status":{"conditions":[{"type":"Available"}]}}"#),
+            Just(r#"{"status":{"conditions":7}}"#),
+        ];
+        (any::<bool>(), fields).prop_map(|(deleting, fields)| Subject {
+            deleting,
+            fields: fields.into(),
+            ..Subject::default()
+        })
+    }
+
+    fn changed() -> impl Strategy<Value = Vec<String>> {
+        let path = prop::sample::select(vec!["metadata.labels", "status.conditions[Available].reason", ANNOTATIONS]);
+        prop::collection::vec(path.prop_map(Into::into), 0..3)
+    }
+
+    proptest! {
+        /// The property that every trigger guest owes: where it ignores, what follows is the same before and after.
+        /// A deletion cannot be taken back, so one that ends is no change that the host could put.
+        #[test]
+        fn ignored_changes_change_nothing(
+            before in subject(), after in subject(), changed in changed(), reason in prop::option::of(Just("AsExpected")),
+        ) {
+            prop_assume!(after.deleting || !before.deleting);
+            let settings = Settings { available_reason: reason.map(Into::into), ..Settings::default() };
+            let is_ready = |subject: &Subject| ready(&settings, subject).readiness == Readiness::Ready;
+            let (was, is) = (is_ready(&before), is_ready(&after));
+            let annotated = changed.iter().any(|path| path == ANNOTATIONS);
+            if evaluate(&settings, &Change { before, after, changed }) == Verdict::Ignore {
+                prop_assert_eq!(was, is);
+                prop_assert!(!annotated);
+            }
+        }
+
+        /// With every change switched off nothing is ever run.
+        #[test]
+        fn what_is_off_does_not_count(before in subject(), after in subject(), changed in changed()) {
+            let on = crate::settings::Changes {
+                availability: false,
+                annotations: false,
+                kubeconfig: false,
+                kubeadmin_password: false,
+                version_history: false,
+                deletion: false,
+            };
+            let settings = Settings { on, ..Settings::default() };
+            prop_assert_eq!(evaluate(&settings, &Change { before, after, changed }), Verdict::Ignore);
         }
     }
 }
