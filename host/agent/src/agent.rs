@@ -147,6 +147,7 @@ impl Agent {
         for (step, _) in done {
             let others: Vec<Key> = {
                 let mut known = self.known.lock();
+                known.written.entry(step.target().clone()).or_default().insert(Arc::clone(&key.policy));
                 match step {
                     Step::Create { desired } | Step::Update { desired, .. } => {
                         known.outputs.observe(desired);

@@ -3,7 +3,7 @@
 
 use crate::args::{Cli, Command};
 use crate::output::{Ending, Screen};
-use crate::{explain, inspect, run};
+use crate::{cases, explain, inspect, render, run, validate};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -27,6 +27,8 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => inspect::inspect(&args, screen),
         Command::Explain(args) => explain::explain(&args, screen),
-        Command::Render(_) | Command::Test(_) | Command::Validate(_) => anyhow::bail!("not yet"),
+        Command::Render(args) => render::render(&args, screen),
+        Command::Test(args) => cases::test(&args, screen),
+        Command::Validate(args) => validate::validate(&args, screen),
     }
 }

@@ -1,8 +1,9 @@
 //! What the agent knows beside the clusters. All of it is in memory only and can be found again;
 //! never held across an `await`.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::queue::Cause;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
 use transom_core::claims::Claims;
 use transom_core::interest::Interest;
@@ -10,7 +11,7 @@ use transom_core::outputs::Outputs;
 use transom_core::plan::contention::Contention;
 use transom_core::reference::ObjectRef;
 use transom_core::trigger::Judged;
-use transom_core::work::Key;
+use transom_core::work::{Key, Why};
 
 /// Claims, interest, own outputs, and what was judged and told last.
 #[derive(Default)]
@@ -25,8 +26,23 @@ pub(crate) struct Known {
     pub(crate) judged: BTreeMap<Key, Judged>,
     /// How often others overwrote each target.
     pub(crate) contention: BTreeMap<ObjectRef, Contention>,
+    /// Which objects were written, and for which policies.
+    pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
+    /// What was evaluated and why, where somebody asked for it.
+    pub(crate) journal: Option<Vec<Entry>>,
     /// What each subject's last evaluation came to.
     pub(crate) told: BTreeMap<Key, Told>,
+}
+
+/// One evaluation, or one that a trigger guest ignored.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// What was evaluated.
+    pub(crate) key: Key,
+    /// The causes, as they were taken from the queue.
+    pub(crate) causes: Vec<Cause>,
+    /// Why it was evaluated; nothing when it was not.
+    pub(crate) why: Option<Why>,
 }
 
 /// What an evaluation came to, as far as the next one and the summary need it.

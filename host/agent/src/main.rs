@@ -3,6 +3,8 @@
 mod agent;
 mod args;
 mod builtin;
+mod case;
+mod cases;
 mod clock;
 mod command;
 mod connections;
@@ -16,10 +18,13 @@ mod output;
 mod pipeline;
 mod policies;
 mod queue;
+mod render;
 mod run;
+mod session;
 mod summary;
 mod swap;
 mod telemetry;
+mod validate;
 mod watch;
 mod workers;
 

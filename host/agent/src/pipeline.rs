@@ -8,6 +8,7 @@ mod taints;
 
 use crate::agent::Agent;
 use crate::invoke::ask;
+use crate::known::Entry;
 use crate::lane::Lane;
 use crate::load::Loaded;
 use crate::queue::Item;
@@ -57,7 +58,12 @@ impl Agent {
     pub(crate) async fn evaluate(&self, lane: &Lane, item: Item) {
         let loaded = lane.loaded();
         let key = Key::new(&lane.policy, &item.subject);
-        let Some(work) = self.admit(&loaded, key, item).await else { return };
+        let causes = item.causes.clone();
+        let admitted = self.admit(&loaded, key.clone(), item).await;
+        if let Some(journal) = &mut self.known.lock().journal {
+            journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.why.clone()) });
+        }
+        let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work.key);
         let result = self.attempt(&loaded, &work, &mut seen).await;
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));

@@ -22,6 +22,8 @@ pub(crate) enum Source {
     Builtin,
     /// A folder or a file.
     Path(PathBuf),
+    /// Manifests that were read before.
+    Given(Vec<Written>),
 }
 
 /// A manifest of kind `Policy`, as it is written.
@@ -62,6 +64,7 @@ impl Source {
                     take(&mut found, place, Path::new("."), text.as_bytes());
                 }
             }
+            Self::Given(policies) => found.policies.clone_from(policies),
             Self::Path(path) if path.is_dir() => walk(&mut found, path)?,
             Self::Path(path) => {
                 let text = fs::read(path)?;

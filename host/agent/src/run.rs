@@ -32,10 +32,11 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    check_policies(&args.evaluate)?;
     let connections = open(&args.dir, args.once)?;
-    let observations: Vec<_> = connections.all().map(|directory| directory.observations()).collect();
+    let observations: Vec<_> = connections.all().map(|directory| directory.changes()).collect();
     let agent = Arc::new(agent(connections, &args.evaluate));
-    let mut swap = policies(&args.evaluate)?;
+    let mut swap = Swap::new(engine()?, Source::new(args.evaluate.policies.as_deref()));
     agent.find_outputs();
     let changes = swap.load();
     swap.publish(&agent, &changes);
@@ -73,21 +74,30 @@ fn open(dirs: &[NamedDir], once: bool) -> anyhow::Result<Connections> {
 }
 
 /// An agent with the facts and the clock of the command line.
-pub(crate) fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
+fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
     let facts = AgentFacts::new(&args.cluster_name, args.self_managed_cluster.as_deref());
     Agent::new(connections, Clock::new(args.now), facts)
 }
 
-/// The policies of the command line, not yet loaded.
+/// An engine with the usual options.
 ///
 /// # Errors
-/// When the engine cannot be made, or the path is not there.
-pub(crate) fn policies(args: &EvaluateArgs) -> anyhow::Result<Swap> {
-    let engine = Engine::new(EngineOptions::default())?;
-    if let Some(path) = args.policies.as_ref().filter(|path| !path.exists()) {
-        anyhow::bail!("failed to read the policies `{}`: there is no such file or folder", path.display());
+/// When it cannot be made.
+pub(crate) fn engine() -> anyhow::Result<Engine> {
+    Ok(Engine::new(EngineOptions::default())?)
+}
+
+/// Refuses a path of policies that is not there.
+///
+/// # Errors
+/// When there is nothing at the path.
+pub(crate) fn check_policies(args: &EvaluateArgs) -> anyhow::Result<()> {
+    match args.policies.as_ref().filter(|path| !path.exists()) {
+        Some(path) => {
+            anyhow::bail!("failed to read the policies `{}`: there is no such file or folder", path.display())
+        }
+        None => Ok(()),
     }
-    Ok(Swap::new(engine, Source::new(args.policies.as_deref())))
 }
 
 /// Waits until nothing is left to do now, with a progress line.

@@ -160,7 +160,7 @@ impl Swap {
     /// Files whose change calls for another look.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let own = match &self.source {
-            Source::Builtin => None,
+            Source::Builtin | Source::Given(_) => None,
             Source::Path(path) => Some(path.clone()),
         };
         own.into_iter().chain(self.loaded.values().flat_map(|loaded| loaded.files.iter().cloned())).collect()

@@ -23,6 +23,7 @@ pub mod pattern;
 pub mod plan;
 pub mod policy;
 pub mod projection;
+pub mod redact;
 pub mod reference;
 pub mod report;
 pub mod requirements;

@@ -1,0 +1,130 @@
+//! A case: the objects that are given, and what is given beside objects. Never says what is expected.
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::Path;
+use transom_core::document::{Limits, flatten_list, parse_many};
+
+/// What one file of a case may cost.
+const LIMITS: Limits = Limits { bytes: 64 << 20, nodes: 4_000_000, depth: 100 };
+
+/// The objects of a file, and the `Case` among them.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// Everything but the case.
+    pub(crate) objects: Vec<Value>,
+    /// The case, when there is one.
+    pub(crate) case: Option<Case>,
+}
+
+/// What is given beside objects: time, facts about the agent, settings laid over the policy's.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Case {
+    /// The time, as Kubernetes writes it.
+    pub(crate) now: Option<String>,
+    /// Facts about the agent.
+    #[serde(default)]
+    pub(crate) agent: AgentSpec,
+    /// Settings by role of the guest.
+    #[serde(default)]
+    pub(crate) settings: Settings,
+    /// Objects that vanish in the change, with `then.yaml`.
+    #[serde(default)]
+    pub(crate) gone: Vec<Reference>,
+}
+
+/// Facts about the agent.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AgentSpec {
+    /// Name of the cluster that the agent works for.
+    pub(crate) cluster_name: Option<String>,
+    /// Name of the hub's own cluster.
+    pub(crate) self_managed_cluster: Option<String>,
+}
+
+/// Settings by role of the guest; they replace the policy's key by key.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Of the trigger guest.
+    #[serde(default)]
+    pub(crate) trigger: Map<String, Value>,
+    /// Of the decide guest.
+    #[serde(default)]
+    pub(crate) decide: Map<String, Value>,
+}
+
+/// An object by name, as cases write it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Reference {
+    /// Group and version; not needed where the kind says enough.
+    #[serde(default)]
+    pub(crate) api_version: String,
+    /// Kind.
+    pub(crate) kind: String,
+    /// Absent for what is cluster-scoped.
+    pub(crate) namespace: Option<String>,
+    /// Name.
+    pub(crate) name: String,
+}
+
+impl Given {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a document of it cannot be parsed.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let mut given = Self::default();
+        for document in parse_many(&bytes, LIMITS) {
+            let value = document
+                .value
+                .with_context(|| format!("failed to read document {} of `{}`", document.number, path.display()))?;
+            for object in flatten_list(value) {
+                if is_case(&object) {
+                    given.take(&object, path)?;
+                } else {
+                    given.objects.push(object);
+                }
+            }
+        }
+        Ok(given)
+    }
+
+    fn take(&mut self, case: &Value, path: &Path) -> anyhow::Result<()> {
+        let spec = case.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        let case =
+            serde_json::from_value(spec).with_context(|| format!("failed to read the case in `{}`", path.display()))?;
+        if self.case.replace(case).is_some() {
+            bail!("failed to read `{}`: it holds two cases", path.display());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a value is a case.
+pub(crate) fn is_case(value: &Value) -> bool {
+    value.get("kind").and_then(Value::as_str) == Some("Case")
+        && value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| version.starts_with("transom.dev/"))
+}
+
+/// The place under which an object lies in a directory in memory: one file for each object.
+pub(crate) fn place(object: &Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+    let version = text("/apiVersion").replace('/', "_");
+    format!("{version}/{}/{}/{}.json", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+}
+
+impl Reference {
+    /// The place under which it lies in a directory in memory.
+    pub(crate) fn place(&self) -> String {
+        let version = self.api_version.replace('/', "_");
+        let namespace = self.namespace.as_deref().unwrap_or("-");
+        format!("{version}/{}/{namespace}/{}.json", self.kind, self.name)
+    }
+}

@@ -1,0 +1,83 @@
+//! `transom test`: the cases of policies, through the built components and the agent's own pipeline, in memory.
+//! Never changes an expectation.
+
+mod compare;
+mod policy;
+
+use crate::args::{TableFormat, TestArgs};
+use crate::output::{Ending, Screen, Tint};
+use crate::run;
+use anyhow::{Context as _, bail};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One case and what became of it.
+struct Verdict {
+    case: PathBuf,
+    /// How it differs from what is expected, line by line; empty when it does not.
+    differences: Vec<String>,
+}
+
+/// Runs every case below a path.
+///
+/// # Errors
+/// When there is no case, or the engine cannot be made.
+pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let mut cases = Vec::new();
+    find(&args.path, &mut cases)?;
+    if cases.is_empty() {
+        bail!(
+            "failed to find a case below `{}`: want folders `cases/<case>` with given.yaml and expected.yaml",
+            args.path.display()
+        );
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
+    let engine = run::engine()?;
+    let verdicts: Vec<Verdict> = cases.into_iter().map(|case| runtime.block_on(judge(&engine, case))).collect();
+    match args.output {
+        TableFormat::Table => table(&verdicts, screen),
+        TableFormat::Json => {
+            let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case, "passed": verdict.differences.is_empty(), "differences": verdict.differences}));
+            screen.line(format_args!("{:#}", rows.collect::<serde_json::Value>()));
+        }
+    }
+    let failed = verdicts.iter().any(|verdict| !verdict.differences.is_empty());
+    Ok(if failed { Ending::Failed } else { Ending::Right })
+}
+
+/// Every folder with given.yaml and expected.yaml, in order of name.
+fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if path.join("given.yaml").is_file() && path.join("expected.yaml").is_file() {
+        cases.push(path.to_owned());
+        return Ok(());
+    }
+    let failed = || format!("failed to read the folder `{}`", path.display());
+    let mut entries = fs::read_dir(path).with_context(failed)?.collect::<Result<Vec<_>, _>>().with_context(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries.iter().filter(|entry| entry.path().is_dir()) {
+        find(&entry.path(), cases)?;
+    }
+    Ok(())
+}
+
+/// Runs one case with the policy that it lies under.
+async fn judge(engine: &transom_engine::Engine, case: PathBuf) -> Verdict {
+    let differences = match policy::run(engine, &case).await {
+        Ok(differences) => differences,
+        Err(error) => vec![format!("{error:#}")],
+    };
+    Verdict { case, differences }
+}
+
+fn table(verdicts: &[Verdict], screen: &Screen) {
+    for verdict in verdicts {
+        let passed = verdict.differences.is_empty();
+        let word = if passed { screen.tinted("passed", Tint::Green, 6) } else { screen.tinted("FAILED", Tint::Red, 6) };
+        screen.line(format_args!("{word}  {}", verdict.case.display()));
+        verdict.differences.iter().for_each(|line| screen.line(format_args!("        {line}")));
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
+    screen.line(format_args!("{} passed, {failed} failed", verdicts.len() - failed));
+}

@@ -1,0 +1,235 @@
+//! Runs one case of a policy: given objects, perhaps a change, and what is written, said and woken.
+//! Never writes a file.
+
+use super::compare;
+use crate::case::{self, Case, Given, Reference};
+use crate::clock::Clock;
+use crate::known::Entry;
+use crate::policies::{Source, Written};
+use crate::queue::Cause;
+use crate::session::Session;
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::Path;
+use transom_cluster::directory::{Directory, Limits};
+use transom_core::contract::AgentFacts;
+use transom_core::document;
+use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::time::parse_rfc3339;
+use transom_core::work::Why;
+use transom_engine::Engine;
+
+/// The time of a case that names none.
+const NOW: &str = "2026-11-21T08:00:00Z";
+/// What one expectation may cost.
+const LIMITS: document::Limits = document::Limits { bytes: 16 << 20, nodes: 1_000_000, depth: 100 };
+
+/// What a case expects.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Expected {
+    /// Every object that is created or changed, whole; with a change, those of the change.
+    objects: Vec<Value>,
+    /// The state of every subject.
+    states: Vec<StateOf>,
+    /// Who is put to evaluation by the change.
+    woken: Option<Vec<Woken>>,
+    /// Whether the change leads to an evaluation.
+    evaluated: Option<bool>,
+    /// Why the trigger guest says run.
+    reasons: Option<Vec<String>>,
+}
+
+/// The state of one subject.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateOf {
+    subject: Reference,
+    state: String,
+    reason: String,
+}
+
+/// Who is woken, and by what.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Woken {
+    subject: Reference,
+    causes: Vec<String>,
+}
+
+/// Gives the differences between what came and what is expected.
+///
+/// # Errors
+/// When a file of the case or the policy cannot be read.
+pub(super) async fn run(engine: &Engine, folder: &Path) -> anyhow::Result<Vec<String>> {
+    let Given { objects, case } = Given::read(&folder.join("given.yaml"))?;
+    let case = case.unwrap_or_default();
+    let expected = expected(&folder.join("expected.yaml"))?;
+    let source = policies(folder, &case)?;
+    let now = case.now.as_deref().unwrap_or(NOW);
+    let now = parse_rfc3339(now).with_context(|| format!("failed to read spec.now of the case: `{now}` is no time"))?;
+    let name = case.agent.cluster_name.as_deref().unwrap_or("local-cluster");
+    let facts = AgentFacts::new(name, case.agent.self_managed_cluster.as_deref());
+    let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
+    put(&directory, &objects);
+    let mut session = Session::start(engine.clone(), source, directory, Clock::new(Some(now)), facts).await;
+    if let Some((name, refusal)) = session.swap.refusals().next() {
+        bail!("policy {name} is refused: {}: {}", refusal.word.as_str(), refusal.message);
+    }
+    let then = folder.join("then.yaml");
+    let changing = then.is_file() || !case.gone.is_empty();
+    if changing {
+        session.take_written();
+        session.agent.known.lock().journal = Some(Vec::new());
+        if then.is_file() {
+            put(&session.directory, &Given::read(&then)?.objects);
+        }
+        case.gone.iter().for_each(|gone| session.directory.take(&gone.place(), b""));
+        session.follow().await;
+    }
+    let mut differences = objects_differ(&session, &expected);
+    differences.extend(states_differ(&session, &expected));
+    if changing {
+        let journal = session.agent.known.lock().journal.take().unwrap_or_default();
+        differences.extend(journal_differs(&journal, &expected));
+    }
+    Ok(differences)
+}
+
+fn expected(path: &Path) -> anyhow::Result<Expected> {
+    let failed = || format!("failed to read `{}`", path.display());
+    let bytes = fs::read(path).with_context(failed)?;
+    let value = document::parse_one(&bytes, LIMITS).with_context(failed)?;
+    serde_json::from_value(value).with_context(failed)
+}
+
+fn put(directory: &Directory, objects: &[Value]) {
+    objects.iter().for_each(|object| directory.take(&case::place(object), object.to_string().as_bytes()));
+}
+
+/// The policies above a folder of cases, with the case's settings laid over theirs.
+fn policies(folder: &Path, case: &Case) -> anyhow::Result<Source> {
+    let above =
+        folder.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "cases")).and_then(Path::parent);
+    let above = above.with_context(|| {
+        format!("failed to find the policy of `{}`: it lies in no folder `cases`", folder.display())
+    })?;
+    let found = Source::Path(above.to_owned())
+        .read()
+        .with_context(|| format!("failed to read the policies in `{}`", above.display()))?;
+    if let Some((place, why)) = found.broken.first() {
+        bail!("failed to read `{place}`: {why}");
+    }
+    let mut policies = found.policies;
+    if policies.is_empty() {
+        bail!("failed to find a policy in `{}`", above.display());
+    }
+    for policy in &mut policies {
+        lay(policy, "trigger", &case.settings.trigger);
+        lay(policy, "decide", &case.settings.decide);
+    }
+    Ok(Source::Given(policies))
+}
+
+/// Lays settings over those of one guest, key by key.
+fn lay(policy: &mut Written, role: &str, settings: &Map<String, Value>) {
+    let guest = policy.value.pointer_mut(&format!("/spec/guests/{role}")).and_then(Value::as_object_mut);
+    let Some(guest) = guest.filter(|_| !settings.is_empty()) else { return };
+    let own = guest.entry("settings").or_insert_with(|| json!({}));
+    if let Some(own) = own.as_object_mut() {
+        own.extend(settings.clone());
+    }
+}
+
+fn objects_differ(session: &Session, expected: &Expected) -> Vec<String> {
+    let written: Vec<ObjectRef> = session.take_written().into_keys().collect();
+    let now = session.directory.read(&written).into_iter().filter_map(|read| read.ok().flatten());
+    let found: Vec<Value> = now.map(|object| object.body).collect();
+    compare::objects(&expected.objects, &found)
+}
+
+fn states_differ(session: &Session, expected: &Expected) -> Vec<String> {
+    let known = session.agent.known.lock();
+    let found: Vec<_> = known
+        .told
+        .iter()
+        .map(|(key, told)| (&*key.subject, format!("{:?} {}", told.state, told.reason), &told.message))
+        .collect();
+    let mut differences = Vec::new();
+    for wanted in &expected.states {
+        let want = format!("{} {}", wanted.state, wanted.reason);
+        match found.iter().find(|(subject, ..)| names(&wanted.subject, subject)) {
+            Some((_, state, _)) if *state == want => {}
+            Some((subject, state, message)) => {
+                differences.push(format!("{subject}: want {want}, have {state}: {message}"))
+            }
+            None => {
+                differences.push(format!("{} {}: want {want}, have no state", wanted.subject.kind, wanted.subject.name))
+            }
+        }
+    }
+    let unwanted =
+        found.iter().filter(|(subject, ..)| !expected.states.iter().any(|wanted| names(&wanted.subject, subject)));
+    differences.extend(unwanted.map(|(subject, state, _)| format!("{subject}: want no state, have {state}")));
+    differences
+}
+
+fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
+    let mut differences = Vec::new();
+    let evaluated = journal.iter().any(|entry| entry.why.is_some());
+    if expected.evaluated.is_some_and(|wanted| wanted != evaluated) {
+        differences.push(format!("evaluated: want {}, have {evaluated}", !evaluated));
+    }
+    let reasons: Vec<&String> =
+        journal.iter().filter_map(|entry| entry.why.as_ref()).filter_map(triggered).flatten().collect();
+    if expected.reasons.as_ref().is_some_and(|wanted| wanted.iter().collect::<Vec<_>>() != reasons) {
+        differences.push(format!("reasons: want {:?}, have {reasons:?}", expected.reasons));
+    }
+    for wanted in expected.woken.iter().flatten() {
+        let by: Vec<_> = journal
+            .iter()
+            .filter(|entry| entry.why.is_some() && names(&wanted.subject, &entry.key.subject))
+            .flat_map(|entry| &entry.causes)
+            .map(cause)
+            .collect();
+        if wanted.causes.iter().any(|cause| !by.contains(&cause.as_str())) || by.is_empty() {
+            differences.push(format!(
+                "{} {}: want woken by {:?}, have {by:?}",
+                wanted.subject.kind, wanted.subject.name, wanted.causes
+            ));
+        }
+    }
+    let woken = expected.woken.as_deref().unwrap_or_default();
+    for entry in journal.iter().filter(|entry| entry.why.is_some() && expected.woken.is_some()) {
+        if !woken.iter().any(|wanted| names(&wanted.subject, &entry.key.subject)) {
+            differences.push(format!(
+                "{}: want not woken, have {:?}",
+                entry.key.subject,
+                entry.causes.iter().map(cause).collect::<Vec<_>>()
+            ));
+        }
+    }
+    differences
+}
+
+fn triggered(why: &Why) -> Option<&Vec<String>> {
+    match why {
+        Why::Triggered(reasons) => Some(reasons),
+        _ => None,
+    }
+}
+
+/// The word of a cause in cases.
+fn cause(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::Updated => "Changed",
+        Cause::Evaluate(why) => why.word(),
+    }
+}
+
+/// Whether a reference of a case names an object.
+fn names(reference: &Reference, object: &ObjectRef) -> bool {
+    reference.kind == object.kind && reference.name == object.name && reference.namespace == object.namespace
+}

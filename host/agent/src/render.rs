@@ -1,0 +1,118 @@
+//! `transom render`: what would be written, by the very code that writes. Never writes, and shows no credential unasked.
+
+mod difference;
+mod form;
+
+use crate::args::{EvaluateArgs, RenderArgs};
+use crate::case::{self, Given};
+use crate::clock::Clock;
+use crate::output::{Ending, Screen};
+use crate::policies::Source;
+use crate::session::Session;
+use crate::{run, summary};
+use anyhow::{Context as _, bail};
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
+use transom_core::contract::AgentFacts;
+use transom_core::object::Object;
+use transom_core::redact::Redactor;
+use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::time::parse_rfc3339;
+
+/// One object before and after.
+pub(crate) struct Rendered {
+    /// Which object.
+    pub(crate) reference: ObjectRef,
+    /// The policies that write it.
+    pub(crate) policies: Vec<String>,
+    /// As it is.
+    pub(crate) before: Option<Object>,
+    /// As it would be.
+    pub(crate) after: Option<Object>,
+}
+
+/// Prints what would be written.
+///
+/// # Errors
+/// When the path, the policies or the engine cannot be used at all.
+pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
+    let (rendered, failed) = runtime.block_on(work(args, screen))?;
+    if args.diff {
+        difference::print(&rendered, args.reveal, screen);
+    } else {
+        form::print(&rendered, args.output, args.reveal, screen)?;
+    }
+    Ok(match (failed, rendered.is_empty()) {
+        (true, _) => Ending::Failed,
+        (false, true) => Ending::Right,
+        (false, false) => Ending::WouldChange,
+    })
+}
+
+async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendered>, bool)> {
+    run::check_policies(&args.evaluate)?;
+    let (clock, facts) = given(&args.path, &args.evaluate)?;
+    let source = Source::new(args.evaluate.policies.as_deref());
+    let session = Session::start(run::engine()?, source, open(&args.path)?, clock, facts).await;
+    let before = open(&args.path)?;
+    let mut rendered = Vec::new();
+    for (reference, policies) in session.take_written() {
+        let one = |directory: &Directory| {
+            directory.read(std::slice::from_ref(&reference)).pop().and_then(Result::ok).flatten()
+        };
+        let (before, after) = (one(&before), one(&session.directory));
+        if before.as_ref().map(|object| &object.body) != after.as_ref().map(|object| &object.body) {
+            rendered.push(Rendered {
+                policies: policies.iter().map(ToString::to_string).collect(),
+                before,
+                after,
+                reference: reference.clone(),
+            });
+        }
+    }
+    let failed = summary::tell(&session.agent, &session.swap, screen) == Ending::Failed;
+    Ok((rendered, failed))
+}
+
+/// Marks of one run tell nothing to the next: the key is the process's own.
+fn redactor() -> Redactor {
+    let random = || RandomState::new().hash_one(0_u8).to_le_bytes();
+    let mut key = [0; 16];
+    key.iter_mut().zip(random().into_iter().chain(random())).for_each(|(byte, fresh)| *byte = fresh);
+    Redactor::new(key)
+}
+
+/// A folder, or a file with all objects; a case in it is not an object.
+fn open(path: &Path) -> anyhow::Result<Directory> {
+    if path.is_file() {
+        let given = Given::read(path);
+        // A file that cannot be read whole is the directory's to judge, document by document.
+        if let Ok(Given { objects, case: Some(_) }) = given {
+            let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
+            objects.iter().for_each(|object| directory.take(&case::place(object), object.to_string().as_bytes()));
+            return Ok(directory);
+        }
+    }
+    let options = DirectoryOptions { writable: false, watch: false, ..DirectoryOptions::new(LOCAL, path) };
+    Ok(Directory::open(options)?)
+}
+
+/// Clock and facts of the command line, after those of a case.
+fn given(path: &Path, args: &EvaluateArgs) -> anyhow::Result<(Clock, AgentFacts)> {
+    let case =
+        if path.is_file() { Given::read(path).ok().and_then(|given| given.case) } else { None }.unwrap_or_default();
+    let now = match (args.now, case.now.as_deref()) {
+        (Some(now), _) => Some(now),
+        (None, Some(text)) => match parse_rfc3339(text) {
+            Some(now) => Some(now),
+            None => bail!("failed to read the case in `{}`: spec.now is no time", path.display()),
+        },
+        (None, None) => None,
+    };
+    let name = case.agent.cluster_name.as_deref().unwrap_or(&args.cluster_name);
+    let own = case.agent.self_managed_cluster.as_deref().or(args.self_managed_cluster.as_deref());
+    Ok((Clock::new(now), AgentFacts::new(name, own)))
+}

@@ -1,0 +1,24 @@
+//! Rendered objects as a difference, line by line. Never shows a credential unless it is told to.
+
+use super::Rendered;
+use crate::output::Screen;
+use similar::TextDiff;
+use transom_core::document::emit::to_yaml_in_order;
+use transom_core::object::Object;
+
+/// Prints what would change, in the form of `diff -u`. Marks of one run tell whether a hidden value differs.
+pub(super) fn print(rendered: &[Rendered], reveal: bool, screen: &Screen) {
+    let redactor = super::redactor();
+    let text = |object: &Option<Object>| {
+        object.as_ref().map_or_else(String::new, |object| {
+            let body = if reveal { object.body.clone() } else { redactor.redact(&object.body) };
+            to_yaml_in_order(&body, &["apiVersion", "kind", "metadata"])
+        })
+    };
+    for one in rendered {
+        let (before, after) = (text(&one.before), text(&one.after));
+        let name = one.reference.to_string();
+        let difference = TextDiff::from_lines(&before, &after);
+        screen.text(&difference.unified_diff().context_radius(3).header(&name, &name).to_string());
+    }
+}

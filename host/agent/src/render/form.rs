@@ -1,0 +1,45 @@
+//! Rendered objects as YAML, JSON or a table. Never shows a credential unless it is told to.
+
+use super::Rendered;
+use crate::args::OutputFormat;
+use crate::output::Screen;
+use serde_json::{Value, json};
+use transom_core::document::emit::to_yaml_in_order;
+
+/// Prints all of them; what would be removed stands in the table only.
+///
+/// # Errors
+/// When there is no randomness for the marks.
+pub(super) fn print(rendered: &[Rendered], form: OutputFormat, reveal: bool, screen: &Screen) -> anyhow::Result<()> {
+    if form == OutputFormat::Table {
+        table(rendered, screen);
+        return Ok(());
+    }
+    let redactor = super::redactor();
+    let shown = |one: &Rendered| {
+        one.after.as_ref().map(|after| if reveal { after.body.clone() } else { redactor.redact(&after.body) })
+    };
+    let items: Vec<Value> = rendered.iter().filter_map(shown).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    match form {
+        OutputFormat::Json => screen.line(format_args!("{list:#}")),
+        OutputFormat::Yaml | OutputFormat::Table => screen.text(&to_yaml_in_order(&list, &["apiVersion", "kind"])),
+    }
+    Ok(())
+}
+
+fn table(rendered: &[Rendered], screen: &Screen) {
+    screen.line(format_args!("{:<7} {:<16} {:<60} {}", "ACTION", "KIND", "OBJECT", "POLICY"));
+    for one in rendered {
+        let action = match (&one.before, &one.after) {
+            (None, _) => "create",
+            (Some(_), None) => "delete",
+            (Some(_), Some(_)) => "change",
+        };
+        let object = match &one.reference.namespace {
+            Some(namespace) => format!("{namespace}/{}", one.reference.name),
+            None => one.reference.name.clone(),
+        };
+        screen.line(format_args!("{action:<7} {:<16} {object:<60} {}", one.reference.kind, one.policies.join(", ")));
+    }
+}

@@ -1,0 +1,99 @@
+//! Objects as they may be shown: of every credential only its kind, its size and a mark that holds for one run.
+//! Never lets a value through that is not known to be harmless: in a kubeconfig, what is not listed is hidden.
+
+use crate::kubeconfig::{KubeconfigLimits, Source};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+
+/// The annotation in which kubectl keeps a copy of the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The key of one run. Equal values have equal marks within it; without it a mark says nothing about a value.
+pub struct Marks([u8; 32]);
+
+impl Marks {
+    /// From random bytes that are used for nothing else.
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// What is shown instead of a value.
+    pub fn hide(&self, kind: &str, bytes: &[u8]) -> Value {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(bytes);
+        let mark: String = hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        Value::String(format!("<redacted {kind}, {} bytes, {mark}>", bytes.len()))
+    }
+
+    /// The same for a value: text by its bytes, base64 by what it stands for, anything else by its JSON.
+    pub(crate) fn hide_value(&self, kind: &str, value: &Value) -> Value {
+        match value {
+            Value::Null => Value::Null,
+            Value::String(text) => match STANDARD.decode(text) {
+                Ok(bytes) if !text.is_empty() => self.hide(kind, &bytes),
+                _ => self.hide(kind, text.as_bytes()),
+            },
+            other => self.hide(kind, other.to_string().as_bytes()),
+        }
+    }
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Marks(..)")
+    }
+}
+
+/// An object, or a List of them, as it may be shown. Only Secrets hold what is hidden.
+pub fn redact(object: &Value, marks: &Marks) -> Value {
+    match object {
+        Value::Object(map) if map.get("kind").and_then(Value::as_str) == Some("Secret") => secret(map, marks),
+        Value::Object(map) if map.get("items").is_some_and(Value::is_array) => {
+            Value::Object(map.iter().map(|(key, value)| (key.clone(), redact(value, marks))).collect())
+        }
+        Value::Array(items) => items.iter().map(|item| redact(item, marks)).collect(),
+        other => other.clone(),
+    }
+}
+
+fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
+    let field = |(key, value): (&String, &Value)| {
+        let shown = match key.as_str() {
+            "apiVersion" | "kind" | "type" | "immutable" => value.clone(),
+            "metadata" => metadata(value, marks),
+            "data" => data(value, marks, |text| STANDARD.decode(text).ok()),
+            "stringData" => data(value, marks, |text| Some(text.as_bytes().to_vec())),
+            _ => marks.hide_value("field", value),
+        };
+        (key.clone(), shown)
+    };
+    Value::Object(map.iter().map(field).collect())
+}
+
+fn metadata(value: &Value, marks: &Marks) -> Value {
+    let mut shown = value.clone();
+    if let Some(copy) = shown.get_mut("annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED)) {
+        *copy = marks.hide_value("copy", copy);
+    }
+    shown
+}
+
+/// The values of a Secret; one that is a kubeconfig is shown as its structure.
+fn data(value: &Value, marks: &Marks, bytes_of: impl Fn(&str) -> Option<Vec<u8>>) -> Value {
+    let Value::Object(map) = value else { return marks.hide_value("data", value) };
+    let one = |(key, value): (&String, &Value)| {
+        let bytes = value.as_str().and_then(&bytes_of);
+        let source = bytes.as_deref().and_then(|bytes| Source::parse(bytes, &KubeconfigLimits::default()).ok());
+        let shown = match (source, bytes) {
+            (Some(source), _) => source.redacted(marks),
+            (None, Some(bytes)) => marks.hide("data", &bytes),
+            (None, None) => marks.hide_value("data", value),
+        };
+        (key.clone(), shown)
+    };
+    Value::Object(map.iter().map(one).collect())
+}
