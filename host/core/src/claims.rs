@@ -83,11 +83,15 @@ impl Claims {
     }
 
     /// An evaluation ended before the target was known (not ready, refused, failed): a claim that there is stays, and
-    /// where there is none, what was made for the subject earlier is its claim. Returns who must be woken.
+    /// where there is none, what was made for the subject earlier is its claim. Of a subject without a uid, which may
+    /// be unreadable or gone, that holds only until it is located. Returns who must be woken.
     pub fn keep(&mut self, claimant: Claimant, stamped: Option<&ObjectRef>) -> Vec<Key> {
+        let key = &claimant.key;
+        let believed =
+            !claimant.uid.is_empty() || self.unlocated.get(&key.policy).is_some_and(|keys| keys.contains(key));
         match stamped {
-            Some(target) if !self.target_of.contains_key(&claimant.key) => self.set(claimant, target.clone()),
-            _ => self.locate(&claimant.key),
+            Some(target) if believed && !self.target_of.contains_key(key) => self.set(claimant, target.clone()),
+            _ => self.locate(key),
         }
     }
 
@@ -120,7 +124,8 @@ impl Claims {
             return Claim::Kept { sole: true };
         };
         let stamped = |claimant: &&Claimant| {
-            stamp.is_some_and(|stamp| stamp.names(&claimant.key) && stamp.source.uid == claimant.uid)
+            let same = |stamp: &Stamp| claimant.uid.is_empty() || stamp.source.uid == claimant.uid;
+            stamp.is_some_and(|stamp| stamp.names(&claimant.key) && same(stamp))
         };
         let holder = match claimants.values().find(stamped) {
             Some(holder) => holder,
@@ -300,6 +305,19 @@ mod tests {
         claims.set(a.clone(), target("elsewhere"));
         claims.keep(a.clone(), Some(&target("demo")));
         assert_eq!(claims.target(&a.key), Some(&target("elsewhere")), "what it claims counts more than an old stamp");
+    }
+
+    #[test]
+    fn who_cannot_be_read_at_the_start_keeps_what_bears_its_stamp_until_it_is_gone() {
+        let unreadable = || Claimant { key: key("a"), uid: String::new(), created_seconds: None };
+        let (mut claims, b, stamp) = (Claims::default(), claimant("b", Some(1)), stamp("a", "uid-a"));
+        claims.expect(&key("a"));
+        claims.keep(unreadable(), Some(&target("demo")));
+        claims.set(b.clone(), target("demo"));
+        assert_eq!(claims.decide(&b.key, Some(&stamp)), Claim::Lost { holder: key("a") });
+        assert_eq!(claims.remove(&key("a")), vec![b.key.clone()]);
+        claims.keep(unreadable(), Some(&target("demo")));
+        assert_eq!(claims.decide(&b.key, Some(&stamp)), Claim::Kept { sole: true });
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const MAX_NEEDS: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     asked: usize,
-    known: BTreeSet<ObjectRef>,
+    known: Vec<Need>,
 }
 
 /// What to do after an answer.
@@ -47,20 +47,20 @@ impl Rounds {
     pub fn answer(&mut self, policy: &Policy, subject: &ObjectRef, answer: Requirement) -> Result<Next, Failure> {
         self.asked += 1;
         bind(policy, subject, &answer)?;
-        let unknown = answer.needs.iter().any(|need| !self.known.contains(&need.reference));
+        let unknown = answer.needs.iter().any(|need| !self.known.contains(need));
         if self.asked > 1 && !unknown {
             return Ok(Next::Complete(answer));
         }
         if self.asked >= MAX_ROUNDS {
             return Err(Failure::known(Word::TooManyRounds, "the guest still asks for more after three rounds"));
         }
-        self.known.extend(answer.needs.iter().map(|need| need.reference.clone()));
+        self.known.extend(answer.needs.iter().cloned());
         if answer.needs.is_empty() { Ok(Next::Complete(answer)) } else { Ok(Next::Read(answer.needs)) }
     }
 
     /// Every object that was asked for in any round: a change of one of them may change an answer.
     pub fn known(&self) -> impl Iterator<Item = &ObjectRef> {
-        self.known.iter()
+        self.known.iter().map(|need| &need.reference)
     }
 }
 
@@ -190,7 +190,17 @@ mod tests {
         assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
         assert_eq!(ask(vec![source(), home()]), Ok(Next::Read(vec![source(), home()])));
         assert_eq!(ask(vec![home()]), Ok(Next::Complete(answer(target("demo"), vec![home()]))));
-        assert_eq!(rounds.known().count(), 2, "what was asked for earlier still counts");
+        assert_eq!(rounds.known().collect::<BTreeSet<_>>().len(), 2, "what was asked for earlier still counts");
+    }
+
+    #[test]
+    fn another_form_of_the_same_object_is_something_new() {
+        let policy = policy(&kubeconfig_manifest());
+        let mut rounds = Rounds::default();
+        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &hosted("demo"), answer(target("demo"), needs));
+        let present = Need { form: Form::Presence, ..source() };
+        assert_eq!(ask(vec![present.clone()]), Ok(Next::Read(vec![present])));
+        assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
     }
 
     #[test]
