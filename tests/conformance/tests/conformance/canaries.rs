@@ -1,7 +1,7 @@
 //! No byte of a credential ever lies in a guest's memory: the test owns that memory and searches it whole after the
 //! call, and a guest searches itself. Both find what is planted where it does cross, so that they can fail.
 
-use crate::support::unlimited;
+use crate::support::{identity, unlimited};
 use serde_json::json;
 use transom_conformance::arguments::{context, hosted_cluster};
 use transom_conformance::canary::{Canaries, MARK, document, inputs};
@@ -33,7 +33,7 @@ fn load(engine: &Engine, bytes: &[u8]) -> Guest {
 
 #[test]
 fn no_credential_lies_in_the_memory_of_the_kubeconfig_guest() {
-    let identity = Identity::generate(7, 0).unwrap();
+    let identity = identity();
     let mut canaries = Canaries::new();
     canaries.plant_pem("the key", &identity.key);
     canaries.plant_pem("the certificate", &identity.certificate);
@@ -44,7 +44,7 @@ fn no_credential_lies_in_the_memory_of_the_kubeconfig_guest() {
     let guest = load(&engine, &built("kubeconfig").unwrap());
     recorder.take();
     let (context, subject) = (context(SETTINGS), hosted_cluster());
-    let source = view(&identity);
+    let source = view(identity);
     let inputs = inputs(source.clone());
     guest.require(&unlimited(), &context, &subject, &[]).result.unwrap().unwrap();
     guest.require(&unlimited(), &context, &subject, &inputs).result.unwrap().unwrap();
@@ -80,10 +80,10 @@ fn the_search_finds_what_crosses() {
 
 #[test]
 fn a_guest_that_searches_itself_finds_nothing() {
-    let identity = Identity::generate(7, 0).unwrap();
+    let identity = identity();
     let engine = Engine::new(EngineOptions { ticker: Ticker::Manual, ..EngineOptions::default() }).unwrap();
     let guest = load(&engine, &hostile("searches-itself").unwrap());
-    let inputs = inputs(view(&identity));
+    let inputs = inputs(view(identity));
     let found = guest.transform(&unlimited(), &context("{}"), &hosted_cluster(), &inputs).result.unwrap();
     assert!(found.is_ok(), "{found:?}");
     for planted in [MARK.to_owned(), in_base64(""), in_base64("x"), in_base64("xy")] {

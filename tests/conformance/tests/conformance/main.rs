@@ -1,6 +1,8 @@
 //! The engine against components that mean no good, through its public API only. Never sleeps, never reads a clock.
 
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod canaries;
 #[cfg(test)]
 mod engines;

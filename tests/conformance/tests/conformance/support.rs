@@ -1,11 +1,13 @@
 //! What the conformance tests share: engines whose time stands still, limits out of reach, one question.
 
+use std::sync::OnceLock;
 use transom_conformance::arguments::{context, managed_cluster};
 use transom_conformance::fixture::{hostile, with_module};
 use transom_core::contract::description::World;
 use transom_core::contract::taints::Decision;
 use transom_core::contract::{Refusal, Timed};
 use transom_engine::{Allocate, Call, Capabilities, Capability, Engine, EngineOptions, Guest, Limits, Ticker};
+use transom_support::identity::Identity;
 
 /// No limit at all.
 pub(crate) fn unlimited() -> Limits {
@@ -46,4 +48,10 @@ pub(crate) fn compute(guest: &Guest, limits: &Limits) -> Call<Answer> {
 
 pub(crate) fn no_taints() -> Answer {
     Ok(Timed { answer: Decision::Own(Vec::new()), ask_again_at: None })
+}
+
+/// Certificates and a key, made once for all tests: that takes long.
+pub(crate) fn identity() -> &'static Identity {
+    static IDENTITY: OnceLock<Identity> = OnceLock::new();
+    IDENTITY.get_or_init(|| Identity::generate(7, 0).unwrap())
 }

@@ -1,0 +1,132 @@
+//! Well-formed answers of real components that the host's plan refuses, each for its own reason; the honest answer of
+//! the same component passes the same checks.
+
+use crate::support::{compute, engine, identity, load, unlimited};
+use serde_json::{Value, json};
+use std::fs;
+use transom_api::Word;
+use transom_api::policy::KubeconfigGrant;
+use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
+use transom_conformance::canary::inputs;
+use transom_conformance::fixture::{built, root};
+use transom_core::contract::decide::{Input, InputValue};
+use transom_core::contract::description::World;
+use transom_core::contract::taints::Decision;
+use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
+use transom_core::object::Object;
+use transom_core::plan::taints::{self, TimeAdded};
+use transom_core::policy::{Policy, Writes, check, manifest};
+use transom_core::requirements::{Next, Rounds};
+use transom_core::work::Key;
+use transom_engine::{Allocate, Capabilities, Guest};
+
+fn guest() -> Guest {
+    let bytes = built("fixture-answers").unwrap();
+    engine(Allocate::PoolIfPossible).load(&bytes, World::Kubeconfig, &Capabilities::default()).unwrap()
+}
+
+fn settings(ask: &str) -> String {
+    json!({ "ask": ask }).to_string()
+}
+
+/// A policy that ships.
+fn policy(name: &str) -> Policy {
+    let text = fs::read_to_string(root().join("policies").join(name).join("policy.yaml")).unwrap();
+    let value: Value = serde_yaml::from_str(&text).unwrap();
+    check::policy(manifest::parse(&value).unwrap()).unwrap()
+}
+
+fn source() -> Source {
+    let identity = identity();
+    let document = transom_conformance::canary::document(&identity.ca, &identity.certificate, &identity.key);
+    Source::parse(document.to_string().as_bytes(), &KubeconfigLimits::default()).unwrap()
+}
+
+/// What the host makes of the answer, up to the kubeconfig that would be written.
+fn assemble(guest: &Guest, ask: &str, source: &Source, inputs: &[Input]) -> Result<String, KubeconfigError> {
+    let answer = guest.transform(&unlimited(), &context(&settings(ask)), &hosted_cluster(), inputs);
+    let proposal = answer.result.unwrap().unwrap().answer;
+    let service = inputs.iter().find_map(|input| match &input.value {
+        InputValue::Service(service) => Some(service),
+        _ => None,
+    });
+    let grant = grant();
+    let terms = Terms {
+        grant: &grant,
+        source_role: "source",
+        services: &[("service", service.unwrap())],
+        now_seconds: 1_795_000_000,
+        limits: KubeconfigLimits::default(),
+    };
+    source.assemble(&proposal, &terms).map(|assembled| assembled.to_yaml().to_owned())
+}
+
+/// What the default policy grants.
+fn grant() -> KubeconfigGrant {
+    let Writes::Kubeconfig(rules) = policy("external-managed-kubeconfig").writes else { panic!("it writes Secrets") };
+    rules[0].kubeconfig.clone()
+}
+
+#[test]
+fn kubeconfigs_beyond_the_grant_are_refused() {
+    let (guest, source) = (guest(), source());
+    let inputs = inputs(source.view());
+    let honest = assemble(&guest, "Honest", &source, &inputs).unwrap();
+    assert!(honest.contains("https://kube-apiserver.clusters-demo.svc:6443"));
+    for (ask, word) in [
+        ("ForeignServer", Word::ServerNotGranted),
+        ("ForeignAuthority", Word::UnknownReference),
+        ("Insecure", Word::InsecureNotGranted),
+        ("Proxy", Word::ProxyNotGranted),
+        ("ServerName", Word::ServerNameNotGranted),
+        ("UnknownCredential", Word::UnknownReference),
+        ("UnknownEntry", Word::UnknownReference),
+    ] {
+        let Err(error) = assemble(&guest, ask, &source, &inputs) else { panic!("{ask} is not refused") };
+        assert_eq!(error.word, word, "{ask}: {error}");
+    }
+}
+
+/// What the host makes of the requirements, round after round, with nothing found.
+fn requirements(ask: &str) -> Result<usize, Word> {
+    let (guest, policy, subject) = (guest(), policy("external-managed-kubeconfig"), hosted_cluster());
+    let mut rounds = Rounds::default();
+    let mut found: Vec<Input> = Vec::new();
+    for asked in 1..10 {
+        let answer = guest.require(&unlimited(), &context(&settings(ask)), &subject, &found);
+        let answer = answer.result.unwrap().unwrap();
+        match rounds.answer(&policy, &subject.reference, answer) {
+            Ok(Next::Complete(_)) => return Ok(asked),
+            Ok(Next::Read(needs)) => {
+                let absent = |role: String| Input { role, value: InputValue::Absent };
+                found = needs.into_iter().map(|need| absent(need.role)).collect();
+            }
+            Err(failure) => {
+                return Err(Word::ALL.iter().copied().find(|word| failure.reason == (*word).into()).unwrap());
+            }
+        }
+    }
+    panic!("{ask} never ends")
+}
+
+#[test]
+fn requirements_beyond_the_grant_are_refused() {
+    assert_eq!(requirements("Honest"), Ok(2));
+    assert_eq!(requirements("ForeignTarget"), Err(Word::WriteNotGranted));
+    assert_eq!(requirements("ForeignRead"), Err(Word::ReadNotGranted));
+    assert_eq!(requirements("Endless"), Err(Word::TooManyRounds));
+}
+
+#[test]
+fn a_taint_key_beyond_the_grant_is_refused() {
+    let call = compute(&load(&engine(Allocate::PoolIfPossible), "foreign-taint"), &unlimited());
+    let Decision::Own(wanted) = call.result.unwrap().unwrap().answer else { panic!("it wants a taint") };
+    let Writes::Taints(mut rule) = policy("built-in-taints").writes else { panic!("it writes taints") };
+    let reference = managed_cluster().reference;
+    let key = Key::new(&"built-in-taints".into(), &reference);
+    let subject = Object { reference, version: "1".to_owned(), body: json!({}) };
+    let refused = taints::plan(&key, &subject, &rule, &wanted, TimeAdded::SetByCluster).unwrap_err();
+    assert_eq!(refused.reason, Word::TaintKeyNotGranted.into());
+    rule.keys.insert("Seen".to_owned());
+    assert!(taints::plan(&key, &subject, &rule, &wanted, TimeAdded::SetByCluster).is_ok());
+}
