@@ -16,6 +16,8 @@ use tokio::sync::Notify;
 use transom_api::{State, Word};
 use transom_core::claims::Claimant;
 use transom_core::contract::AgentFacts;
+use transom_core::digest::Digest;
+use transom_core::mark;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::outcome::Outcome;
@@ -80,6 +82,7 @@ impl Agent {
             for key in keys {
                 known.interest.remove(&key);
                 known.told.remove(&key);
+                known.marks.remove(&key);
                 known.judged.remove(&key);
             }
             known.claims.remove_policy(policy)
@@ -110,16 +113,16 @@ impl Agent {
         match observation {
             Observation::Present(object) => {
                 self.known.lock().outputs.observe(&object);
-                self.changed(&object.reference, &Cause::Updated);
+                self.changed(&object.reference, &Cause::Updated, Some(mark::of(&object)));
             }
             Observation::Gone(reference) => {
                 self.known.lock().outputs.gone(&reference);
-                self.changed(&reference, &Cause::Evaluate(Why::Gone));
+                self.changed(&reference, &Cause::Evaluate(Why::Gone), None);
             }
             Observation::Synced => {}
             Observation::Unreadable(unreadable) => {
                 for object in &unreadable.objects {
-                    self.changed(object, &Cause::Evaluate(Why::Unjudged));
+                    self.changed(object, &Cause::Evaluate(Why::Unjudged), None);
                 }
                 let transom_core::observation::Unreadable { place, reason, message, .. } = unreadable;
                 telemetry::tell(&Signal::Unreadable { place, reason, message });
@@ -129,13 +132,19 @@ impl Agent {
     }
 
     /// An object changed: its own evaluations and those that depend on it are due.
-    fn changed(&self, object: &ObjectRef, as_subject: &Cause) {
+    fn changed(&self, object: &ObjectRef, as_subject: &Cause, mark: Option<Digest>) {
         for lane in self.lanes() {
             if lane.loaded().revision.policy.subject.admits(object) {
                 lane.push(object, as_subject.clone(), None);
             }
         }
-        let concerned: Vec<Key> = self.known.lock().interest.concerned(object).cloned().collect();
+        let concerned: Vec<Key> = {
+            let known = self.known.lock();
+            // Who saw it exactly as it is now has nothing to learn.
+            let knows =
+                |key: &&Key| mark.is_some() && known.marks.get(*key).and_then(|marks| marks.get(object)) == Some(&mark);
+            known.interest.concerned(object).filter(|key| !knows(key)).cloned().collect()
+        };
         for key in concerned {
             self.push(&key, Cause::Evaluate(Why::Input(object.clone())), None);
         }
@@ -200,7 +209,8 @@ impl Agent {
         let seen_subject = seen.subject.clone();
         {
             let mut known = self.known.lock();
-            known.interest.set(key, seen.objects);
+            known.interest.set(key, seen.objects.keys().cloned());
+            known.marks.insert(key.clone(), seen.objects);
             match &seen.subject {
                 // An update since then is still in the queue and is compared with what this evaluation saw.
                 Some(subject) => known.judged.insert(key.clone(), Self::judged(loaded, subject)),
@@ -246,6 +256,11 @@ impl Agent {
             failures: report.failures,
         };
         let gone = report.reason == transom_api::Word::SourceGone.into() && report.state == transom_api::State::Applied;
+        if gone {
+            let mut known = self.known.lock();
+            known.marks.remove(key);
+            known.interest.remove(key);
+        }
         let before = {
             let told_all = &mut self.known.lock().told;
             if gone { told_all.remove(key) } else { told_all.insert(key.clone(), told.clone()) }

@@ -5,7 +5,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::Path;
+use transom_cluster::directory::Directory;
 use transom_core::document::{Limits, flatten_list, parse_many};
+use transom_core::reference::ObjectRef;
+use transom_core::stamp::Stamp;
 
 /// What one file of a case may cost.
 const LIMITS: Limits = Limits { bytes: 64 << 20, nodes: 4_000_000, depth: 100 };
@@ -113,6 +116,23 @@ pub(crate) fn is_case(value: &Value) -> bool {
         && value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| version.starts_with("transom.dev/"))
 }
 
+/// Puts objects into a directory in memory. Those that bear our stamp are ours, as if we had written them.
+pub(crate) fn put(directory: &Directory, objects: &[Value]) {
+    for object in objects {
+        directory.take(&place(object), object.to_string().as_bytes());
+    }
+    for object in objects {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
+        let (Some(version), Some(kind), Some(name)) = (version, kind, name) else { continue };
+        let reference = ObjectRef::local(version, kind, text("/metadata/namespace"), name);
+        let read = directory.read(std::slice::from_ref(&reference)).pop().and_then(Result::ok).flatten();
+        let Some(ours) = read.filter(|read| Stamp::read(read).is_some()) else { continue };
+        directory.take(&place(object), b"");
+        directory.take_made(&reference, ours.body.to_string().as_bytes());
+    }
+}
+
 /// The place under which an object lies in a directory in memory: one file for each object.
 pub(crate) fn place(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
@@ -120,11 +140,18 @@ pub(crate) fn place(object: &Value) -> String {
     format!("{version}/{}/{}/{}.json", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
+/// The place of an object by its reference.
+pub(crate) fn place_of(reference: &ObjectRef) -> String {
+    let version = reference.api_version.replace('/', "_");
+    let namespace = reference.namespace.as_deref().unwrap_or("-");
+    format!("{version}/{}/{namespace}/{}.json", reference.kind, reference.name)
+}
+
 impl Reference {
-    /// The place under which it lies in a directory in memory.
-    pub(crate) fn place(&self) -> String {
-        let version = self.api_version.replace('/', "_");
-        let namespace = self.namespace.as_deref().unwrap_or("-");
-        format!("{version}/{}/{namespace}/{}.json", self.kind, self.name)
+    /// Takes the object out of a directory in memory, whoever put it there.
+    pub(crate) fn remove(&self, directory: &Directory) {
+        let reference = ObjectRef::local(&self.api_version, &self.kind, self.namespace.as_deref(), &self.name);
+        directory.take(&place_of(&reference), b"");
+        directory.take_made(&reference, b"");
     }
 }

@@ -35,7 +35,9 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
     let engine = run::engine()?;
-    let verdicts: Vec<Verdict> = cases.into_iter().map(|case| runtime.block_on(judge(&engine, case))).collect();
+    let mut warm = policy::Warm::new();
+    let verdicts: Vec<Verdict> =
+        cases.into_iter().map(|case| runtime.block_on(judge(&engine, case, &mut warm))).collect();
     match args.output {
         TableFormat::Table => table(&verdicts, screen),
         TableFormat::Json => {
@@ -63,8 +65,8 @@ fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 }
 
 /// Runs one case with the policy that it lies under.
-async fn judge(engine: &transom_engine::Engine, case: PathBuf) -> Verdict {
-    let differences = match policy::run(engine, &case).await {
+async fn judge(engine: &transom_engine::Engine, case: PathBuf, warm: &mut policy::Warm) -> Verdict {
+    let differences = match policy::run(engine, &case, warm).await {
         Ok(differences) => differences,
         Err(error) => vec![format!("{error:#}")],
     };

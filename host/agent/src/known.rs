@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
 use transom_core::claims::Claims;
+use transom_core::digest::Digest;
 use transom_core::interest::Interest;
 use transom_core::outputs::Outputs;
 use transom_core::plan::contention::Contention;
@@ -20,6 +21,8 @@ pub(crate) struct Known {
     pub(crate) claims: Claims,
     /// Which evaluation depends on which object.
     pub(crate) interest: Interest,
+    /// What each evaluation depends on looked like when it was read.
+    pub(crate) marks: BTreeMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
     /// Which objects bear our stamp.
     pub(crate) outputs: Outputs,
     /// What was judged last of each subject.

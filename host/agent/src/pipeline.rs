@@ -12,13 +12,15 @@ use crate::known::Entry;
 use crate::lane::Lane;
 use crate::load::Loaded;
 use crate::queue::Item;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::Word;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Readiness, Timed};
+use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs;
+use transom_core::mark;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
@@ -33,8 +35,8 @@ use transom_engine::Limits;
 pub(crate) struct Seen {
     /// For the report.
     pub(crate) evaluation: Evaluation,
-    /// Every object whose change calls for another evaluation.
-    pub(crate) objects: BTreeSet<ObjectRef>,
+    /// Every object whose change calls for another evaluation, with its mark where it was read.
+    pub(crate) objects: BTreeMap<ObjectRef, Option<Digest>>,
     /// The subject as it was, for what is judged last.
     pub(crate) subject: Option<Arc<Object>>,
     /// When time alone may change an answer.
@@ -44,7 +46,12 @@ pub(crate) struct Seen {
 impl Seen {
     fn new(key: &Key) -> Self {
         let evaluation = Evaluation { key: key.clone(), target: None, inputs: None, observed_generation: None };
-        Self { evaluation, objects: BTreeSet::new(), subject: None, ask_again_at: None }
+        Self { evaluation, objects: BTreeMap::new(), subject: None, ask_again_at: None }
+    }
+
+    /// Takes note of an object that was read, or looked for.
+    fn read(&mut self, reference: &ObjectRef, object: Option<&Object>) {
+        self.objects.insert(reference.clone(), object.map(mark::of));
     }
 
     /// The earliest of all times that guests asked for.

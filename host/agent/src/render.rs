@@ -16,7 +16,7 @@ use std::path::Path;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
 use transom_core::contract::AgentFacts;
 use transom_core::object::Object;
-use transom_core::redact::Redactor;
+use transom_core::redact::Marks;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::time::parse_rfc3339;
 
@@ -78,11 +78,12 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
 }
 
 /// Marks of one run tell nothing to the next: the key is the process's own.
-fn redactor() -> Redactor {
-    let random = || RandomState::new().hash_one(0_u8).to_le_bytes();
-    let mut key = [0; 16];
-    key.iter_mut().zip(random().into_iter().chain(random())).for_each(|(byte, fresh)| *byte = fresh);
-    Redactor::new(key)
+fn marks() -> Marks {
+    let mut key = [0; 32];
+    for chunk in key.chunks_mut(8) {
+        chunk.copy_from_slice(&RandomState::new().hash_one(0_u8).to_le_bytes());
+    }
+    Marks::new(key)
 }
 
 /// A folder, or a file with all objects; a case in it is not an object.
@@ -92,7 +93,7 @@ fn open(path: &Path) -> anyhow::Result<Directory> {
         // A file that cannot be read whole is the directory's to judge, document by document.
         if let Ok(Given { objects, case: Some(_) }) = given {
             let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
-            objects.iter().for_each(|object| directory.take(&case::place(object), object.to_string().as_bytes()));
+            case::put(&directory, &objects);
             return Ok(directory);
         }
     }

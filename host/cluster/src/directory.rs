@@ -159,11 +159,11 @@ impl Directory {
             if is_file { canonical.parent().map(Path::to_owned).unwrap_or_default() } else { canonical.clone() };
         let shared = Arc::new(Shared::new(name, Tree { root: folder, own }, limits, writer));
         if is_file {
-            load::refresh(&shared, &shared.tree.place(&canonical).into_iter().collect::<Vec<_>>());
+            load::refresh(&shared, shared.tree.place(&canonical).into_iter().collect());
         } else {
             std::fs::read_dir(&canonical).map_err(root_error)?;
-            let (files, _) = load::scan(&shared, None, Scan { folder: &mut |_| Ok(()), later: &|_| false });
-            load::refresh(&shared, &files);
+            let scan = Scan { folder: &mut |_| Ok(()), later: &|_| false };
+            load::refresh(&shared, load::scan(&shared, None, scan).files);
         }
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own { path: root.clone(), cause })?;
         // A single file is for reading once; what follows the tree is for folders.
@@ -183,6 +183,17 @@ impl Directory {
     /// Takes in one more file's bytes, in place of what it held; without bytes it is gone. For directories in memory.
     pub fn take(&self, place: &str, bytes: &[u8]) {
         load::take_bytes(&self.shared, Place::new(tree::Layer::User, Path::new(place)), bytes);
+    }
+
+    /// Takes in bytes as the agent's own file of an object, as if somebody had edited it; without bytes it is gone.
+    /// For directories in memory.
+    pub fn take_made(&self, object: &ObjectRef, bytes: &[u8]) {
+        let place = Place::new(tree::Layer::Made, &own::object_file(object));
+        if bytes.is_empty() {
+            load::take_away(&self.shared, place)
+        } else {
+            load::take_bytes(&self.shared, place, bytes)
+        }
     }
 
     /// Every change from now on.

@@ -5,14 +5,17 @@ use super::compare;
 use crate::case::{self, Case, Given, Reference};
 use crate::clock::Clock;
 use crate::known::Entry;
+use crate::load::Loaded;
 use crate::policies::{Source, Written};
 use crate::queue::Cause;
 use crate::session::Session;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use transom_cluster::directory::{Directory, Limits};
 use transom_core::contract::AgentFacts;
 use transom_core::document;
@@ -32,6 +35,9 @@ const LIMITS: document::Limits = document::Limits { bytes: 16 << 20, nodes: 1_00
 struct Expected {
     /// Every object that is created or changed, whole; with a change, those of the change.
     objects: Vec<Value>,
+    /// Every object that is removed.
+    #[serde(default)]
+    removed: Vec<Reference>,
     /// The state of every subject.
     states: Vec<StateOf>,
     /// Who is put to evaluation by the change.
@@ -59,11 +65,14 @@ struct Woken {
     causes: Vec<String>,
 }
 
+/// One revision of each component, so that its code stays compiled from case to case.
+pub(super) type Warm = BTreeMap<String, Arc<Loaded>>;
+
 /// Gives the differences between what came and what is expected.
 ///
 /// # Errors
 /// When a file of the case or the policy cannot be read.
-pub(super) async fn run(engine: &Engine, folder: &Path) -> anyhow::Result<Vec<String>> {
+pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyhow::Result<Vec<String>> {
     let Given { objects, case } = Given::read(&folder.join("given.yaml"))?;
     let case = case.unwrap_or_default();
     let expected = expected(&folder.join("expected.yaml"))?;
@@ -73,8 +82,9 @@ pub(super) async fn run(engine: &Engine, folder: &Path) -> anyhow::Result<Vec<St
     let name = case.agent.cluster_name.as_deref().unwrap_or("local-cluster");
     let facts = AgentFacts::new(name, case.agent.self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
-    put(&directory, &objects);
+    case::put(&directory, &objects);
     let mut session = Session::start(engine.clone(), source, directory, Clock::new(Some(now)), facts).await;
+    warm.extend(session.swap.loaded().map(|loaded| (loaded.revision.decide.digest.to_string(), Arc::clone(loaded))));
     if let Some((name, refusal)) = session.swap.refusals().next() {
         bail!("policy {name} is refused: {}: {}", refusal.word.as_str(), refusal.message);
     }
@@ -84,9 +94,9 @@ pub(super) async fn run(engine: &Engine, folder: &Path) -> anyhow::Result<Vec<St
         session.take_written();
         session.agent.known.lock().journal = Some(Vec::new());
         if then.is_file() {
-            put(&session.directory, &Given::read(&then)?.objects);
+            case::put(&session.directory, &Given::read(&then)?.objects);
         }
-        case.gone.iter().for_each(|gone| session.directory.take(&gone.place(), b""));
+        case.gone.iter().for_each(|gone| gone.remove(&session.directory));
         session.follow().await;
     }
     let mut differences = objects_differ(&session, &expected);
@@ -103,10 +113,6 @@ fn expected(path: &Path) -> anyhow::Result<Expected> {
     let bytes = fs::read(path).with_context(failed)?;
     let value = document::parse_one(&bytes, LIMITS).with_context(failed)?;
     serde_json::from_value(value).with_context(failed)
-}
-
-fn put(directory: &Directory, objects: &[Value]) {
-    objects.iter().for_each(|object| directory.take(&case::place(object), object.to_string().as_bytes()));
 }
 
 /// The policies above a folder of cases, with the case's settings laid over theirs.
@@ -147,7 +153,14 @@ fn objects_differ(session: &Session, expected: &Expected) -> Vec<String> {
     let written: Vec<ObjectRef> = session.take_written().into_keys().collect();
     let now = session.directory.read(&written).into_iter().filter_map(|read| read.ok().flatten());
     let found: Vec<Value> = now.map(|object| object.body).collect();
-    compare::objects(&expected.objects, &found)
+    let mut differences = compare::objects(&expected.objects, &found);
+    let there = |reference: &ObjectRef| found.iter().any(|object| case::place(object) == case::place_of(reference));
+    let removed: Vec<&ObjectRef> = written.iter().filter(|reference| !there(reference)).collect();
+    let unwanted = removed.iter().filter(|object| !expected.removed.iter().any(|wanted| names(wanted, object)));
+    differences.extend(unwanted.map(|object| format!("{object}: want it kept, it was removed")));
+    let missing = expected.removed.iter().filter(|wanted| !removed.iter().any(|object| names(wanted, object)));
+    differences.extend(missing.map(|wanted| format!("{} {}: want it removed, it was not", wanted.kind, wanted.name)));
+    differences
 }
 
 fn states_differ(session: &Session, expected: &Expected) -> Vec<String> {
@@ -191,8 +204,7 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
         let by: Vec<_> = journal
             .iter()
             .filter(|entry| entry.why.is_some() && names(&wanted.subject, &entry.key.subject))
-            .flat_map(|entry| &entry.causes)
-            .map(cause)
+            .flat_map(|entry| entry.causes.iter().map(cause).chain(entry.why.as_ref().map(Why::word)))
             .collect();
         if wanted.causes.iter().any(|cause| !by.contains(&cause.as_str())) || by.is_empty() {
             differences.push(format!(

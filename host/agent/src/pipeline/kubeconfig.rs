@@ -81,8 +81,6 @@ impl Asking<'_> {
             let asked = self.require(&inputs).await?;
             let target = asked.target.clone();
             let next = rounds.answer(&self.loaded.revision.policy, &self.key.subject, asked)?;
-            seen.objects.extend(rounds.known().cloned());
-            seen.objects.insert(target.clone());
             let (existing, claim) = self.claim(&target, seen).await?;
             match next {
                 Next::Complete(complete) => break (complete, existing, claim),
@@ -90,7 +88,7 @@ impl Asking<'_> {
                     if let Claim::Unlocated { remaining } = claim {
                         return Err(kubeconfig::unlocated(&target, remaining));
                     }
-                    found = self.read(needs).await?;
+                    found = self.read(needs, seen).await?;
                     inputs::judge(&found, described)?;
                     inputs = inputs::cross(&found, described, |found, object, key| sources.read(found, object, key))?;
                 }
@@ -110,10 +108,12 @@ impl Asking<'_> {
         })
     }
 
-    async fn read(&self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
+    async fn read(&self, needs: Vec<Need>, seen: &mut Seen) -> Result<Vec<Found>, Failure> {
+        seen.objects.extend(needs.iter().map(|need| (need.reference.clone(), None)));
         let mut found = Vec::with_capacity(needs.len());
         for need in needs {
             let object = self.agent.connections.read(&need.reference).await?.map(Arc::new);
+            seen.read(&need.reference, object.as_deref());
             found.push(Found { need, object });
         }
         Ok(found)
@@ -122,7 +122,9 @@ impl Asking<'_> {
     /// Says which target the subject wants, and learns whether it may have it.
     async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
         seen.evaluation.target = Some(target.clone());
+        seen.objects.insert(target.clone(), None);
         let existing = self.agent.connections.read(target).await?;
+        seen.read(target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);
         let (woken, claim) = {
             let mut known = self.agent.known.lock();

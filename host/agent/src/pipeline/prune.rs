@@ -37,10 +37,10 @@ impl Agent {
             if let Some(object) = self.connections.read(&output).await? {
                 let keepers = prune::keepers(&loaded.revision.policy, key, &output);
                 let kept_by = self.present(&keepers).await?;
-                seen.objects.extend(keepers);
+                seen.objects.extend(keepers.into_iter().map(|keeper| (keeper, None)));
                 candidates.push(Candidate { object: Arc::new(object), kept_by });
             }
-            seen.objects.insert(output);
+            seen.objects.insert(output, None);
         }
         if candidates.is_empty() || loaded.revision.policy.suspend {
             return Ok((Outcome::default(), None));

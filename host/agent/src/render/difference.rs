@@ -5,13 +5,14 @@ use crate::output::Screen;
 use similar::TextDiff;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::object::Object;
+use transom_core::redact::redact;
 
 /// Prints what would change, in the form of `diff -u`. Marks of one run tell whether a hidden value differs.
 pub(super) fn print(rendered: &[Rendered], reveal: bool, screen: &Screen) {
-    let redactor = super::redactor();
+    let marks = super::marks();
     let text = |object: &Option<Object>| {
         object.as_ref().map_or_else(String::new, |object| {
-            let body = if reveal { object.body.clone() } else { redactor.redact(&object.body) };
+            let body = if reveal { object.body.clone() } else { redact(&object.body, &marks) };
             to_yaml_in_order(&body, &["apiVersion", "kind", "metadata"])
         })
     };

@@ -5,6 +5,7 @@ use crate::args::OutputFormat;
 use crate::output::Screen;
 use serde_json::{Value, json};
 use transom_core::document::emit::to_yaml_in_order;
+use transom_core::redact::redact;
 
 /// Prints all of them; what would be removed stands in the table only.
 ///
@@ -15,9 +16,9 @@ pub(super) fn print(rendered: &[Rendered], form: OutputFormat, reveal: bool, scr
         table(rendered, screen);
         return Ok(());
     }
-    let redactor = super::redactor();
+    let marks = super::marks();
     let shown = |one: &Rendered| {
-        one.after.as_ref().map(|after| if reveal { after.body.clone() } else { redactor.redact(&after.body) })
+        one.after.as_ref().map(|after| if reveal { after.body.clone() } else { redact(&after.body, &marks) })
     };
     let items: Vec<Value> = rendered.iter().filter_map(shown).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});

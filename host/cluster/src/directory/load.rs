@@ -8,7 +8,7 @@ use super::patch::Patch;
 use super::slot::Made;
 use super::store::{Content, Edit, News, Print};
 use super::tree::{Layer, Place, Stamp, Step, gone};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::hash::BuildHasher as _;
 use std::io::{self, Read as _};
@@ -28,8 +28,28 @@ pub(super) struct Scan<'a> {
     pub(super) later: &'a dyn Fn(&Place) -> bool,
 }
 
+/// What a scan found.
+#[derive(Default)]
+pub(super) struct Scanned {
+    /// Files that changed, are new or are gone.
+    pub(super) files: BTreeSet<Place>,
+    /// Those of them that changed so recently that they may be half written.
+    pub(super) fresh: Vec<Place>,
+    /// What was told already.
+    pub(super) news: Vec<News>,
+}
+
+impl Scanned {
+    /// Adds what was found elsewhere.
+    pub(super) fn add(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.fresh.extend(other.fresh);
+        self.news.extend(other.news);
+    }
+}
+
 /// Finds the files at or below a folder that changed or are gone. `folder` is nothing for all layers.
-pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> (Vec<Place>, Vec<News>) {
+pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> Scanned {
     let mut found = BTreeMap::new();
     let mut closed = Vec::new();
     let mut each = |step: Step<'_>| match step {
@@ -45,9 +65,10 @@ pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> (
         Some(folder) => shared.tree.walk(folder, &mut each),
         None => shared.tree.walk_all(&mut each),
     }
-    let mut changed = changed(shared, folder, &found, &closed);
-    changed.retain(|place| !(scan.later)(place));
-    (changed, shared.refuse_folders(folder, closed))
+    let mut files = changed(shared, folder, &found, &closed);
+    files.retain(|place| !(scan.later)(place));
+    let fresh = files.iter().filter(|place| found.get(place) == Some(&None)).cloned().collect();
+    Scanned { files, fresh, news: shared.refuse_folders(folder, closed) }
 }
 
 /// The files whose stamps are not the known ones, and the known files that were not found where it was looked.
@@ -56,14 +77,14 @@ fn changed(
     folder: Option<&Place>,
     found: &BTreeMap<Place, Option<Stamp>>,
     closed: &[(Place, io::Error)],
-) -> Vec<Place> {
+) -> BTreeSet<Place> {
     let store = shared.store();
     let unseen = |place: &Place| {
         closed.iter().any(|(closed, _)| closed.layer == place.layer && place.path.starts_with(&closed.path))
     };
     let folders = folder.map_or_else(Place::roots, |folder| vec![folder.clone()]);
     let known = folders.iter().flat_map(|folder| store.below(folder));
-    let mut changed: Vec<Place> = known.filter(|place| !found.contains_key(place) && !unseen(place)).collect();
+    let mut changed: BTreeSet<Place> = known.filter(|place| !found.contains_key(place) && !unseen(place)).collect();
     changed.extend(found.iter().filter_map(|(place, stamp)| {
         let known = store.print(place).and_then(|print| print.stamp);
         (stamp.is_none() || *stamp != known).then(|| place.clone())
@@ -72,7 +93,8 @@ fn changed(
 }
 
 /// Reads files again, on as many threads as it is worth, and takes over what they hold as one change.
-pub(super) fn refresh(shared: &Shared, places: &[Place]) -> Vec<News> {
+pub(super) fn refresh(shared: &Shared, places: BTreeSet<Place>) -> Vec<News> {
+    let places: Vec<Place> = places.into_iter().collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = cores.min(places.len().div_ceil(SHARE)).max(1);
     let next = AtomicUsize::new(0);
@@ -111,6 +133,12 @@ fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place, Edit)>) ->
 }
 
 /// Takes bytes as those of a file of a user.
+/// Forgets a file in memory.
+pub(super) fn take_away(shared: &Shared, place: Place) {
+    take_over(shared, [(place, Edit::Remove)]);
+}
+
+/// Takes in the bytes of a file in memory.
 pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
     let print = Print { bytes: 0, stamp: None };
     let edit = match content(shared, &place, bytes) {
@@ -122,11 +150,17 @@ pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
 
 /// Reads one file, unless its bytes are the known ones.
 fn read(shared: &Shared, place: &Place) -> Edit {
-    if shared.tree.file(place).is_none() {
-        return Edit::Remove;
+    let mut read = open(shared, place);
+    if place.layer == Layer::User && read.as_ref().is_err_and(gone) {
+        if !shared.tree.is_there() {
+            return Edit::Keep;
+        }
+        // The whole root may have been away for a moment.
+        read = open(shared, place);
     }
-    let (bytes, stamp) = match bytes(&shared.tree.path(place), shared.limits.file_bytes) {
-        Ok(read) => read,
+    let (bytes, stamp) = match read {
+        Ok(Some(read)) => read,
+        Ok(None) => return Edit::Remove,
         Err(error) if gone(&error) => return Edit::Remove,
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             let limit = shared.limits.file_bytes;
@@ -144,16 +178,20 @@ fn read(shared: &Shared, place: &Place) -> Edit {
     }
 }
 
-/// The bytes of a file, and its stamp from before they were read.
-fn bytes(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Option<Stamp>)> {
-    let file = File::open(path)?;
+/// The bytes of a file that counts, and its stamp from before they were read.
+fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<Stamp>)>> {
+    if shared.tree.file(place)?.is_none() {
+        return Ok(None);
+    }
+    let limit = shared.limits.file_bytes;
+    let file = File::open(shared.tree.path(place))?;
     let metadata = file.metadata()?;
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or_default());
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    Ok((bytes, Stamp::of(&metadata)))
+    Ok(Some((bytes, Stamp::of(&metadata))))
 }
 
 /// What the bytes of a file hold. A file of ours that is not as we write it holds nothing: it is made again.
