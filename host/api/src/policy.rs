@@ -279,3 +279,58 @@ pub enum PruneSpec {
     /// Never.
     Never,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn smallest() -> Value {
+        json!({"subject": {"apiVersion": "v1", "kind": "Node"}, "guests": {"decide": {"component": "builtin:x"}}})
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let spec: PolicySpec = serde_json::from_value(smallest()).unwrap();
+        assert_eq!(
+            (spec.subject.cluster.as_str(), spec.subject.namespaces.as_slice()),
+            ("local", &["*".to_owned()][..])
+        );
+        assert_eq!((spec.suspend, spec.audit_seconds, spec.guests.trigger.is_none()), (false, 1800, true));
+        assert_eq!(
+            spec.own,
+            OwnSpec { adopt: AdoptSpec::SoleClaimant, prune: PruneSpec::SourceGone, keep_until_absent: vec![] }
+        );
+        let grant: KubeconfigGrant = serde_json::from_value(json!({"server": [], "ca": []})).unwrap();
+        assert_eq!((grant.insecure, grant.proxy), (InsecureGrant::Never, CarryGrant::Drop));
+        assert_eq!((grant.tls_server_name, grant.cluster_domain.as_str()), (CarryGrant::AsSource, "cluster.local"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let spec: PolicySpec = serde_json::from_value(smallest()).unwrap();
+        let again: PolicySpec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
+        assert_eq!(again, spec);
+    }
+
+    #[test]
+    fn unknown_fields_and_words_are_refused_everywhere() {
+        for (pointer, value) in [
+            ("", json!({"x": 1})),
+            ("/subject", json!({"x": 1})),
+            ("/guests", json!({"x": 1})),
+            ("/guests/decide", json!({"x": 1})),
+            ("", json!({"grant": {"x": 1}})),
+            ("", json!({"grant": {"read": [{"role": "r", "kind": "K", "name": "n", "x": 1}]}})),
+            ("", json!({"grant": {"write": [{"verbs": [], "fields": [], "x": 1}]}})),
+            ("", json!({"grant": {"write": [{"verbs": ["approve"], "fields": []}]}})),
+            ("", json!({"own": {"x": 1}})),
+            ("", json!({"own": {"prune": "Always"}})),
+        ] {
+            let mut spec = smallest();
+            let place = spec.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
+            place.extend(value.as_object().unwrap().clone());
+            assert!(serde_json::from_value::<PolicySpec>(spec).is_err(), "{pointer} {value}");
+        }
+    }
+}

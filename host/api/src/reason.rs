@@ -160,3 +160,25 @@ words! {
     AgentFailed: "The agent itself failed while it evaluated the subject.", "Report the file and line in the log; the subject is tried again.";
     WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is evaluated again at once.";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_unique_and_explained() {
+        for (index, word) in Word::ALL.iter().enumerate() {
+            let text = word.as_str();
+            assert!(text.starts_with(|first: char| first.is_ascii_uppercase()), "{text}");
+            assert!(word.meaning().ends_with('.') && word.remedy().ends_with('.'), "{text} is not explained");
+            assert!(Word::ALL.iter().skip(index + 1).all(|other| other.as_str() != text), "{text} stands there twice");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_shown_as_its_word() {
+        let reasons = [Reason::from(Word::TargetClaimed), Reason::Declared("OurOwn".into())];
+        assert_eq!(serde_json::to_string(&reasons).unwrap(), r#"["TargetClaimed","OurOwn"]"#);
+        assert_eq!(reasons.map(|reason| reason.to_string()), ["TargetClaimed", "OurOwn"]);
+    }
+}

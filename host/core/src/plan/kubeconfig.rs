@@ -73,8 +73,13 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
             return Err(failure.about([target.clone()]));
         }
         Some(existing) => {
-            if Stamp::read(existing).is_none() {
-                adopt(wanted, rule, existing, sole)?;
+            match Stamp::read(existing) {
+                None => adopt(wanted, rule, existing, sole)?,
+                Some(stamp) if *stamp.policy != *wanted.key.policy => {
+                    let message = format!("{target} was made by the policy `{}`, which keeps it", stamp.policy);
+                    return Err(Failure::known(Word::TargetNotOwned, message).about([target.clone()]));
+                }
+                Some(_) => {}
             }
             update(wanted, rule, existing)
         }

@@ -1,0 +1,137 @@
+//! What a policy may write: Secrets that hold a kubeconfig, or taints of the subject; never both, never anything else.
+
+use super::super::manifest::PolicyError;
+use super::super::{ReadRule, SecretRule, TaintsRule, Writes};
+use super::{Checked, connection, data_key, pattern, unique};
+use crate::contract::taints::MANAGED_CLUSTER;
+use crate::dns;
+use transom_api::policy::{KubeconfigGrant, PolicySpec, SubjectSpec, Verb, WriteGrant};
+
+/// All write grants are of one sort, and that sort says which world the decide guest is built for.
+pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule]) -> Checked<Writes> {
+    let mut secrets = Vec::new();
+    let mut taints = Vec::new();
+    for (index, grant) in spec.grant.write.iter().enumerate() {
+        let field = format!("spec.grant.write[{index}]");
+        unique(&format!("{field}.verbs"), grant.verbs.iter().map(|verb| format!("{verb:?}")))?;
+        match (grant.target, &grant.kubeconfig) {
+            (Some(_), None) => taints.push(taints_rule(&field, grant, &spec.subject)?),
+            (None, Some(kubeconfig)) => secrets.push(secret_rule(&field, grant, kubeconfig, reads)?),
+            (Some(_), Some(_)) => {
+                return Err(PolicyError::new(format!("{field}.kubeconfig"), "a subject is no target for a kubeconfig"));
+            }
+            (None, None) => return Err(unusable(&field, grant)),
+        }
+    }
+    match (secrets.is_empty(), taints.pop(), taints.is_empty()) {
+        (false, None, _) => Ok(Writes::Kubeconfig(secrets)),
+        (true, Some(rule), true) => Ok(Writes::Taints(rule)),
+        (true, None, _) => Err(PolicyError::new("spec.grant.write", "grants nothing")),
+        _ => Err(PolicyError::new("spec.grant.write", "grants taints and something else; that takes two policies")),
+    }
+}
+
+fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
+    if grant.api_version.starts_with("rbac.authorization.k8s.io/") {
+        return PolicyError::new(
+            format!("{field}.kind"),
+            "RBAC kinds need a rule on values: who may write them is root",
+        );
+    }
+    PolicyError::new(field, "says neither `kubeconfig` nor `target: subject`, so no guest could have it written")
+}
+
+fn taints_rule(field: &str, grant: &WriteGrant, subject: &SubjectSpec) -> Checked<TaintsRule> {
+    let (api_version, kind) = MANAGED_CLUSTER;
+    if subject.api_version != api_version || subject.kind != kind {
+        return Err(PolicyError::new(
+            format!("{field}.target"),
+            format!("only a {kind} of {api_version} carries taints"),
+        ));
+    }
+    for (name, given) in [("kind", &grant.kind), ("namespace", &grant.namespace), ("name", &grant.name)] {
+        if given.is_some() {
+            return Err(PolicyError::new(format!("{field}.{name}"), "the subject needs no name"));
+        }
+    }
+    if grant.verbs != [Verb::Patch] {
+        return Err(PolicyError::new(format!("{field}.verbs"), "a subject can only be patched"));
+    }
+    if grant.fields != ["spec.taints"] {
+        return Err(PolicyError::new(format!("{field}.fields"), "is not [spec.taints]"));
+    }
+    if grant.taint_keys.is_empty() || grant.taint_keys.iter().any(|key| key.is_empty() || key.len() > 317) {
+        return Err(PolicyError::new(format!("{field}.taintKeys"), "names no key, or an impossible one"));
+    }
+    unique(&format!("{field}.taintKeys"), grant.taint_keys.iter())?;
+    Ok(TaintsRule { keys: grant.taint_keys.iter().cloned().collect() })
+}
+
+fn secret_rule(
+    field: &str,
+    grant: &WriteGrant,
+    kubeconfig: &KubeconfigGrant,
+    reads: &[ReadRule],
+) -> Checked<SecretRule> {
+    let required = |name: &str, given: &Option<String>| {
+        given.clone().ok_or_else(|| PolicyError::new(format!("{field}.{name}"), "is missing"))
+    };
+    if grant.api_version != "v1" || required("kind", &grant.kind)? != "Secret" {
+        return Err(PolicyError::new(
+            format!("{field}.kind"),
+            "a kubeconfig is written to a Secret of v1 and nothing else",
+        ));
+    }
+    connection(field, &grant.cluster)?;
+    if !grant.taint_keys.is_empty() {
+        return Err(PolicyError::new(format!("{field}.taintKeys"), "a Secret carries no taints"));
+    }
+    if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) {
+        return Err(PolicyError::new(format!("{field}.verbs"), "are some of create, update, delete"));
+    }
+    let key = match grant.fields.as_slice() {
+        [only] => only.strip_prefix("data.").unwrap_or_default(),
+        _ => "",
+    };
+    data_key(&format!("{field}.fields"), key)?;
+    destinations(&format!("{field}.kubeconfig"), kubeconfig, reads)?;
+    Ok(SecretRule {
+        cluster: grant.cluster.clone(),
+        namespace: pattern(&format!("{field}.namespace"), &required("namespace", &grant.namespace)?)?,
+        name: pattern(&format!("{field}.name"), &required("name", &grant.name)?)?,
+        verbs: grant.verbs.iter().copied().collect(),
+        key: key.to_owned(),
+        kubeconfig: kubeconfig.clone(),
+    })
+}
+
+fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Checked<()> {
+    let has = |role: &str, kind: &str| {
+        reads.iter().any(|rule| rule.role == role && rule.kind == kind && rule.api_version == "v1")
+    };
+    for (index, server) in grant.server.iter().enumerate() {
+        if server != "source" && !server.contains("://") && !has(server, "Service") {
+            return Err(PolicyError::new(
+                format!("{field}.server[{index}]"),
+                "is no role of a Service, `source` or a URL",
+            ));
+        }
+    }
+    for (index, role) in grant.ca.iter().enumerate() {
+        if !has(role, "Secret") {
+            return Err(PolicyError::new(format!("{field}.ca[{index}]"), "is no role of a Secret"));
+        }
+    }
+    for (name, list) in [("server", &grant.server), ("ca", &grant.ca)] {
+        if list.is_empty() {
+            return Err(PolicyError::new(
+                format!("{field}.{name}"),
+                "grants nothing, so that nothing could be written",
+            ));
+        }
+    }
+    match dns::is_subdomain(&grant.cluster_domain) {
+        true => Ok(()),
+        false => Err(PolicyError::new(format!("{field}.clusterDomain"), "is not a DNS subdomain")),
+    }
+}
