@@ -49,6 +49,8 @@ pub(super) enum Content {
 pub(super) enum Edit {
     /// It is gone.
     Remove,
+    /// Nothing is known about it now.
+    Keep,
     /// It has the same bytes.
     Same(Option<Stamp>),
     /// It holds this now.
@@ -140,6 +142,7 @@ impl Store {
         let mut touched = BTreeSet::new();
         for (place, edit) in edits {
             match edit {
+                Edit::Keep => {}
                 Edit::Same(stamp) => {
                     if let Some(file) = self.files.get_mut(&place) {
                         file.print.stamp = stamp;

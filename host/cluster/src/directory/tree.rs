@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -63,6 +64,8 @@ impl fmt::Display for Place {
 pub(super) struct Stamp {
     modified: SystemTime,
     bytes: u64,
+    /// Another file under the same name may have both of these.
+    inode: u64,
 }
 
 impl Stamp {
@@ -70,7 +73,7 @@ impl Stamp {
     pub(super) fn of(metadata: &std::fs::Metadata) -> Option<Self> {
         let modified = metadata.modified().ok()?;
         let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= RACY);
-        settled.then_some(Self { modified, bytes: metadata.len() })
+        settled.then(|| Self { modified, bytes: metadata.len(), inode: metadata.ino() })
     }
 }
 
@@ -149,30 +152,33 @@ impl Tree {
             let Some(place) = self.place(&entry.path()) else { continue };
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 self.walk(&place, each);
-            } else if let Some(stamp) = self.file(&place) {
+            } else if let Ok(Some(stamp)) = self.file(&place) {
                 each(Step::File(place, stamp));
             }
         }
     }
 
     /// The stamp of a file that counts: a manifest by its name, and a regular file, perhaps behind a link
-    /// that does not lead into the agent's own folder.
-    pub(super) fn file(&self, place: &Place) -> Option<Option<Stamp>> {
+    /// that does not lead into the agent's own folder. Nothing for any other.
+    pub(super) fn file(&self, place: &Place) -> io::Result<Option<Option<Stamp>>> {
         let path = self.path(place);
         if !is_manifest(&path) {
-            return None;
+            return Ok(None);
         }
-        let metadata = std::fs::symlink_metadata(&path).ok()?;
-        let metadata = if metadata.is_symlink() {
-            let end = path.canonicalize().ok()?;
+        let mut metadata = std::fs::symlink_metadata(&path)?;
+        if metadata.is_symlink() {
+            let end = path.canonicalize()?;
             if self.own.as_ref().is_some_and(|own| end.starts_with(own)) {
-                return None;
+                return Ok(None);
             }
-            std::fs::metadata(&end).ok()?
-        } else {
-            metadata
-        };
-        metadata.is_file().then(|| Stamp::of(&metadata))
+            metadata = std::fs::metadata(&end)?;
+        }
+        Ok(metadata.is_file().then(|| Stamp::of(&metadata)))
+    }
+
+    /// Whether the root is there; while it is not, nothing in it counts as gone.
+    pub(super) fn is_there(&self) -> bool {
+        self.root.is_dir()
     }
 }
 

@@ -2,14 +2,13 @@
 //! Never reads a file that did not change.
 
 use super::Shared;
-use super::load::{self, Scan};
+use super::load::{self, Scan, Scanned};
 use super::settle::{Settling, Touch};
 use super::status;
 use super::store::News;
 use super::tree::{Layer, Place};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,9 +41,9 @@ impl Watch {
         let tell = signals.clone();
         let watcher = notify::recommended_watcher(move |event| hear(&tell, event)).map_err(io::Error::other)?;
         let settling = Settling::new(settle);
-        let mut follower = Follower { shared: Arc::clone(shared), watcher, settling, settle, rescan: None };
-        let missed = follower.scan(None);
-        follower.read(missed);
+        let mut follower =
+            Follower { shared: Arc::clone(shared), watcher, settling, settle, rescan: None, waited: false };
+        follower.begin(Instant::now());
         let work = move || follower.run(&received);
         let thread = std::thread::Builder::new().name("directory".to_owned()).spawn(work)?;
         Ok(Self { signals, thread: Some(thread) })
@@ -81,21 +80,6 @@ fn hear(signals: &Sender<Signal>, event: notify::Result<Event>) {
     }
 }
 
-/// What was found by looking: files to read, and what is told already.
-#[derive(Default)]
-struct Found {
-    files: BTreeSet<Place>,
-    news: Vec<News>,
-}
-
-impl Found {
-    /// Adds what was found elsewhere.
-    fn add(&mut self, other: Self) {
-        self.files.extend(other.files);
-        self.news.extend(other.news);
-    }
-}
-
 /// What the thread has.
 struct Follower {
     shared: Arc<Shared>,
@@ -104,6 +88,8 @@ struct Follower {
     settle: Duration,
     /// When everything is looked at again, because something was missed or could not be listed.
     rescan: Option<Instant>,
+    /// Whether the last look was put off.
+    waited: bool,
 }
 
 impl Follower {
@@ -134,27 +120,45 @@ impl Follower {
         }
     }
 
+    /// Watches everything, and finds what changed since it was read. What may have been half written is read again.
+    fn begin(&mut self, now: Instant) {
+        let mut missed = self.scan(None);
+        for place in std::mem::take(&mut missed.fresh) {
+            missed.files.remove(&place);
+            self.settling.note(self.shared.tree.path(&place), Touch::Other, now);
+        }
+        self.read(missed);
+    }
+
     /// Looks at everything that is due.
     fn look(&mut self, now: Instant) {
-        let mut found = Found::default();
-        if self.rescan.is_some_and(|at| at <= now) {
-            self.rescan = None;
+        let mut found = Scanned::default();
+        let everything = self.rescan.take_if(|at| *at <= now).is_some();
+        if everything {
             found.add(self.scan(None));
         }
-        for path in self.settling.take_due(now) {
-            found.add(self.look_at(&path));
+        let due = self.settling.take_due(now);
+        for path in &due {
+            found.add(self.look_at(path));
+        }
+        // A scan may find a file before it hears that it is being written: it looks twice.
+        self.waited = !self.waited && !found.fresh.is_empty();
+        if self.waited {
+            due.into_iter().for_each(|path| self.settling.note(path, Touch::Other, now));
+            found.files.clear();
         }
         self.read(found);
-        if self.rescan.is_none() && !self.shared.store().closed_folders(None).is_empty() {
+        if everything && self.waited {
+            self.rescan = Some(now + self.settle);
+        } else if self.rescan.is_none() && !self.shared.store().closed_folders(None).is_empty() {
             self.rescan = Some(now + self.settle * RETRY);
         }
     }
 
     /// Reads what was found to have changed, all as one change.
-    fn read(&mut self, found: Found) -> Vec<News> {
-        let files: Vec<Place> = found.files.into_iter().collect();
+    fn read(&mut self, found: Scanned) -> Vec<News> {
         let mut news = found.news;
-        news.extend(load::refresh(&self.shared, &files));
+        news.extend(load::refresh(&self.shared, found.files));
         if news.iter().any(|news| !matches!(news, News::Object(_))) {
             // It is written again with the next change of what cannot be read; nothing depends on it.
             drop(status::publish_unreadable(&self.shared));
@@ -164,7 +168,7 @@ impl Follower {
 
     /// What to read because of one path that changed: a folder is scanned, a file is read, known files below
     /// a folder that is gone are forgotten.
-    fn look_at(&mut self, path: &Path) -> Found {
+    fn look_at(&mut self, path: &Path) -> Scanned {
         if self.shared.tree.own.as_deref() == Some(path) {
             let mut found = self.scan(Some(&Place::new(Layer::Made, Path::new(""))));
             found.add(self.scan(Some(&Place::new(Layer::Patch, Path::new("")))));
@@ -179,19 +183,19 @@ impl Follower {
         }
         let news = self.shared.refuse_folders(Some(&place), Vec::new());
         let known = self.shared.store().below(&place);
-        Found { files: known.into_iter().chain([place]).collect(), news }
+        Scanned { files: known.into_iter().chain([place]).collect(), fresh: Vec::new(), news }
     }
 
     /// Files of a mounted ConfigMap are links into a folder whose name starts with two dots: when that is
     /// exchanged, nothing else tells of it.
-    fn look_at_links(&mut self, path: &Path) -> Found {
+    fn look_at_links(&mut self, path: &Path) -> Scanned {
         let swapped = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
         let folder = path.parent().filter(|_| swapped).and_then(|folder| self.shared.tree.place(folder));
         folder.map(|folder| self.scan(Some(&folder))).unwrap_or_default()
     }
 
     /// Watches and scans a folder, or all of them. Files that still settle are left for later.
-    fn scan(&mut self, folder: Option<&Place>) -> Found {
+    fn scan(&mut self, folder: Option<&Place>) -> Scanned {
         let Self { shared, watcher, settling, .. } = self;
         let ours = folder.is_none_or(|folder| folder.layer != Layer::User);
         if let Some(own) = shared.tree.own.as_ref().filter(|_| ours) {
@@ -202,8 +206,7 @@ impl Follower {
             folder: &mut |path| watch_folder(watcher, path),
             later: &|place| settling.contains(&shared.tree.path(place)),
         };
-        let (files, news) = load::scan(shared, folder, scan);
-        Found { files: files.into_iter().collect(), news }
+        load::scan(shared, folder, scan)
     }
 }
 
@@ -236,7 +239,14 @@ mod tests {
         let tree = Tree { root: root.to_owned(), own: None };
         let shared = Arc::new(Shared::new("local".to_owned(), tree, Limits::default(), None));
         let watcher = notify::recommended_watcher(|_: notify::Result<Event>| ()).unwrap();
-        Follower { shared, watcher, settling: Settling::new(Duration::ZERO), settle: Duration::ZERO, rescan: None }
+        Follower {
+            shared,
+            watcher,
+            settling: Settling::new(Duration::ZERO),
+            settle: Duration::ZERO,
+            rescan: None,
+            waited: false,
+        }
     }
 
     /// What a scan of everything tells.

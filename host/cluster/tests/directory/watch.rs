@@ -5,7 +5,7 @@ use notify::{EventKind, RecursiveMode, Watcher as _, event::AccessKind};
 use serde_json::json;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
 use transom_core::observation::Observation;
@@ -276,7 +276,11 @@ fn opened_for_one_change(fleet: usize) -> Vec<String> {
     let folder = Folder::new(&[]);
     for index in 0..fleet {
         let name = format!("c-{index}");
-        folder.write(&format!("{}/{name}.yaml", index % 7), map(&name, "1"));
+        let path = format!("{}/{name}.yaml", index % 7);
+        folder.write(&path, map(&name, "1"));
+        // What is older than the watch is not looked at twice.
+        let file = std::fs::File::open(folder.path(&path)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     }
     let mut watched = Watched::of(folder);
     let (opened, list) = std::sync::mpsc::channel();
