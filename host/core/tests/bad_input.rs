@@ -1,0 +1,179 @@
+//! Whatever a cluster, a user or a guest says, decisions end with a value or a named error. Never a test of what is right.
+
+#![cfg(test)]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::path::Path as File;
+use transom_core::contract::description::Read;
+use transom_core::contract::taints::{Effect, MANAGED_CLUSTER, Wanted};
+use transom_core::managed_cluster;
+use transom_core::object::Object;
+use transom_core::pattern::Pattern;
+use transom_core::plan::{Step, taints};
+use transom_core::policy::{TaintsRule, check, manifest};
+use transom_core::projection::Declared;
+use transom_core::reference::ObjectRef;
+use transom_core::service;
+use transom_core::stamp::Stamp;
+use transom_core::trigger::{self, Judge, Judged};
+use transom_core::work::Key;
+
+/// A word that no error may repeat: it stands for what users put into objects.
+const CANARY: &str = "canary-7f3a";
+
+/// JSON of any shape, with the names of fields that decisions look at.
+fn json_value() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![Just(CANARY.to_owned()), Just("True".to_owned()), Just("NoSelect".to_owned()), "\\PC{0,12}"];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        text.prop_map(Value::from),
+    ];
+    let name = prop_oneof![
+        Just("type"),
+        Just("status"),
+        Just("key"),
+        Just("effect"),
+        Just("value"),
+        Just("name"),
+        Just("port"),
+        Just("ports"),
+        Just("taints"),
+        Just("conditions"),
+        Just("labels"),
+        Just("annotations"),
+        Just("version"),
+        Just("timeAdded"),
+        Just("spec"),
+        Just("metadata"),
+        Just("transom.dev/source"),
+        Just("uid"),
+    ];
+    leaf.prop_recursive(5, 48, 6, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
+            proptest::collection::vec((name.clone(), inner), 0..6)
+                .prop_map(|entries| entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+        ]
+    })
+}
+
+/// An object: a body of its usual shape in which one place is anything.
+fn object() -> impl Strategy<Value = Object> {
+    let body = (any::<prop::sample::Index>(), json_value(), json_value()).prop_map(|(index, odd, whole)| {
+        let mut body = json!({
+            "metadata": {"name": "c", "uid": "u", "labels": {"a": "b"}, "annotations": {"transom.dev/source": "{}"}, "creationTimestamp": "2026-11-21T08:15:30Z"},
+            "spec": {"taints": [{"key": "k", "effect": "NoSelect"}], "leaseDurationSeconds": 60, "ports": [{"port": 1}], "type": "ClusterIP"},
+            "status": {"conditions": [{"type": "Available", "status": "True"}], "version": {"kubernetes": "v1"}, "clusterClaims": [{"name": "n"}]},
+        });
+        let pointers = pointers(&body);
+        match body.pointer_mut(index.get::<String>(&pointers)) {
+            Some(place) => *place = odd,
+            None => body = whole,
+        }
+        body
+    });
+    body.prop_map(|body| {
+        let reference = ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c");
+        Object { reference, version: "7".to_owned(), body }
+    })
+}
+
+/// A pointer to every place of a value, the whole one included, and one that leads nowhere.
+fn pointers(value: &Value) -> Vec<String> {
+    fn below(value: &Value, at: &str, all: &mut Vec<String>) {
+        all.push(at.to_owned());
+        match value {
+            Value::Object(map) => {
+                for (key, item) in map {
+                    below(item, &format!("{at}/{}", key.replace('/', "~1")), all);
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    below(item, &format!("{at}/{index}"), all);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut all = vec!["/nowhere".to_owned()];
+    below(value, "", &mut all);
+    all
+}
+
+fn everything() -> Declared {
+    let texts = [
+        "metadata.labels",
+        "metadata.annotations",
+        "spec",
+        "status.conditions[Available]",
+        "status.version.kubernetes",
+        "status.clusterClaims",
+    ];
+    let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+    let read = Read { api_version: String::new(), kind: String::new(), fields: texts.clone(), changes: texts };
+    Declared::compile(&read).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn records_are_read_or_a_field_is_named(object in object()) {
+        for error in [service::view(&object).err(), managed_cluster::view(&object, &everything()).err()].into_iter().flatten() {
+            prop_assert!(!error.to_string().contains(CANARY));
+        }
+        let _ = Stamp::read(&object);
+    }
+
+    #[test]
+    fn every_observation_is_judged(before in object(), after in object()) {
+        let declared = everything();
+        let judged = Judged::of(&before, &declared);
+        for judge in [Judge::Guest, Judge::Nobody] {
+            let _ = trigger::observe(judge, &declared, Some(&judged), &after);
+        }
+        prop_assert_eq!(trigger::observe(Judge::Guest, &declared, Some(&judged), &before), trigger::Move::Ignore);
+    }
+
+    #[test]
+    fn taints_are_planned_or_a_field_is_named(object in object(), key in "[a-c]", value in "\\PC{0,8}") {
+        let rule = TaintsRule { keys: ["a".to_owned(), "k".to_owned()].into() };
+        let wanted = [Wanted { key, value, effect: Effect::NoSelect }];
+        let of = Key::new(&"p".into(), &object.reference);
+        match taints::plan(&of, &object, &rule, &wanted, taints::TimeAdded::SetByCluster) {
+            Err(failure) => prop_assert!(!failure.message.contains(CANARY)),
+            Ok(plan) => {
+                let single = |step: &Step| matches!(step, Step::Patch { fields, .. } if fields.len() == 1);
+                prop_assert!(plan.steps.iter().all(single));
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_policy_is_refused_at_a_field_or_sound(index in any::<prop::sample::Index>(), odd in json_value(), which in 0..2usize) {
+        let names = ["external-managed-kubeconfig", "built-in-taints"];
+        let path = File::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(names[which]).join("policy.yaml");
+        let mut whole: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let pointers = pointers(&whole);
+        if let Some(place) = whole.pointer_mut(index.get::<String>(&pointers)) {
+            *place = odd;
+        }
+        if let Err(error) = manifest::parse(&whole).and_then(check::policy) {
+            prop_assert!(!error.field.is_empty() && !error.why.is_empty());
+        }
+    }
+
+    #[test]
+    fn patterns_read_any_text(text in "[a*{}.subjectnm]{0,20}", name in "[a-z.-]{0,20}") {
+        let subject = ObjectRef::local("v1", "X", Some("ns"), "demo");
+        if let Ok(pattern) = Pattern::parse(&text) {
+            prop_assert_eq!(pattern.to_string(), text);
+            if let Some(stars) = pattern.captures(&name, &subject) {
+                prop_assert_eq!(pattern.fill(&stars, &subject), Some(name));
+            }
+        }
+    }
+}
