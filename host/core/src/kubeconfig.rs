@@ -11,6 +11,7 @@ mod facts;
 mod key;
 mod pem;
 mod shape;
+mod structure;
 mod url;
 
 pub use assemble::Assembled;

@@ -7,8 +7,8 @@ use transom_core::document::{DocumentError, Fault, Limits, flatten_list, parse_m
 
 const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 10_000, depth: 20 };
 
-fn refused(text: &str) -> DocumentError {
-    parse_one(text.as_bytes(), LIMITS).unwrap_err()
+fn read(text: &str) -> Result<Value, DocumentError> {
+    parse_one(text.as_bytes(), LIMITS)
 }
 
 #[test]
@@ -55,14 +55,14 @@ fn every_fault_has_its_place() {
         ("a: \0\n", Fault::Nul, (1, 0), ""),
     ];
     for (text, fault, (line, column), path) in cases {
-        let error = refused(text);
+        let error = read(text).unwrap_err();
         assert_eq!((error.fault, error.path.as_str()), (fault, path), "{text}");
         assert_eq!((error.line, error.column.unwrap_or_default()), (Some(line), column), "{text}");
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error}");
     }
     let error = parse_one(b"a: 1\nb: \xff\n", LIMITS).unwrap_err();
     assert_eq!((error.fault, error.line), (Fault::InvalidUtf8, Some(2)));
-    assert_eq!(refused(&"x".repeat(LIMITS.bytes + 1)).fault, Fault::TooLarge);
+    assert_eq!(read(&"x".repeat(LIMITS.bytes + 1)).unwrap_err().fault, Fault::TooLarge);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn what_a_document_may_cost_is_bounded() {
         ("deep YAML", format!("a: {}{}", "[".repeat(20), "]".repeat(20)), Fault::TooDeep),
     ];
     for (name, text, fault) in cases {
-        assert_eq!(refused(&text).fault, fault, "{name}");
+        assert_eq!(read(&text).unwrap_err().fault, fault, "{name}");
     }
     assert!(parse_one(format!("{}{}", "[".repeat(20), "]".repeat(20)).as_bytes(), LIMITS).is_ok());
 }

@@ -1,0 +1,118 @@
+//! A kubeconfig as it may be shown: where it leads, and marks instead of what it holds.
+//! Never shows a name from inside it, nor a field that is not listed here.
+
+use super::{Source, url};
+use crate::dns;
+use crate::redact::Marks;
+use serde_json::{Map, Value};
+
+/// How a field is shown.
+#[derive(Clone, Copy)]
+enum Show {
+    /// As it is, when it is true or false.
+    Flag,
+    /// As it is, when it is a URL with nothing more in it.
+    Url,
+    /// As it is, when it is a name of DNS.
+    Dns,
+    /// As a mark, of this kind.
+    Mark(&'static str),
+}
+
+const CLUSTER: &[(&str, Show)] = &[
+    ("server", Show::Url),
+    ("proxy-url", Show::Url),
+    ("tls-server-name", Show::Dns),
+    ("insecure-skip-tls-verify", Show::Flag),
+    ("disable-compression", Show::Flag),
+    ("certificate-authority-data", Show::Mark("ca")),
+    ("certificate-authority", Show::Mark("path")),
+];
+
+const USER: &[(&str, Show)] = &[
+    ("client-certificate-data", Show::Mark("client-certificate")),
+    ("client-key-data", Show::Mark("client-key")),
+    ("token", Show::Mark("token")),
+    ("username", Show::Mark("username")),
+    ("password", Show::Mark("password")),
+    ("exec", Show::Mark("exec")),
+    ("auth-provider", Show::Mark("auth-provider")),
+    ("client-certificate", Show::Mark("path")),
+    ("client-key", Show::Mark("path")),
+    ("tokenFile", Show::Mark("path")),
+];
+
+const CONTEXT: &[(&str, Show)] =
+    &[("cluster", Show::Mark("name")), ("user", Show::Mark("name")), ("namespace", Show::Dns)];
+
+impl Source {
+    /// Its structure: servers and flags as they are, everything else as marks, fields that are not known as one.
+    pub(crate) fn redacted(&self, marks: &Marks) -> Value {
+        let mut shown = Map::new();
+        let mut rest = Map::new();
+        for (key, value) in &self.document {
+            match (key.as_str(), value) {
+                ("apiVersion" | "kind", _) => drop(shown.insert(key.clone(), value.clone())),
+                ("current-context", _) => drop(shown.insert(key.clone(), marks.hide_value("name", value))),
+                ("clusters", Value::Array(items)) => {
+                    shown.insert(key.clone(), entries(items, "cluster", CLUSTER, marks));
+                }
+                ("users", Value::Array(items)) => drop(shown.insert(key.clone(), entries(items, "user", USER, marks))),
+                ("contexts", Value::Array(items)) => {
+                    shown.insert(key.clone(), entries(items, "context", CONTEXT, marks));
+                }
+                _ => drop(rest.insert(key.clone(), value.clone())),
+            }
+        }
+        add_rest(&mut shown, rest, marks);
+        Value::Object(shown)
+    }
+}
+
+fn entries(items: &[Value], inner: &str, known: &[(&str, Show)], marks: &Marks) -> Value {
+    let entry = |item: &Value| {
+        let mut shown = Map::new();
+        let mut rest = item.as_object().cloned().unwrap_or_default();
+        if let Some(name) = rest.remove("name") {
+            shown.insert("name".to_owned(), marks.hide_value("name", &name));
+        }
+        if let Some(Value::Object(map)) = rest.remove(inner) {
+            shown.insert(inner.to_owned(), fields(map, known, marks));
+        }
+        add_rest(&mut shown, rest, marks);
+        Value::Object(shown)
+    };
+    items.iter().map(entry).collect()
+}
+
+fn fields(mut map: Map<String, Value>, known: &[(&str, Show)], marks: &Marks) -> Value {
+    let mut shown = Map::new();
+    for (key, how) in known {
+        if let Some(value) = map.remove(*key) {
+            shown.insert((*key).to_owned(), show(&value, key, *how, marks));
+        }
+    }
+    add_rest(&mut shown, map, marks);
+    Value::Object(shown)
+}
+
+fn show(value: &Value, key: &str, how: Show, marks: &Marks) -> Value {
+    let harmless = match (how, value) {
+        (Show::Flag, Value::Bool(_)) => true,
+        (Show::Url, Value::String(text)) => !text.contains(['@', '?', '#']) && url::proxy(text).is_ok(),
+        (Show::Dns, Value::String(text)) => dns::is_subdomain(text),
+        _ => false,
+    };
+    match how {
+        _ if harmless => value.clone(),
+        Show::Mark(kind) => marks.hide_value(kind, value),
+        Show::Flag | Show::Url | Show::Dns => marks.hide_value(key, value),
+    }
+}
+
+/// Fields that are not known stand together as one mark: even their names may say too much.
+fn add_rest(shown: &mut Map<String, Value>, rest: Map<String, Value>, marks: &Marks) {
+    if !rest.is_empty() {
+        shown.insert("?".to_owned(), marks.hide_value("fields", &Value::Object(rest)));
+    }
+}

@@ -1,0 +1,215 @@
+//! What is a kubeconfig, what is refused, and what a guest sees of one.
+
+use crate::fixture::{CA, LIMITS, OTHER_CA, RSA, admin, base64, parse, two, with};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use transom_api::Word;
+use transom_core::contract::credentials::{AuthoritySource, Proxy, Url};
+use transom_core::kubeconfig::{KubeconfigLimits, Source};
+
+#[test]
+fn a_guest_sees_everything_but_what_is_secret() {
+    let view = parse(&two()).unwrap().view();
+    assert_eq!(view.current_context, "admin");
+    let cluster = &view.clusters[1];
+    assert_eq!((cluster.entry, cluster.name.as_str(), cluster.insecure), (1, "other", false));
+    let url = |scheme: &str, host: &str, port, path: &str| Url {
+        scheme: scheme.into(),
+        host: host.into(),
+        port,
+        path: path.into(),
+    };
+    assert_eq!(cluster.server, url("https", "other.example.com", None, ""));
+    let proxy = Proxy { reference: 0, url: url("http", "proxy.example.com", Some(3128), "") };
+    assert_eq!((cluster.proxy.as_ref(), cluster.tls_server_name.as_deref()), (Some(&proxy), Some("other")));
+    let AuthoritySource::Data(authority) = &cluster.authority else { panic!("no data") };
+    assert_eq!((authority.reference, authority.is_ca, authority.ends_seconds), (1, true, Some(2_082_585_600)));
+    assert_eq!(authority.fingerprints, ["c20ec86328510654f84c99f1bd357e9ad4a3038207f3c4cfc5081fbabf52eb63"]);
+    let admin = &view.users[0].credential;
+    assert!(admin.client_certificate && !admin.token && !admin.basic && !admin.exec && !admin.file);
+    assert_eq!((admin.reference, admin.ends_seconds), (0, Some(2_082_585_600)));
+    let viewer = &view.users[1].credential;
+    assert!(viewer.token && !viewer.client_certificate && viewer.ends_seconds.is_none());
+    assert_eq!((view.contexts[1].cluster.as_str(), view.contexts[1].namespace.as_deref()), ("other", None));
+    let shown = format!("{view:?}");
+    for secret in ["opaque", "pass", "PRIVATE", &base64(RSA)[..40]] {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+}
+
+#[test]
+fn kinds_of_credentials_and_authorities_are_told() {
+    let kinds = |user: Value| {
+        let view = parse(&with(admin(), "/users/0/user", user)).unwrap().view();
+        let found = view.users[0].credential.clone();
+        [found.client_certificate, found.token, found.basic, found.exec, found.auth_provider, found.file]
+    };
+    assert_eq!(kinds(json!({})), [false; 6]);
+    assert_eq!(kinds(json!({"username": "a", "token": ""})), [false, false, true, false, false, false]);
+    assert_eq!(kinds(json!({"exec": {"command": "x"}})), [false, false, false, true, false, false]);
+    assert_eq!(kinds(json!({"auth-provider": {"name": "x"}})), [false, false, false, false, true, false]);
+    assert_eq!(kinds(json!({"tokenFile": "/x", "exec": null})), [false, false, false, false, false, true]);
+    let cluster = json!({"server": "https://a", "certificate-authority": "/x"});
+    let view = parse(&with(admin(), "/clusters/0/cluster", cluster)).unwrap().view();
+    assert_eq!(view.clusters[0].authority, AuthoritySource::File);
+    let several = base64(&format!("subject=/CN=a\n{CA}\n# and\n{OTHER_CA}{RSA}"));
+    let view = parse(&with(admin(), "/clusters/0/cluster/certificate-authority-data", json!(several))).unwrap().view();
+    let AuthoritySource::Data(authority) = &view.clusters[0].authority else { panic!("no data") };
+    assert_eq!((authority.fingerprints.len(), authority.is_ca), (3, false));
+}
+
+#[test]
+fn what_clients_take_is_taken() {
+    let folded =
+        base64(CA).as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line) + "\r\n").collect::<String>();
+    for (pointer, value) in [
+        ("/apiVersion", Value::Null),
+        ("/kind", Value::Null),
+        ("/users", Value::Null),
+        ("/contexts", json!([])),
+        ("/anything", json!({"else": [1, null]})),
+        ("/clusters/0/cluster/certificate-authority-data", json!(folded)),
+        ("/clusters/0/cluster/certificate-authority-data", json!("")),
+        ("/clusters/0/cluster/insecure-skip-tls-verify", json!(true)),
+        ("/users/0/user/client-key", json!("/path")),
+        ("/users/0/user/as-user-extra", json!({"a": ["b"], "c": null})),
+        ("/users/0/user/extensions", json!([{"name": "x", "extension": 1}])),
+    ] {
+        let source = parse(&with(admin(), pointer, value));
+        assert!(source.is_ok(), "{pointer}: {source:?}");
+    }
+}
+
+/// Where a field is put, what it is, which reason and path are named.
+type Wrong = (&'static str, Value, Word, &'static str);
+
+fn named(cases: impl IntoIterator<Item = Wrong>) {
+    for (pointer, value, word, path) in cases {
+        let error = parse(&with(admin(), pointer, value)).err().map(|error| (error.word, error.path));
+        assert_eq!(error, Some((word, path.to_owned())), "{pointer}");
+    }
+}
+
+#[test]
+fn what_has_a_wrong_shape_is_named_by_reason_and_path() {
+    named([
+        ("/apiVersion", json!("v2"), Word::NotAKubeconfig, "apiVersion"),
+        ("/kind", json!(1), Word::NotAKubeconfig, "kind"),
+        ("/clusters", json!([]), Word::NoClusters, "clusters"),
+        ("/clusters", Value::Null, Word::NoClusters, "clusters"),
+        ("/clusters", json!({}), Word::KubeconfigInvalid, "clusters"),
+        ("/clusters", json!([null]), Word::KubeconfigInvalid, "clusters[0]"),
+        ("/clusters", json!([{"name": "a", "cluster": null}]), Word::KubeconfigInvalid, "clusters[0].cluster"),
+        ("/users", json!([{"name": "a"}]), Word::KubeconfigInvalid, "users[0].user"),
+        ("/users", json!([{"user": {}}]), Word::KubeconfigInvalid, "users[0].name"),
+        ("/current-context", json!(["admin"]), Word::KubeconfigInvalid, "current-context"),
+        ("/clusters/-", admin()["clusters"][0].clone(), Word::DuplicateEntry, "clusters[1].name"),
+        ("/users/-", admin()["users"][0].clone(), Word::DuplicateEntry, "users[1].name"),
+        ("/contexts/-", admin()["contexts"][0].clone(), Word::DuplicateEntry, "contexts[1].name"),
+        ("/users/0/user/token", json!({"x": 1}), Word::KubeconfigInvalid, "users[0].user.token"),
+        ("/users/0/user/as-groups", json!(["a", 1]), Word::KubeconfigInvalid, "users[0].user.as-groups[1]"),
+        ("/users/0/user/as-user-extra", json!({"hunter": 1}), Word::KubeconfigInvalid, "users[0].user.as-user-extra.?"),
+        (
+            "/users/0/user/exec",
+            json!({"env": [{"value": 1}]}),
+            Word::KubeconfigInvalid,
+            "users[0].user.exec.env[0].value",
+        ),
+        (
+            "/clusters/0/cluster/insecure-skip-tls-verify",
+            json!("yes"),
+            Word::KubeconfigInvalid,
+            "clusters[0].cluster.insecure-skip-tls-verify",
+        ),
+        ("/clusters/0/cluster/server", Value::Null, Word::InvalidUrl, "clusters[0].cluster.server"),
+        ("/clusters/0/cluster/server", json!("https://u:p@a"), Word::InvalidUrl, "clusters[0].cluster.server"),
+        ("/clusters/0/cluster/proxy-url", json!("ftp://a"), Word::InvalidUrl, "clusters[0].cluster.proxy-url"),
+    ]);
+}
+
+#[test]
+fn what_holds_a_wrong_value_is_named_by_reason_and_path() {
+    let authority = "/clusters/0/cluster/certificate-authority-data";
+    let certificate = "/users/0/user/client-certificate-data";
+    let key = "/users/0/user/client-key-data";
+    let key_in_ca = format!("{CA}{}", include_str!("given/rsa-pkcs1.key"));
+    named([
+        (authority, json!("%%%"), Word::InvalidBase64, "clusters[0].cluster.certificate-authority-data"),
+        (authority, json!(base64("no PEM")), Word::InvalidAuthority, "clusters[0].cluster.certificate-authority-data"),
+        (
+            authority,
+            json!(base64(&key_in_ca)),
+            Word::InvalidAuthority,
+            "clusters[0].cluster.certificate-authority-data",
+        ),
+        (
+            authority,
+            json!(base64(&CA.replace("MII", "MIJ"))),
+            Word::InvalidAuthority,
+            "clusters[0].cluster.certificate-authority-data",
+        ),
+        (certificate, json!("a"), Word::InvalidBase64, "users[0].user.client-certificate-data"),
+        (certificate, json!(base64("x")), Word::InvalidCertificate, "users[0].user.client-certificate-data"),
+        (key, Value::Null, Word::InvalidCertificate, "users[0].user.client-key-data"),
+        (key, json!("Zm9vYmE"), Word::InvalidBase64, "users[0].user.client-key-data"),
+        (key, json!(base64(CA)), Word::InvalidCertificate, "users[0].user.client-key-data"),
+        (
+            key,
+            json!(base64(include_str!("given/encrypted.key"))),
+            Word::InvalidCertificate,
+            "users[0].user.client-key-data",
+        ),
+    ]);
+}
+
+#[test]
+fn texts_that_are_no_kubeconfig_are_refused() {
+    let small = KubeconfigLimits { bytes: 100 };
+    assert_eq!(Source::parse(&[b' '; 101], &small).unwrap_err().word, Word::KubeconfigTooLarge);
+    for (text, word, line) in [
+        ("", Word::KubeconfigEmpty, None),
+        ("# nothing\n", Word::KubeconfigEmpty, None),
+        ("[]", Word::NotAKubeconfig, None),
+        ("hunter", Word::NotAKubeconfig, None),
+        ("{}", Word::NoClusters, None),
+        ("a: 1\n---\nb: 1\n", Word::KubeconfigUnparsable, Some(3)),
+        ("a: 1\nb: [\n", Word::KubeconfigUnparsable, Some(3)),
+        ("a: 1\na: 1\n", Word::DuplicateEntry, Some(2)),
+        ("a: \0", Word::KubeconfigUnparsable, Some(1)),
+    ] {
+        let error = Source::parse(text.as_bytes(), &LIMITS).unwrap_err();
+        assert_eq!((error.word, error.line), (word, line), "{text:?}");
+    }
+    assert_eq!(Source::parse(b"a: \xff", &LIMITS).unwrap_err().word, Word::KubeconfigUnparsable);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(Source::parse(&bytes, &LIMITS).is_err());
+    }
+
+    #[test]
+    fn no_change_of_one_byte_makes_it_panic(at in 0_usize..6_000, byte in any::<u8>()) {
+        let mut bytes = two().to_string().into_bytes();
+        let length = bytes.len();
+        bytes[at % length] = byte;
+        let _ = Source::parse(&bytes, &LIMITS);
+    }
+
+    #[test]
+    fn no_change_of_one_byte_of_der_makes_it_panic(which in 0_usize..3, at in 0_usize..2_000, byte in any::<u8>()) {
+        use base64::Engine as _;
+        let given = [("CERTIFICATE", CA, "/clusters/0/cluster/certificate-authority-data"),
+            ("CERTIFICATE", RSA, "/users/0/user/client-certificate-data"),
+            ("RSA PRIVATE KEY", include_str!("given/rsa-pkcs1.key"), "/users/0/user/client-key-data")];
+        let (label, pem, pointer) = given[which];
+        let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+        let engine = base64::engine::general_purpose::STANDARD;
+        let mut der = engine.decode(body).unwrap();
+        let length = der.len();
+        der[at % length] = byte;
+        let pem = format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", engine.encode(der));
+        let _ = parse(&with(admin(), pointer, json!(base64(&pem))));
+    }
+}

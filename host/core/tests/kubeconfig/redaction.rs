@@ -1,0 +1,84 @@
+//! What is shown of Secrets and of the kubeconfigs in them.
+
+use crate::fixture::{CA, RSA, base64, two, with};
+use serde_json::{Value, json};
+use transom_core::redact::{Marks, redact};
+
+const CANARY: &str = "Canary7f3a";
+
+fn shown(object: &Value) -> Value {
+    redact(object, &Marks::new([7; 32]))
+}
+
+fn secret(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": "a"}, "data": data})
+}
+
+#[test]
+fn a_kubeconfig_is_shown_as_its_structure() {
+    let source = with(two(), "/users/1/user/hunter", json!("x"));
+    let found = shown(&secret(json!({"kubeconfig": base64(&source.to_string())})));
+    let config = &found["data"]["kubeconfig"];
+    assert_eq!(config["clusters"][0]["cluster"]["server"], json!("https://api.demo.example.com:6443"));
+    assert_eq!(config["clusters"][1]["cluster"]["tls-server-name"], json!("other"));
+    assert_eq!(config["contexts"][0]["context"]["namespace"], json!("default"));
+    assert_eq!(
+        config["contexts"][0]["context"]["cluster"], config["clusters"][0]["name"],
+        "equal names have equal marks"
+    );
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let ca = text(&config["clusters"][0]["cluster"]["certificate-authority-data"]);
+    assert!(ca.starts_with(&format!("<redacted ca, {} bytes, ", CA.len())), "{ca}");
+    let certificate = text(&config["users"][0]["user"]["client-certificate-data"]);
+    assert!(certificate.starts_with(&format!("<redacted client-certificate, {} bytes, ", RSA.len())), "{certificate}");
+    assert!(text(&config["users"][1]["user"]["token"]).starts_with("<redacted token, "));
+    assert!(text(&config["users"][1]["user"]["?"]).starts_with("<redacted fields, "));
+    assert!(text(&config["clusters"][1]["cluster"]["proxy-url"]).starts_with("<redacted proxy-url, "));
+    let all = found.to_string();
+    for hidden in ["hunter", "opaque", "somebody", "pass", "viewer", "LS0tLS1", "MII"] {
+        assert!(!all.contains(hidden), "{hidden} in {all}");
+    }
+}
+
+#[test]
+fn marks_hold_for_one_run() {
+    let hide = |key: u8, bytes: &[u8]| Marks::new([key; 32]).hide("token", bytes);
+    assert_eq!(hide(1, b"a"), hide(1, b"a"));
+    assert_ne!(hide(1, b"a"), hide(2, b"a"));
+    assert_ne!(hide(1, b"a"), hide(1, b"b"));
+    assert_eq!(format!("{:?}", Marks::new([1; 32])), "Marks(..)");
+}
+
+#[test]
+fn no_canary_in_a_secret_is_seen() {
+    let long = base64(CANARY);
+    let values = [json!(CANARY), json!(long), json!({CANARY: CANARY}), json!([CANARY]), json!(format!("a: {CANARY}"))];
+    for value in values {
+        for field in ["data", "stringData", "dat"] {
+            // The keys of a Secret are no secret.
+            let whole = if value.is_object() { json!([value]) } else { value.clone() };
+            for data in [json!({"password": value}), whole] {
+                let mut object = secret(json!({}));
+                object[field] = data;
+                let list = json!({"apiVersion": "v1", "kind": "List", "items": [object]});
+                for object in [&object, &list] {
+                    let text = shown(object).to_string();
+                    assert!(!text.contains(CANARY) && !text.contains(&long), "{text}");
+                }
+            }
+        }
+    }
+    let copy = json!({"kubectl.kubernetes.io/last-applied-configuration": CANARY, "kept": "yes"});
+    let object = with(secret(json!({})), "/metadata/annotations", copy);
+    let found = shown(&object);
+    assert!(!found.to_string().contains(CANARY));
+    assert_eq!(found["metadata"]["annotations"]["kept"], json!("yes"));
+}
+
+#[test]
+fn what_is_no_secret_is_shown_whole() {
+    for object in [json!({"kind": "ConfigMap", "data": {"a": "b"}}), json!({"kind": "Service", "spec": {}}), json!("x")]
+    {
+        assert_eq!(shown(&object), object);
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether a result makes sense: contexts, authorities, certificates and keys of what current-context leads to.
+
+use crate::fixture::{CA, NOW, OTHER_CA, RSA, admin, assemble, base64, grant, parse, rewired, service, two, with};
+use serde_json::{Value, json};
+use transom_api::Word;
+use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Terms};
+
+const EC: &str = include_str!("given/ec.pem");
+const ED25519: &str = include_str!("given/ed25519.pem");
+
+fn outcome(source: &Value) -> Result<(), KubeconfigError> {
+    let source = parse(source)?;
+    assemble(&source, &rewired(&source.view())).map(|_| ())
+}
+
+fn with_key(certificate: &str, key: &str) -> Value {
+    with(
+        admin(),
+        "/users/0/user",
+        json!({"client-certificate-data": base64(certificate), "client-key-data": base64(key)}),
+    )
+}
+
+#[test]
+fn a_key_belongs_to_its_certificate() {
+    let rsa = [include_str!("given/rsa-pkcs1.key"), include_str!("given/rsa-pkcs8.key")];
+    let ec = [include_str!("given/ec-sec1.key"), include_str!("given/ec-pkcs8.key")];
+    let ed25519 = include_str!("given/ed25519-pkcs8.key");
+    let others = [include_str!("given/other-rsa-pkcs1.key"), include_str!("given/other-ec-sec1.key")];
+    let chain = format!("{RSA}{CA}");
+    let before = format!("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n{}", ec[0]);
+    let good =
+        [(RSA, rsa[0]), (RSA, rsa[1]), (&chain, rsa[0]), (EC, ec[0]), (EC, ec[1]), (EC, &before), (ED25519, ed25519)];
+    for (at, (certificate, key)) in good.iter().enumerate() {
+        assert_eq!(outcome(&with_key(certificate, key)), Ok(()), "{at}");
+    }
+    let bad = [
+        (RSA, others[0]),
+        (RSA, ec[0]),
+        (RSA, ec[1]),
+        (RSA, ed25519),
+        (EC, others[1]),
+        (EC, rsa[0]),
+        (ED25519, rsa[1]),
+        (ED25519, ec[1]),
+    ];
+    for (at, (certificate, key)) in bad.iter().enumerate() {
+        let error = outcome(&with_key(certificate, key)).unwrap_err();
+        assert_eq!(
+            (error.word, error.path.as_str()),
+            (Word::CertificateKeyMismatch, "users[0].user.client-key-data"),
+            "{at}"
+        );
+    }
+}
+
+#[test]
+fn only_the_current_user_must_be_sound() {
+    let mismatch = with_key(RSA, include_str!("given/other-rsa-pkcs1.key"))["users"][0]["user"].clone();
+    assert_eq!(outcome(&with(two(), "/users/1/user", mismatch.clone())), Ok(()));
+    assert!(outcome(&with(two(), "/users/0/user", mismatch)).is_err());
+}
+
+#[test]
+fn a_client_certificate_is_valid_at_the_time_of_the_call() {
+    let source = parse(&admin()).unwrap();
+    let answer = rewired(&source.view());
+    let (service, grant) = (service(), grant());
+    let services = [("service", &service)];
+    let at = |now_seconds| {
+        let limits = KubeconfigLimits::default();
+        let terms = Terms { grant: &grant, source_role: "source", services: &services, now_seconds, limits };
+        source.assemble(&answer, &terms).map(|_| ()).map_err(|error| (error.word, error.path))
+    };
+    let (starts, ends) = (1_767_225_600, 2_082_585_600);
+    assert_eq!([at(starts), at(ends)], [Ok(()), Ok(())]);
+    let authority = "clusters[0].cluster.certificate-authority-data".to_owned();
+    assert_eq!(at(starts - 1), Err((Word::CertificateNotYetValid, authority.clone())));
+    assert_eq!(at(ends + 1), Err((Word::CertificateExpired, authority)));
+    let old = with(
+        admin(),
+        "/clusters/0/cluster/certificate-authority-data",
+        json!(base64(include_str!("given/expired-ca.pem"))),
+    );
+    assert_eq!(outcome(&old).unwrap_err().word, Word::CertificateExpired);
+    let user =
+        with(admin(), "/users/0/user/client-certificate-data", json!(base64(include_str!("given/expired-ca.pem"))));
+    let user = with(user, "/users/0/user/client-key-data", json!(base64(include_str!("given/other-ec-sec1.key"))));
+    let error = outcome(&user).unwrap_err();
+    assert_eq!((error.word, error.path.as_str()), (Word::CertificateExpired, "users[0].user.client-certificate-data"));
+    assert!((starts..ends).contains(&NOW));
+}
+
+#[test]
+fn the_authority_is_there_and_is_one() {
+    let of = |pem: &str| with(admin(), "/clusters/0/cluster/certificate-authority-data", json!(base64(pem)));
+    let (expired, future) = (include_str!("given/expired-ca.pem"), include_str!("given/future-ca.pem"));
+    assert_eq!(outcome(&of(&format!("{expired}{RSA}{OTHER_CA}"))), Ok(()), "one that is valid is enough");
+    for (pem, word) in
+        [(RSA, Word::InvalidAuthority), (expired, Word::CertificateExpired), (future, Word::CertificateNotYetValid)]
+    {
+        assert_eq!(outcome(&of(pem)).unwrap_err().word, word);
+    }
+    assert_eq!(outcome(&of(&format!("{expired}{future}"))).unwrap_err().word, Word::CertificateNotYetValid);
+    let none = with(admin(), "/clusters/0/cluster/certificate-authority-data", Value::Null);
+    assert_eq!(outcome(&none).unwrap_err().word, Word::InvalidAuthority);
+    let file = with(none, "/clusters/0/cluster/certificate-authority", json!("/ca.crt"));
+    assert_eq!(outcome(&file).unwrap_err().word, Word::InvalidAuthority);
+}
+
+#[test]
+fn current_context_leads_to_a_cluster_and_a_user() {
+    for (pointer, value, path) in [
+        ("/current-context", Value::Null, "current-context"),
+        ("/current-context", json!("nowhere"), "current-context"),
+        ("/contexts/0/context/cluster", json!("nowhere"), "contexts"),
+        ("/contexts/0/context/user", Value::Null, "contexts"),
+    ] {
+        let error = outcome(&with(admin(), pointer, value)).unwrap_err();
+        assert_eq!((error.word, error.path.as_str()), (Word::ContextUnresolved, path));
+    }
+}
+
+#[test]
+fn insecure_beside_an_authority_is_refused_as_clients_do() {
+    use transom_api::policy::InsecureGrant;
+    let source = parse(&with(admin(), "/clusters/0/cluster/insecure-skip-tls-verify", json!(true))).unwrap();
+    let grant = transom_api::policy::KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
+    let error = crate::fixture::assemble_under(&grant, &source, &rewired(&source.view())).unwrap_err();
+    assert_eq!(error.word, Word::KubeconfigInvalid);
+}
+
+#[test]
+fn the_result_may_not_outgrow_the_limit() {
+    let source = parse(&admin()).unwrap();
+    let (service, grant) = (service(), grant());
+    let services = [("service", &service)];
+    let limits = KubeconfigLimits { bytes: 1_000 };
+    let terms = Terms { grant: &grant, source_role: "source", services: &services, now_seconds: NOW, limits };
+    assert_eq!(source.assemble(&rewired(&source.view()), &terms).unwrap_err().word, Word::KubeconfigTooLarge);
+}
