@@ -1,12 +1,21 @@
 //! What one agent is made of: connections, lanes, knowledge, clock. Never decides; it moves values between the stages.
 
-use crate::clock::Clock;
-use crate::connections::Connections;
-use crate::known::{Shared, Told};
-use crate::lane::Lane;
-use crate::load::Loaded;
-use crate::pipeline::Seen;
-use crate::queue::Cause;
+pub(crate) mod clock;
+pub(crate) mod connections;
+mod invoke;
+pub(crate) mod known;
+mod lane;
+mod pipeline;
+pub(crate) mod queue;
+mod workers;
+
+use crate::agent::clock::Clock;
+use crate::agent::connections::Connections;
+use crate::agent::known::{Shared, Told};
+use crate::agent::lane::Lane;
+use crate::agent::pipeline::Seen;
+use crate::agent::queue::Cause;
+use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -94,6 +103,19 @@ impl Agent {
     pub(crate) fn find_outputs(&self) {
         for object in self.connections.made() {
             self.known.lock().outputs.observe(&object);
+        }
+    }
+
+    /// Removes the status of whatever vanished while no agent was at work. For the end of a start.
+    pub(crate) fn tidy_status(&self) {
+        let policies = self.lanes().iter().map(|lane| lane.policy.to_string()).collect();
+        let subjects = {
+            let known = self.known.lock();
+            known.told.keys().map(|key| (key.policy.to_string(), (*key.subject).clone())).collect()
+        };
+        for error in self.connections.retain_status(&policies, &subjects) {
+            let (place, message) = ("status".to_owned(), error.to_string());
+            telemetry::tell(&Signal::Unreadable { place, reason: Word::WriteFailed, message });
         }
     }
 

@@ -8,15 +8,15 @@ use transom_core::time::parse_rfc3339;
 /// Watches cluster objects, asks sandboxed guests what should follow, and applies the answer.
 #[derive(Debug, Parser)]
 #[command(name = "transom", version, max_term_width = 120, arg_required_else_help = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// What the binary can do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Work on a directory of manifests until stopped, or once.
     #[command(
         after_help = "Examples:\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use."
@@ -47,99 +47,99 @@ pub enum Command {
 
 /// Flags of everything that evaluates policies.
 #[derive(Debug, Args)]
-pub struct EvaluateArgs {
+pub(crate) struct EvaluateArgs {
     /// Folder or file with policies; the two that ship with the binary when absent.
     #[arg(long, value_name = "PATH")]
-    pub policies: Option<PathBuf>,
+    pub(crate) policies: Option<PathBuf>,
     /// The time to use instead of the clock's.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub now: Option<i64>,
+    pub(crate) now: Option<i64>,
     /// Name of the cluster that the agent works for.
     #[arg(long, value_name = "NAME", default_value = "local-cluster")]
-    pub cluster_name: String,
+    pub(crate) cluster_name: String,
     /// Name of the hub's own cluster; when it is another one, guests may use discovery names.
     #[arg(long, value_name = "NAME")]
-    pub self_managed_cluster: Option<String>,
+    pub(crate) self_managed_cluster: Option<String>,
 }
 
 /// Flags of `run`.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Folder of manifests, with the name of the connection in front when it is not `local`.
     #[arg(long, value_name = "[NAME=]DIR", required = true, value_parser = parse_dir)]
-    pub dir: Vec<NamedDir>,
+    pub(crate) dir: Vec<NamedDir>,
     /// Flags shared with `render`.
     #[command(flatten)]
-    pub evaluate: EvaluateArgs,
+    pub(crate) evaluate: EvaluateArgs,
     /// Do everything once, then end.
     #[arg(long)]
-    pub once: bool,
+    pub(crate) once: bool,
     /// Form of the log lines on standard error.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
+    pub(crate) log_format: LogFormat,
 }
 
 /// Flags of `render`.
 #[derive(Debug, Args)]
-pub struct RenderArgs {
+pub(crate) struct RenderArgs {
     /// Folder of manifests, or one file with all objects.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Flags shared with `run`.
     #[command(flatten)]
-    pub evaluate: EvaluateArgs,
+    pub(crate) evaluate: EvaluateArgs,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
-    pub output: OutputFormat,
+    pub(crate) output: OutputFormat,
     /// Show credentials instead of what kind and size they are.
     #[arg(long)]
-    pub reveal: bool,
+    pub(crate) reveal: bool,
     /// Show the difference from what is there.
     #[arg(long)]
-    pub diff: bool,
+    pub(crate) diff: bool,
 }
 
 /// Flags of `test`.
 #[derive(Debug, Args)]
-pub struct TestArgs {
+pub(crate) struct TestArgs {
     /// Where to look for folders named `cases`.
     #[arg(default_value = "policies")]
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
-    pub output: TableFormat,
+    pub(crate) output: TableFormat,
 }
 
 /// Flags of `validate`.
 #[derive(Debug, Args)]
-pub struct ValidateArgs {
+pub(crate) struct ValidateArgs {
     /// Folder or file with policies.
     #[arg(default_value = "policies")]
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
-    pub output: TableFormat,
+    pub(crate) output: TableFormat,
 }
 
 /// Flags of `inspect`.
 #[derive(Debug, Args)]
-pub struct InspectArgs {
+pub(crate) struct InspectArgs {
     /// `builtin:<name>`, or the path of a file.
-    pub component: String,
+    pub(crate) component: String,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
-    pub output: TableFormat,
+    pub(crate) output: TableFormat,
 }
 
 /// Flags of `explain`.
 #[derive(Debug, Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// The reason; all of them when absent.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 /// Form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// One JSON object a line.
@@ -148,7 +148,7 @@ pub enum LogFormat {
 
 /// Form of rendered objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
+pub(crate) enum OutputFormat {
     /// A List.
     Yaml,
     /// A List.
@@ -159,7 +159,7 @@ pub enum OutputFormat {
 
 /// Form of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TableFormat {
+pub(crate) enum TableFormat {
     /// For people.
     Table,
     /// For programs.
@@ -168,11 +168,11 @@ pub enum TableFormat {
 
 /// A folder of manifests under the name of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedDir {
+pub(crate) struct NamedDir {
     /// Name of the connection.
-    pub name: String,
+    pub(crate) name: String,
     /// The folder.
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
 }
 
 /// `NAME=DIR`, or `DIR` for the local connection; a path that exists as it stands is never split.

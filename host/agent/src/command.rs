@@ -1,9 +1,19 @@
 //! From the command line to an exit code: 0 all right, 1 something failed, 2 wrong use, 3 something would change.
 //! Never does the work of a command.
 
+mod builtin;
+mod case;
+mod cases;
+mod explain;
+mod inspect;
+mod render;
+mod run;
+mod session;
+mod summary;
+mod validate;
+
 use crate::args::{Cli, Command};
 use crate::output::{Ending, Screen};
-use crate::{cases, explain, inspect, render, run, validate};
 use clap::Parser as _;
 use std::process::ExitCode;
 

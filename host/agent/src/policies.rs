@@ -1,5 +1,9 @@
 //! Which policies are written, in a folder, a file or the binary itself. Never judges one.
 
+pub(crate) mod load;
+pub(crate) mod swap;
+pub(crate) mod watch;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -67,7 +67,7 @@ pub(crate) fn tell(signal: &Signal) {
             info!(policy = %key.policy, subject = %key.subject, why, ?state, %reason, "{message}");
         }
         Signal::Ignored { key } => {
-            debug!(policy = %key.policy, subject = %key.subject, "the trigger guest ignored an update")
+            debug!(policy = %key.policy, subject = %key.subject, "the trigger guest ignored an update");
         }
         Signal::Written { key, kind, target } => {
             info!(policy = %key.policy, subject = %key.subject, %target, "{}", kind.past());

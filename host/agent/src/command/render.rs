@@ -3,13 +3,13 @@
 mod difference;
 mod form;
 
+use crate::agent::clock::Clock;
 use crate::args::{EvaluateArgs, RenderArgs};
-use crate::case::{self, Given};
-use crate::clock::Clock;
+use crate::command::case::{self, Given};
+use crate::command::session::Session;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
-use crate::session::Session;
-use crate::{run, summary};
+use crate::{command::run, command::summary};
 use anyhow::{Context as _, bail};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::Seen;
 use crate::agent::Agent;
-use crate::load::Loaded;
+use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_api::Word;
 use transom_core::failure::Failure;

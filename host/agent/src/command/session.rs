@@ -2,10 +2,10 @@
 //! Never writes a file.
 
 use crate::agent::Agent;
-use crate::clock::Clock;
-use crate::connections::Connections;
+use crate::agent::clock::Clock;
+use crate::agent::connections::Connections;
 use crate::policies::Source;
-use crate::swap::Swap;
+use crate::policies::swap::Swap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, Observations};

@@ -7,11 +7,11 @@ mod prune;
 mod taints;
 
 use crate::agent::Agent;
-use crate::invoke::ask;
-use crate::known::Entry;
-use crate::lane::Lane;
-use crate::load::Loaded;
-use crate::queue::Item;
+use crate::agent::invoke::ask;
+use crate::agent::known::Entry;
+use crate::agent::lane::Lane;
+use crate::agent::queue::Item;
+use crate::policies::load::Loaded;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::Word;

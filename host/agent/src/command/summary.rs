@@ -2,7 +2,7 @@
 
 use crate::agent::Agent;
 use crate::output::{Ending, Screen, Tint};
-use crate::swap::Swap;
+use crate::policies::swap::Swap;
 use std::collections::BTreeMap;
 use transom_api::State;
 

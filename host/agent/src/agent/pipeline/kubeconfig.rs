@@ -4,8 +4,8 @@ mod source;
 
 use super::Seen;
 use crate::agent::Agent;
-use crate::invoke::ask;
-use crate::load::Loaded;
+use crate::agent::invoke::ask;
+use crate::policies::load::Loaded;
 use source::{Sources, terms};
 use std::sync::Arc;
 use transom_api::Word;
@@ -63,9 +63,14 @@ impl Agent {
         self.wrote(key, &written, &outcome);
         let mut kept = None;
         if outcome.failure().is_none() {
-            let (pruned, still) = self.prune(loaded, key, Some(&gathered.target), Undesired::TargetMoved, seen).await?;
-            outcome.steps.extend(pruned.steps);
-            kept = still;
+            // What was written is told even when what is left over cannot be looked at.
+            match self.prune(loaded, key, Some(&gathered.target), Undesired::TargetMoved, seen).await {
+                Ok((pruned, still)) => {
+                    outcome.steps.extend(pruned.steps);
+                    kept = still;
+                }
+                Err(failure) => kept = Some(failure),
+            }
         }
         Ok(Success { word: Word::AsDesired, outcome, kept, ask_again_at: seen.ask_again_at })
     }

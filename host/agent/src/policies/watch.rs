@@ -1,7 +1,7 @@
 //! Watches the files of policies and components, and has them swapped. Never loads anything where an evaluation waits.
 
 use crate::agent::Agent;
-use crate::swap::Swap;
+use crate::policies::swap::Swap;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! `transom explain`: what a reason means and what to do. Never knows a reason that is not declared somewhere.
 
 use crate::args::ExplainArgs;
-use crate::builtin;
+use crate::command::builtin;
 use crate::output::{Ending, Screen};
 use anyhow::bail;
 use transom_api::Word;

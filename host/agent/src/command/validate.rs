@@ -1,10 +1,10 @@
 //! `transom validate`: whether policies can be loaded, with their components and settings. Never puts one to work.
 
 use crate::args::{TableFormat, ValidateArgs};
-use crate::load;
+use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::Source;
-use crate::run;
+use crate::policies::load;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn tell(verdict: &Verdict, screen: &Screen) {
     match refused {
         None => screen.line(format_args!("{} {name} ({place})", screen.tinted("valid", Tint::Green, 8))),
         Some((word, why)) => {
-            screen.line(format_args!("{} {name} ({place}): {word}: {why}", screen.tinted("refused", Tint::Red, 8)))
+            screen.line(format_args!("{} {name} ({place}): {word}: {why}", screen.tinted("refused", Tint::Red, 8)));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Starts lanes, keeps their workers going, and knows when nothing is left to do. Never looks at what they do.
 
 use crate::agent::Agent;
-use crate::lane::Lane;
-use crate::load::Loaded;
-use crate::queue::Cause;
+use crate::agent::lane::Lane;
+use crate::agent::queue::Cause;
+use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::sync::Arc;
 use std::time::Duration;

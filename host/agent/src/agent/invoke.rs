@@ -1,7 +1,7 @@
 //! The edge of the sandbox: guests are asked on threads where a hanging one holds up nobody.
 //! Never interprets an answer.
 
-use crate::load::word;
+use crate::policies::load::word;
 use transom_core::failure::Failure;
 use transom_engine::Call;
 

@@ -2,13 +2,13 @@
 //! Never writes a file.
 
 use super::compare;
-use crate::case::{self, Case, Given, Reference};
-use crate::clock::Clock;
-use crate::known::Entry;
-use crate::load::Loaded;
+use crate::agent::clock::Clock;
+use crate::agent::known::Entry;
+use crate::agent::queue::Cause;
+use crate::command::case::{self, Case, Given, Reference};
+use crate::command::session::Session;
+use crate::policies::load::Loaded;
 use crate::policies::{Source, Written};
-use crate::queue::Cause;
-use crate::session::Session;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -176,10 +176,11 @@ fn states_differ(session: &Session, expected: &Expected) -> Vec<String> {
         match found.iter().find(|(subject, ..)| names(&wanted.subject, subject)) {
             Some((_, state, _)) if *state == want => {}
             Some((subject, state, message)) => {
-                differences.push(format!("{subject}: want {want}, have {state}: {message}"))
+                differences.push(format!("{subject}: want {want}, have {state}: {message}"));
             }
             None => {
-                differences.push(format!("{} {}: want {want}, have no state", wanted.subject.kind, wanted.subject.name))
+                differences
+                    .push(format!("{} {}: want {want}, have no state", wanted.subject.kind, wanted.subject.name));
             }
         }
     }

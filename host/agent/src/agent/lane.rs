@@ -1,8 +1,8 @@
 //! One lane per policy: its queue, its workers, and the revision that is at work. Never shared between policies,
 //! so that a guest that hangs holds up nobody but itself.
 
-use crate::load::Loaded;
-use crate::queue::{Cause, Item, Queue};
+use crate::agent::queue::{Cause, Item, Queue};
+use crate::policies::load::Loaded;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Notify;

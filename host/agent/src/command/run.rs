@@ -2,13 +2,13 @@
 //! Never decides what to do about a subject.
 
 use crate::agent::Agent;
+use crate::agent::clock::Clock;
+use crate::agent::connections::Connections;
 use crate::args::{EvaluateArgs, NamedDir, RunArgs};
-use crate::clock::Clock;
-use crate::connections::Connections;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
-use crate::swap::Swap;
-use crate::{summary, telemetry, watch};
+use crate::policies::swap::Swap;
+use crate::{command::summary, policies::watch, telemetry};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,12 +42,14 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     swap.publish(&agent, &changes);
     if args.once {
         drive(&agent, screen).await;
+        agent.tidy_status();
         agent.stop();
         return Ok(summary::tell(&agent, &swap, screen));
     }
     let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
     let watching: Vec<_> = watching.collect();
     drive(&agent, screen).await;
+    agent.tidy_status();
     summary::tell(&agent, &swap, screen);
     let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap));
     stopped().await?;

@@ -1,9 +1,9 @@
 //! Stage 2: whether what was taken from the queue is evaluated, and why. Never evaluates anything.
 
 use crate::agent::Agent;
-use crate::invoke::ask;
-use crate::load::Loaded;
-use crate::queue::Item;
+use crate::agent::invoke::ask;
+use crate::agent::queue::Item;
+use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_core::contract::Verdict;
 use transom_core::failure::Failure;

@@ -2,8 +2,8 @@
 
 use super::Seen;
 use crate::agent::Agent;
-use crate::invoke::ask;
-use crate::load::Loaded;
+use crate::agent::invoke::ask;
+use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_api::Word;
 use transom_core::contract::Timed;

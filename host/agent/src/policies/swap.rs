@@ -2,7 +2,7 @@
 //! Never holds up an evaluation: everything is loaded before anything is swapped.
 
 use crate::agent::Agent;
-use crate::load::{self, Loaded};
+use crate::policies::load::{self, Loaded};
 use crate::policies::{Source, Written};
 use crate::telemetry;
 use std::collections::BTreeMap;

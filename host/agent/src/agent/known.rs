@@ -1,7 +1,7 @@
 //! What the agent knows beside the clusters. All of it is in memory only and can be found again;
 //! never held across an `await`.
 
-use crate::queue::Cause;
+use crate::agent::queue::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};

@@ -1,7 +1,7 @@
 //! The clusters by name of connection: the one file that knows which adapters there are.
 //! Never decides anything; a connection that fails fails only for the objects on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::Word;
 use transom_cluster::directory::{Directory, PolicyStatus};
@@ -18,6 +18,7 @@ pub(crate) struct Connections {
     by_name: BTreeMap<String, Arc<Directory>>,
 }
 
+#[expect(clippy::unused_async, reason = "the outside world begins here: the next adapter, the Kubernetes API, waits")]
 impl Connections {
     /// These connections by name.
     pub(crate) fn new(by_name: BTreeMap<String, Arc<Directory>>) -> Self {
@@ -90,6 +91,15 @@ impl Connections {
     /// Removes what was told of a subject that is gone.
     pub(crate) async fn forget(&self, policy: &str, subject: &ObjectRef) -> std::io::Result<()> {
         self.by_name.get(&subject.cluster).map_or(Ok(()), |cluster| cluster.forget(policy, subject))
+    }
+
+    /// Removes every status but these, on every cluster; gives what went wrong.
+    pub(crate) fn retain_status(
+        &self,
+        policies: &BTreeSet<String>,
+        subjects: &BTreeSet<(String, ObjectRef)>,
+    ) -> Vec<std::io::Error> {
+        self.all().filter_map(|cluster| cluster.retain_status(policies, subjects).err()).collect()
     }
 
     /// Tells every cluster about a policy.

@@ -5,8 +5,8 @@ mod compare;
 mod policy;
 
 use crate::args::{TableFormat, TestArgs};
+use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
-use crate::run;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::fs;
