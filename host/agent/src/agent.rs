@@ -17,7 +17,7 @@ use crate::agent::pipeline::Seen;
 use crate::agent::queue::Cause;
 use crate::policies::load::Loaded;
 use crate::telemetry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -107,13 +107,12 @@ impl Agent {
     }
 
     /// Removes the status of whatever vanished while no agent was at work. For the end of a start.
-    pub(crate) fn tidy_status(&self) {
-        let policies = self.lanes().iter().map(|lane| lane.policy.to_string()).collect();
+    pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
         let subjects = {
             let known = self.known.lock();
             known.told.keys().map(|key| (key.policy.to_string(), (*key.subject).clone())).collect()
         };
-        for error in self.connections.retain_status(&policies, &subjects) {
+        for error in self.connections.retain_status(policies, &subjects) {
             let (place, message) = ("status".to_owned(), error.to_string());
             telemetry::tell(&Signal::Unreadable { place, reason: Word::WriteFailed, message });
         }

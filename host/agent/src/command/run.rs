@@ -42,14 +42,14 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     swap.publish(&agent, &changes);
     if args.once {
         drive(&agent, screen).await;
-        agent.tidy_status();
+        agent.tidy_status(&swap.names());
         agent.stop();
         return Ok(summary::tell(&agent, &swap, screen));
     }
     let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
     let watching: Vec<_> = watching.collect();
     drive(&agent, screen).await;
-    agent.tidy_status();
+    agent.tidy_status(&swap.names());
     summary::tell(&agent, &swap, screen);
     let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap));
     stopped().await?;

@@ -5,7 +5,7 @@ use crate::agent::Agent;
 use crate::policies::load::{self, Loaded};
 use crate::policies::{Source, Written};
 use crate::telemetry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use transom_api::Word;
@@ -150,6 +150,11 @@ impl Swap {
     /// Why each refused policy was refused.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (&str, &Refusal)> {
         self.catalogue.entries().filter_map(|(name, entry)| Some((&**name, entry.refused.as_ref()?)))
+    }
+
+    /// Every policy that is written, refused ones too.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.catalogue.entries().map(|(name, _)| name.to_string()).collect()
     }
 
     /// The revisions that are at work.
