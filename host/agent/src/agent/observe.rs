@@ -1,0 +1,103 @@
+//! Stage 1: what a cluster told, and what we wrote ourselves, becomes items of lanes. Never evaluates anything.
+
+use super::Agent;
+use super::queue::Cause;
+use crate::telemetry;
+use std::sync::Arc;
+use std::time::Duration;
+use transom_core::digest::Digest;
+use transom_core::mark;
+use transom_core::observation::{Observation, Unreadable};
+use transom_core::outcome::Outcome;
+use transom_core::plan::Step;
+use transom_core::reference::ObjectRef;
+use transom_core::signal::Signal;
+use transom_core::work::{Key, Why};
+
+impl Agent {
+    /// Stage 1: what a cluster told becomes items of lanes.
+    pub(crate) fn observe(&self, observation: Observation) {
+        match observation {
+            Observation::Present(object) => {
+                self.known.lock().outputs.observe(&object);
+                self.changed(&object.reference, &Cause::Updated, Some(mark::of(&object)));
+            }
+            Observation::Gone(reference) => {
+                self.known.lock().outputs.gone(&reference);
+                self.changed(&reference, &Cause::Evaluate(Why::Gone), None);
+            }
+            Observation::Synced => {}
+            Observation::Unreadable(unreadable) => {
+                for object in &unreadable.objects {
+                    self.changed(object, &Cause::Evaluate(Why::Unjudged), None);
+                }
+                let Unreadable { place, reason, message, .. } = unreadable;
+                telemetry::tell(&Signal::Unreadable { place, reason, message });
+            }
+            Observation::Readable(place) => telemetry::tell(&Signal::Readable { place }),
+        }
+    }
+
+    /// An object changed: its own evaluations and those that depend on it are due.
+    fn changed(&self, object: &ObjectRef, as_subject: &Cause, mark: Option<Digest>) {
+        for lane in self.lanes() {
+            if lane.loaded().revision.policy.subject.admits(object) {
+                lane.push(object, as_subject.clone(), None);
+            }
+        }
+        let concerned: Vec<Key> = {
+            let known = self.known.lock();
+            // Who saw it exactly as it is now has nothing to learn.
+            let knows =
+                |key: &&Key| mark.is_some() && known.marks.get(*key).and_then(|marks| marks.get(object)) == Some(&mark);
+            known.interest.concerned(object).filter(|key| !knows(key)).cloned().collect()
+        };
+        for key in concerned {
+            self.push(&key, Cause::Evaluate(Why::Input(object.clone())), None);
+        }
+    }
+
+    /// What was just written is known at once, and whoever else depends on it is evaluated.
+    pub(crate) fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
+        let done = steps.iter().zip(&outcome.steps).filter(|(_, done)| done.result.is_ok());
+        for (step, _) in done {
+            let others: Vec<Key> = {
+                let mut known = self.known.lock();
+                known.written.entry(step.target().clone()).or_default().insert(Arc::clone(&key.policy));
+                match step {
+                    Step::Create { desired } | Step::Update { desired, .. } => {
+                        known.outputs.observe(desired);
+                        known.contention.entry(desired.reference.clone()).or_default().left(Some(desired));
+                    }
+                    Step::Delete { reference, .. } => {
+                        known.outputs.gone(reference);
+                        known.contention.remove(reference);
+                    }
+                    Step::Patch { .. } => {}
+                }
+                known.interest.concerned(step.target()).filter(|other| *other != key).cloned().collect()
+            };
+            for other in others {
+                self.push(&other, Cause::Evaluate(Why::Input(step.target().clone())), None);
+            }
+            for lane in self.lanes().iter().filter(|lane| lane.policy != key.policy) {
+                if lane.loaded().revision.policy.subject.admits(step.target()) {
+                    lane.push(step.target(), Cause::Updated, None);
+                }
+            }
+        }
+    }
+
+    /// Claimants whose target was released are evaluated again.
+    pub(crate) fn wake(&self, keys: Vec<Key>) {
+        for key in keys {
+            self.push(&key, Cause::Evaluate(Why::Released), None);
+        }
+    }
+
+    pub(super) fn push(&self, key: &Key, cause: Cause, after: Option<Duration>) {
+        if let Some(lane) = self.lane(&key.policy) {
+            lane.push(&key.subject, cause, after);
+        }
+    }
+}

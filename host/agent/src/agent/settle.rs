@@ -1,0 +1,111 @@
+//! Stages 8 and 9: what an evaluation came to is remembered, its next run is set, and clusters and logs are told.
+//! Never evaluates or writes an object.
+
+use super::Agent;
+use super::known::Told;
+use super::lane::Lane;
+use super::pipeline::Seen;
+use super::queue::Cause;
+use crate::policies::load::Loaded;
+use crate::telemetry;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::time::Duration;
+use transom_api::Word;
+use transom_core::claims::Claimant;
+use transom_core::object::Object;
+use transom_core::policy::Writes;
+use transom_core::report::{Report, Schedule};
+use transom_core::signal::Signal;
+use transom_core::work::{Key, Why, WorkItem};
+
+impl Agent {
+    /// What the next run of a key depends on.
+    pub(crate) fn schedule(&self, loaded: &Loaded, key: &Key) -> Schedule {
+        let failures = self.known.lock().told.get(key).map_or(0, |told| told.failures);
+        let now_seconds = self.clock.now_seconds();
+        let seed = self.seeds.hash_one((key, now_seconds, failures));
+        Schedule { now_seconds, audit_seconds: loaded.revision.policy.audit_seconds, failures, seed }
+    }
+
+    /// Takes note of what an evaluation touched and came to, and sets its next run.
+    pub(crate) fn settle(&self, lane: &Lane, loaded: &Loaded, work: &WorkItem, seen: Seen, report: &Report) {
+        let key = &work.key;
+        let gone = seen.subject.is_none();
+        let seen_subject = seen.subject.clone();
+        {
+            let mut known = self.known.lock();
+            known.interest.set(key, seen.objects.keys().cloned());
+            known.marks.insert(key.clone(), seen.objects);
+            match &seen.subject {
+                // An update since then is still in the queue and is compared with what this evaluation saw.
+                Some(subject) => known.judged.insert(key.clone(), Self::judged(loaded, subject)),
+                None => known.judged.remove(key),
+            };
+        }
+        self.located(loaded, key, &seen_subject, report);
+        for why in [Why::Timer, Why::Retry, Why::Audit] {
+            lane.forget(&key.subject, &why);
+        }
+        let why = match (report.failures, seen.ask_again_at) {
+            (0, None) => Why::Audit,
+            (0, Some(_)) => Why::Timer,
+            _ => Why::Retry,
+        };
+        let settled = gone && report.reason == transom_api::Word::SourceGone.into();
+        if let Some(after) = report.again_after_ms.filter(|_| !settled) {
+            lane.push(&key.subject, Cause::Evaluate(why), Some(Duration::from_millis(after)));
+        }
+    }
+
+    /// A subject whose target is not known now keeps the claim that it has.
+    fn located(&self, loaded: &Loaded, key: &Key, subject: &Option<Arc<Object>>, report: &Report) {
+        let claims = matches!(loaded.revision.policy.writes, Writes::Kubeconfig(_));
+        if !claims || report.target.is_some() || report.reason == Word::SourceGone.into() {
+            return;
+        }
+        let woken = {
+            let mut known = self.known.lock();
+            let stamped = known.outputs.of(key).next().cloned();
+            known.claims.keep(Claimant::of(key, subject.as_deref()), stamped.as_ref())
+        };
+        self.wake(woken);
+    }
+
+    /// Stage 9: tells the cluster and the log, each transition once.
+    pub(crate) async fn publish(&self, work: &WorkItem, report: &Report) {
+        let key = &work.key;
+        let told = Told {
+            state: report.state,
+            reason: report.reason.clone(),
+            message: report.message.clone(),
+            failures: report.failures,
+        };
+        let gone = report.reason == transom_api::Word::SourceGone.into() && report.state == transom_api::State::Applied;
+        if gone {
+            let mut known = self.known.lock();
+            known.marks.remove(key);
+            known.interest.remove(key);
+        }
+        let before = {
+            let told_all = &mut self.known.lock().told;
+            if gone { told_all.remove(key) } else { told_all.insert(key.clone(), told.clone()) }
+        };
+        let published = match gone {
+            true => self.connections.forget(&report.policy, &report.subject).await,
+            // The start of an agent is no news to anybody.
+            false if report.reason == Word::TargetsUnlocated.into() => Ok(()),
+            false => self.connections.publish(report).await,
+        };
+        let transition = before.is_none_or(|before| (before.state, before.reason) != (told.state, told.reason));
+        telemetry::evaluated(work, report, transition);
+        if let Err(error) = published {
+            telemetry::unpublished(report, &error);
+        }
+    }
+
+    /// A trigger guest ignored an update.
+    pub(crate) fn ignored(&self, key: &Key) {
+        telemetry::tell(&Signal::Ignored { key: key.clone() });
+    }
+}
