@@ -53,6 +53,7 @@ fn deterministic() -> Config {
         .cranelift_nan_canonicalization(true)
         .epoch_interruption(true)
         .memory_init_cow(true)
+        .concurrency_support(false)
         .relaxed_simd_deterministic(true)
         .wasm_relaxed_simd(false)
         .wasm_memory64(false)

@@ -1,9 +1,9 @@
 //! A loaded guest and the questions that can be put to it. Never remembers an answer.
 
-use crate::bindings::v0_1::description;
+use crate::bindings::v0_1::{description, kubeconfig, taints, trigger};
 use crate::failure::CallFailure;
 use crate::limits::Limits;
-use crate::load::Exports;
+use crate::load::{About, Exports};
 use crate::measure::Lift;
 use crate::receipt::Receipt;
 use crate::run::{Call, Runnable};
@@ -27,7 +27,7 @@ pub struct Guest {
 
 pub(crate) struct Loaded {
     pub(crate) code: Runnable,
-    pub(crate) about: description::Indices,
+    pub(crate) about: About,
     pub(crate) exports: Exports,
     pub(crate) world: World,
     pub(crate) description: Description,
@@ -63,25 +63,29 @@ impl Guest {
 
     /// Has it judge settings, one JSON object; no problem means that it accepts them.
     pub fn validate(&self, limits: &Limits, settings: &str) -> Call<Vec<Problem>> {
-        let about = &self.loaded.about;
+        let About { validate, .. } = &self.loaded.about;
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.text(settings),
-            |store, instance, settings| about.load(&mut *store, instance)?.call_validate(store, &settings),
+            |store, instance, settings| {
+                let asked: description::Validate<'_> = instance.get_typed_func(&mut *store, validate)?;
+                Ok(asked.call(store, (&settings,))?.0)
+            },
             Lift::objections,
         )
     }
 
     /// Asks a trigger guest whether a subject may be evaluated.
     pub fn ready(&self, limits: &Limits, context: &Context, subject: &Subject) -> Call<Timed<Readiness>> {
-        let Exports::Trigger(exports) = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Trigger { ready, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_ready(context, subject),
             |store, instance, (context, subject)| {
-                exports.load(&mut *store, instance)?.call_ready(store, &context, &subject)
+                let asked: trigger::Ready<'_> = instance.get_typed_func(&mut *store, ready)?;
+                Ok(asked.call(store, (&context, &subject))?.0)
             },
             Lift::readiness,
         )
@@ -89,13 +93,14 @@ impl Guest {
 
     /// Asks a trigger guest what to make of a change.
     pub fn evaluate(&self, limits: &Limits, context: &Context, change: &Change) -> Call<Verdict> {
-        let Exports::Trigger(exports) = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Trigger { evaluate, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_evaluate(context, change),
             |store, instance, (context, change)| {
-                exports.load(&mut *store, instance)?.call_evaluate(store, &context, &change)
+                let asked: trigger::Evaluate<'_> = instance.get_typed_func(&mut *store, evaluate)?;
+                Ok(asked.call(store, (&context, &change))?.0)
             },
             Lift::verdict,
         )
@@ -109,13 +114,14 @@ impl Guest {
         subject: &Subject,
         found: &[Input],
     ) -> Call<Result<Requirement, Refusal>> {
-        let Exports::Kubeconfig(exports) = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Kubeconfig { require, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_kubeconfig(context, subject, found),
             |store, instance, (context, subject, found)| {
-                exports.load(&mut *store, instance)?.call_require(store, &context, &subject, &found)
+                let asked: kubeconfig::Require<'_> = instance.get_typed_func(&mut *store, require)?;
+                Ok(asked.call(store, (&context, &subject, &found))?.0)
             },
             Lift::requirement,
         )
@@ -129,13 +135,14 @@ impl Guest {
         subject: &Subject,
         inputs: &[Input],
     ) -> Call<Result<KubeconfigAnswer, Refusal>> {
-        let Exports::Kubeconfig(exports) = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Kubeconfig { transform, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_kubeconfig(context, subject, inputs),
             |store, instance, (context, subject, inputs)| {
-                exports.load(&mut *store, instance)?.call_transform(store, &context, &subject, &inputs)
+                let asked: kubeconfig::Transform<'_> = instance.get_typed_func(&mut *store, transform)?;
+                Ok(asked.call(store, (&context, &subject, &inputs))?.0)
             },
             Lift::kubeconfig,
         )
@@ -148,13 +155,14 @@ impl Guest {
         context: &Context,
         cluster: &ManagedCluster,
     ) -> Call<Result<Timed<Decision>, Refusal>> {
-        let Exports::Taints(exports) = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Taints { compute } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_compute(context, cluster),
             |store, instance, (context, cluster)| {
-                exports.load(&mut *store, instance)?.call_compute(store, &context, &cluster)
+                let asked: taints::Compute<'_> = instance.get_typed_func(&mut *store, compute)?;
+                Ok(asked.call(store, (&context, &cluster))?.0)
             },
             Lift::taints,
         )

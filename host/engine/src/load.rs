@@ -1,7 +1,7 @@
 //! From bytes to a guest that can be asked: imports compared with the grant, exports with the world, description asked.
 //! Never lets a component run before its imports are known.
 
-use crate::bindings::v0_1::{description, kubeconfig, taints, trigger};
+use crate::bindings::v0_1::{self, description, kubeconfig, taints, trigger};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
@@ -13,34 +13,63 @@ use crate::receipt::printable;
 use crate::run::Runnable;
 use std::sync::Arc;
 use transom_core::contract::description::{Description, World};
-use wasmtime::component::{Component, Instance, InstancePre};
+use wasmtime::component::{Component, ComponentExportIndex, Instance};
 use wasmtime::{Result as WasmResult, Store};
 
-/// Where the functions of a world are in a component.
-pub(crate) enum Exports {
-    Trigger(trigger::Indices),
-    Kubeconfig(kubeconfig::Indices),
-    Taints(taints::Indices),
+/// A function of a component, found by name.
+pub(crate) type Function = ComponentExportIndex;
+
+/// The functions that every guest has.
+pub(crate) struct About {
+    pub(crate) describe: Function,
+    pub(crate) validate: Function,
 }
 
-impl Exports {
-    /// Finds them by name.
-    fn locate(pre: &InstancePre<CallState>, world: World) -> WasmResult<Self> {
-        Ok(match world {
-            World::Trigger => Self::Trigger(trigger::Indices::new(pre)?),
-            World::Kubeconfig => Self::Kubeconfig(kubeconfig::Indices::new(pre)?),
-            World::Taints => Self::Taints(taints::Indices::new(pre)?),
-        })
-    }
+/// The functions of a world.
+pub(crate) enum Exports {
+    Trigger { ready: Function, evaluate: Function },
+    Kubeconfig { require: Function, transform: Function },
+    Taints { compute: Function },
+}
 
-    /// Compares their types with the contract.
-    fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
-        match self {
-            Self::Trigger(indices) => indices.load(store, instance).map(drop),
-            Self::Kubeconfig(indices) => indices.load(store, instance).map(drop),
-            Self::Taints(indices) => indices.load(store, instance).map(drop),
+/// Finds the functions by name; tells what is missing.
+fn locate(component: &Component, world: World) -> Result<(About, Exports), String> {
+    let find = |name: &str, function: &str| {
+        let interface = v0_1::interface(name);
+        let instance = component.get_export_index(None, &interface);
+        let instance = instance.ok_or_else(|| format!("it does not export `{interface}`"))?;
+        let found = component.get_export_index(Some(&instance), function);
+        found.ok_or_else(|| format!("its `{interface}` has no `{function}`"))
+    };
+    let about = About { describe: find("guest", "describe")?, validate: find("guest", "validate")? };
+    let exports = match world {
+        World::Trigger => Exports::Trigger { ready: find("trigger", "ready")?, evaluate: find("trigger", "evaluate")? },
+        World::Kubeconfig => {
+            Exports::Kubeconfig { require: find("kubeconfig", "require")?, transform: find("kubeconfig", "transform")? }
+        }
+        World::Taints => Exports::Taints { compute: find("taints", "compute")? },
+    };
+    Ok((about, exports))
+}
+
+/// Compares the types of all functions with the contract; a call compares only its own.
+fn check(about: &About, exports: &Exports, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
+    let _: description::Describe = instance.get_typed_func(&mut *store, about.describe)?;
+    let _: description::Validate<'_> = instance.get_typed_func(&mut *store, about.validate)?;
+    match exports {
+        Exports::Trigger { ready, evaluate } => {
+            let _: trigger::Ready<'_> = instance.get_typed_func(&mut *store, ready)?;
+            let _: trigger::Evaluate<'_> = instance.get_typed_func(&mut *store, evaluate)?;
+        }
+        Exports::Kubeconfig { require, transform } => {
+            let _: kubeconfig::Require<'_> = instance.get_typed_func(&mut *store, require)?;
+            let _: kubeconfig::Transform<'_> = instance.get_typed_func(&mut *store, transform)?;
+        }
+        Exports::Taints { compute } => {
+            let _: taints::Compute<'_> = instance.get_typed_func(&mut *store, compute)?;
         }
     }
+    Ok(())
 }
 
 impl Engine {
@@ -51,8 +80,8 @@ impl Engine {
     /// With the first thing that is wrong with the component.
     pub fn load(&self, bytes: &[u8], world: World, granted: &Capabilities) -> Result<Guest, LoadError> {
         let code = self.link(bytes, world, granted)?;
-        let about = description::Indices::new(&code.pre).map_err(|error| mismatch(&code, world, &error))?;
-        let exports = Exports::locate(&code.pre, world).map_err(|error| mismatch(&code, world, &error))?;
+        let located = locate(&code.compiled.component, world);
+        let (about, exports) = located.map_err(|missing| mismatch(&code, world, &missing))?;
         let description = describe(&code, &about, &exports, world)?;
         let words = crate::description::check(&description)?;
         Ok(Guest::from(Arc::new(Loaded { code, about, exports, world, description, words })))
@@ -77,17 +106,13 @@ impl Engine {
 }
 
 /// Asks the component what it is, and compares the types of its exports on the way.
-fn describe(
-    code: &Runnable,
-    about: &description::Indices,
-    exports: &Exports,
-    world: World,
-) -> Result<Description, LoadError> {
+fn describe(code: &Runnable, about: &About, exports: &Exports, world: World) -> Result<Description, LoadError> {
     let mut mismatched = None;
     let ask = |store: &mut Store<CallState>, instance: &Instance, ()| {
-        let typed = about.load(&mut *store, instance).and_then(|about| exports.check(store, instance).map(|()| about));
-        let about = typed.inspect_err(|error| mismatched = Some(mismatch(code, world, error)))?;
-        about.call_describe(store)
+        check(about, exports, store, instance)
+            .inspect_err(|error| mismatched = Some(mismatch(code, world, &format!("{error:#}"))))?;
+        let describe: description::Describe = instance.get_typed_func(&mut *store, about.describe)?;
+        Ok(describe.call(store, ())?.0)
     };
     let described = code.call(&Limits::default(), None, |_| (), ask, Lift::description).result;
     match mismatched {
@@ -100,14 +125,12 @@ fn describe(
     }
 }
 
-fn mismatch(code: &Runnable, expected: World, error: &wasmtime::Error) -> LoadError {
+fn mismatch(code: &Runnable, expected: World, detail: &str) -> LoadError {
     let found = fitting(&code.compiled.component).filter(|found| *found != expected);
-    LoadError::WorldMismatch { expected, found, detail: printable(&format!("{error:#}")) }
+    LoadError::WorldMismatch { expected, found, detail: printable(detail) }
 }
 
-/// The world whose exports a component has, by name.
+/// The world whose functions a component has, by name.
 pub(crate) fn fitting(component: &Component) -> Option<World> {
-    let has = |interface: &str| component.get_export_index(None, format!("transom:policy/{interface}@0.1.0")).is_some();
-    let worlds = [("trigger", World::Trigger), ("kubeconfig", World::Kubeconfig), ("taints", World::Taints)];
-    worlds.into_iter().find(|(interface, _)| has("guest") && has(interface)).map(|(_, world)| world)
+    [World::Trigger, World::Kubeconfig, World::Taints].into_iter().find(|world| locate(component, *world).is_ok())
 }

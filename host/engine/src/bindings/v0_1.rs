@@ -29,3 +29,8 @@ mod generated {
 use generated::exports::transom::policy as exported;
 pub(crate) use generated::transom::policy::log;
 use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals, types as wit};
+
+/// The name of an interface of this generation; a component may export a later one of the same `0.1`.
+pub(crate) fn interface(name: &str) -> String {
+    format!("transom:policy/{name}@0.1.0")
+}

@@ -5,14 +5,15 @@ use super::wit;
 use crate::measure::Lift;
 use transom_core::contract::Problem;
 use transom_core::contract::description::{DeclaredReason, Description, Read};
+use wasmtime::component::TypedFunc;
 
-pub(crate) use guest::{Description as Said, GuestIndices as Indices};
-
-/// What a guest has against its settings.
-pub(crate) type Objections = Vec<wit::Problem>;
+/// Gives what a guest says of itself.
+pub(crate) type Describe = TypedFunc<(), (guest::Description,)>;
+/// Takes settings, gives what is wrong with them.
+pub(crate) type Validate<'a> = TypedFunc<(&'a str,), (Vec<wit::Problem>,)>;
 
 impl Lift<'_> {
-    pub(crate) fn description(&mut self, description: Said) -> Description {
+    pub(crate) fn description(&mut self, description: guest::Description) -> Description {
         Description {
             name: self.text(description.name),
             version: self.text(description.version),
@@ -22,7 +23,7 @@ impl Lift<'_> {
         }
     }
 
-    pub(crate) fn objections(&mut self, problems: Objections) -> Vec<Problem> {
+    pub(crate) fn objections(&mut self, problems: Vec<wit::Problem>) -> Vec<Problem> {
         self.list(problems, Self::problem)
     }
 

@@ -7,8 +7,14 @@ use transom_core::contract::decide::{
     Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service, ServicePort,
 };
 use transom_core::contract::{Context, Refusal, Subject, Timed};
+use wasmtime::component::TypedFunc;
 
-pub(crate) use wit_kubeconfig::GuestIndices as Indices;
+/// Where the result goes, and what must be read for it.
+pub(crate) type Require<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requirement, wit::Failure>,)>;
+/// What the kubeconfig says.
+pub(crate) type Transform<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
+/// What both take.
+type Given<'a> = (&'a wit::Context, &'a wit::Subject, &'a [wit_kubeconfig::Input]);
 
 /// Context, subject, and what was found: both questions to a kubeconfig guest take the same.
 pub(crate) type Arguments = (wit::Context, wit::Subject, Vec<wit_kubeconfig::Input>);

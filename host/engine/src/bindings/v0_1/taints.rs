@@ -5,8 +5,11 @@ use super::wit;
 use crate::measure::{Lift, Lower};
 use transom_core::contract::taints::{Condition, Decision, Effect, ManagedCluster, Status, Taint, Wanted};
 use transom_core::contract::{Context, Refusal, Timed};
+use wasmtime::component::TypedFunc;
 
-pub(crate) use wit_taints::GuestIndices as Indices;
+/// Which taints a managed cluster carries.
+pub(crate) type Compute<'a> =
+    TypedFunc<(&'a wit::Context, &'a wit_taints::ManagedCluster), (Result<wit_taints::Answer, wit::Failure>,)>;
 
 impl Lower {
     pub(crate) fn for_compute(

@@ -4,8 +4,12 @@ use super::exported::trigger;
 use super::wit;
 use crate::measure::{Lift, Lower};
 use transom_core::contract::{Change, Context, Readiness, Subject, Timed, Verdict};
+use wasmtime::component::TypedFunc;
 
-pub(crate) use trigger::GuestIndices as Indices;
+/// Whether a subject may be evaluated.
+pub(crate) type Ready<'a> = TypedFunc<(&'a wit::Context, &'a wit::Subject), (trigger::ReadyAnswer,)>;
+/// What to make of a change.
+pub(crate) type Evaluate<'a> = TypedFunc<(&'a wit::Context, &'a trigger::Change), (trigger::Verdict,)>;
 
 impl Lower {
     pub(crate) fn for_ready(&mut self, context: &Context, subject: &Subject) -> (wit::Context, wit::Subject) {
