@@ -4,7 +4,10 @@ use crate::support::{compute, engine, engine_with, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
 use transom_conformance::fixture::{component, hostile, with_module};
 use transom_core::contract::description::World;
-use transom_engine::{Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, LoadError, digest};
+use transom_engine::{
+    Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, Limits, LoadError, digest,
+};
+use transom_support::numbers::Numbers;
 
 fn refuse(engine: &Engine, bytes: &[u8], world: World) -> LoadError {
     engine.load(bytes, world, &Capabilities::default()).unwrap_err()
@@ -163,4 +166,29 @@ fn an_inspection_grants_nothing_and_tells_what_is_needed() {
     let clock = engine.inspect(&clock).unwrap();
     assert_eq!((clock.world, clock.ungrantable), (None, vec!["clock".to_owned()]));
     assert!(clock.description.is_err());
+}
+
+#[test]
+fn damaged_components_are_refused_or_answer_within_limits() {
+    let whole = hostile("log-lines").unwrap();
+    // With the engine's own ticker: a damaged guest may loop.
+    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let limits = Limits { time_ms: 20, ..Limits::default() };
+    let mut numbers = Numbers::new(3, 0);
+    let (mut refused, mut loaded) = (0, 0);
+    for _ in 0..400 {
+        let mut damaged = whole.clone();
+        for _ in 0..=numbers.take() % 3 {
+            let at = numbers.take() as usize % damaged.len();
+            damaged[at] = numbers.take() as u8;
+        }
+        match engine.load(&damaged, World::Taints, &Capabilities::of([Capability::Log])) {
+            Ok(guest) => {
+                loaded += 1;
+                assert!(compute(&guest, &limits).receipt.log_lines <= limits.log_lines);
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 20 && loaded > 20, "{refused} refused, {loaded} loaded");
 }
