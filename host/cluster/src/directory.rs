@@ -190,9 +190,9 @@ impl Directory {
     pub fn take_made(&self, object: &ObjectRef, bytes: &[u8]) {
         let place = Place::new(tree::Layer::Made, &own::object_file(object));
         if bytes.is_empty() {
-            load::take_away(&self.shared, place)
+            load::take_away(&self.shared, place);
         } else {
-            load::take_bytes(&self.shared, place, bytes)
+            load::take_bytes(&self.shared, place, bytes);
         }
     }
 

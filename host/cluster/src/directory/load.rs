@@ -92,40 +92,43 @@ fn changed(
     changed
 }
 
-/// Reads files again, on as many threads as it is worth, and takes over what they hold as one change.
+/// Reads files again and takes over what they hold as one change.
 pub(super) fn refresh(shared: &Shared, places: BTreeSet<Place>) -> Vec<News> {
+    take_over(shared, read_files(shared, places))
+}
+
+/// Reads files again, on as many threads as it is worth. Files of ours are taken over at once: they are never
+/// half written, and nothing moves between them.
+pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place, Edit)> {
     let places: Vec<Place> = places.into_iter().collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = cores.min(places.len().div_ceil(SHARE)).max(1);
     let next = AtomicUsize::new(0);
     let work = || {
-        let (mut edits, mut news) = (Vec::new(), Vec::new());
+        let mut edits = Vec::new();
         while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
             if place.layer == Layer::User {
                 edits.push((place.clone(), read(shared, place)));
             } else {
-                // A file of ours is not read while we write it.
+                // It is not read while we write it.
                 let _writing = shared.stripe(&place.path);
-                news.extend(take_over(shared, [(place.clone(), read(shared, place))]));
+                take_over(shared, [(place.clone(), read(shared, place))]);
             }
         }
-        (edits, news)
+        edits
     };
-    let (edits, mut news) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let (mut edits, mut news) = work();
-        for (more, other) in others.into_iter().filter_map(|other| other.join().ok()) {
+        let mut edits = work();
+        for more in others.into_iter().filter_map(|other| other.join().ok()) {
             edits.extend(more);
-            news.extend(other);
         }
-        (edits, news)
-    });
-    news.extend(take_over(shared, edits));
-    news
+        edits
+    })
 }
 
 /// Takes over what became of files, and tells it.
-fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
+pub(super) fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
     let mut store = shared.store_mut();
     let news = store.change(edits);
     shared.tell(&store, &news);

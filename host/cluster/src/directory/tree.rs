@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 pub(super) const OBJECTS: &str = "objects";
 /// Folder of field patches, in the agent's own folder.
 pub(super) const PATCHES: &str = "patches";
-/// A file changed less than this before it was looked at may change again without a new time.
-const RACY: Duration = Duration::from_millis(100);
+/// The least age at which an equal time of change proves that nothing changed, on any system.
+const TICK: Duration = Duration::from_millis(20);
 
 /// What a file is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +72,7 @@ impl Stamp {
     /// The stamp of a file; nothing when it changed so recently that an equal stamp would prove nothing.
     pub(super) fn of(metadata: &std::fs::Metadata) -> Option<Self> {
         let modified = metadata.modified().ok()?;
-        let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= RACY);
+        let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= TICK);
         settled.then(|| Self { modified, bytes: metadata.len(), inode: metadata.ino() })
     }
 }

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// How many settling times pass until a folder that could not be listed is tried again.
 const RETRY: u32 = 20;
+/// How often all of a look is put off because a file was touched while it was read.
+const PATIENCE: u32 = 3;
 /// Whether the system says when a file that was written is closed.
 const TELLS_CLOSE: bool = cfg!(target_os = "linux");
 
@@ -40,11 +42,9 @@ impl Watch {
         let (signals, received) = channel();
         let tell = signals.clone();
         let watcher = notify::recommended_watcher(move |event| hear(&tell, event)).map_err(io::Error::other)?;
-        let settling = Settling::new(settle);
-        let mut follower =
-            Follower { shared: Arc::clone(shared), watcher, settling, settle, rescan: None, waited: false };
+        let mut follower = Follower::new(Arc::clone(shared), watcher, settle, received);
         follower.begin(Instant::now());
-        let work = move || follower.run(&received);
+        let work = move || follower.run();
         let thread = std::thread::Builder::new().name("directory".to_owned()).spawn(work)?;
         Ok(Self { signals, thread: Some(thread) })
     }
@@ -88,36 +88,64 @@ struct Follower {
     settle: Duration,
     /// When everything is looked at again, because something was missed or could not be listed.
     rescan: Option<Instant>,
-    /// Whether the last look was put off.
-    waited: bool,
+    /// How often the last look was put off.
+    put_off: u32,
+    signals: Receiver<Signal>,
+    stopped: bool,
 }
 
 impl Follower {
+    /// With nothing watched yet.
+    fn new(shared: Arc<Shared>, watcher: RecommendedWatcher, settle: Duration, signals: Receiver<Signal>) -> Self {
+        let settling = Settling::new(settle);
+        Self { shared, watcher, settling, settle, rescan: None, put_off: 0, signals, stopped: false }
+    }
+
     /// Follows the tree until it is told to stop.
-    fn run(mut self, signals: &Receiver<Signal>) {
-        loop {
+    fn run(mut self) {
+        while !self.stopped {
             let due = self.settling.next_due().into_iter().chain(self.rescan).min();
             let first = match due {
-                Some(due) => signals.recv_timeout(due.saturating_duration_since(Instant::now())),
-                None => signals.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => self.signals.recv_timeout(due.saturating_duration_since(Instant::now())),
+                None => self.signals.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let now = Instant::now();
-            let first = match first {
-                Ok(signal) => Some(signal),
-                Err(RecvTimeoutError::Timeout) => None,
+            match first {
+                Ok(signal) => self.note(signal, now),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
-            };
-            for signal in first.into_iter().chain(signals.try_iter()) {
-                match signal {
-                    Signal::Touched(path, touch) => self.settling.note(path, touch, now),
-                    Signal::Rescan => self.rescan = Some(now + self.settle),
-                    Signal::Stop => return,
-                }
             }
+            self.note_all(now);
             if due.is_some_and(|due| due <= now) {
                 self.look(now);
             }
         }
+    }
+
+    /// Notes one signal.
+    fn note(&mut self, signal: Signal, now: Instant) {
+        match signal {
+            Signal::Touched(path, touch) => self.settling.note(path, touch, now),
+            Signal::Rescan => self.rescan = Some(now + self.settle),
+            Signal::Stop => self.stopped = true,
+        }
+    }
+
+    /// Notes every signal that is there.
+    fn note_all(&mut self, now: Instant) {
+        while let Ok(signal) = self.signals.try_recv() {
+            self.note(signal, now);
+        }
+    }
+
+    /// Notes everything that happened until now. The watcher's thread answers a request and sends on what the system
+    /// told in any order, but it does both before it takes the next request.
+    fn catch_up(&mut self) {
+        for _ in 0..2 {
+            // The root is watched already, or it is away; the answer does not matter.
+            drop(self.watcher.watch(&self.shared.tree.root, RecursiveMode::NonRecursive));
+        }
+        self.note_all(Instant::now());
     }
 
     /// Watches everything, and finds what changed since it was read. What may have been half written is read again.
@@ -127,10 +155,10 @@ impl Follower {
             missed.files.remove(&place);
             self.settling.note(self.shared.tree.path(&place), Touch::Other, now);
         }
-        self.read(missed);
+        load::refresh(&self.shared, missed.files);
     }
 
-    /// Looks at everything that is due.
+    /// Looks at everything that is due, as one change.
     fn look(&mut self, now: Instant) {
         let mut found = Scanned::default();
         let everything = self.rescan.take_if(|at| *at <= now).is_some();
@@ -141,29 +169,27 @@ impl Follower {
         for path in &due {
             found.add(self.look_at(path));
         }
-        // A scan may find a file before it hears that it is being written: it looks twice.
-        self.waited = !self.waited && !found.fresh.is_empty();
-        if self.waited {
-            due.into_iter().for_each(|path| self.settling.note(path, Touch::Other, now));
-            found.files.clear();
-        }
-        self.read(found);
-        if everything && self.waited {
-            self.rescan = Some(now + self.settle);
-        } else if self.rescan.is_none() && !self.shared.store().closed_folders(None).is_empty() {
-            self.rescan = Some(now + self.settle * RETRY);
-        }
-    }
-
-    /// Reads what was found to have changed, all as one change.
-    fn read(&mut self, found: Scanned) -> Vec<News> {
+        let mut edits = load::read_files(&self.shared, found.files);
+        self.catch_up();
+        let read = edits.len();
+        // What was touched while it was read may be half of it; it is due again.
+        edits.retain(|(place, _)| !self.settling.contains(&self.shared.tree.path(place)));
         let mut news = found.news;
-        news.extend(load::refresh(&self.shared, found.files));
+        if edits.len() < read && self.put_off < PATIENCE {
+            self.put_off += 1;
+            due.into_iter().for_each(|path| self.settling.note(path, Touch::Other, now));
+            self.rescan = self.rescan.or_else(|| everything.then(|| now + self.settle));
+        } else {
+            self.put_off = 0;
+            news.extend(load::take_over(&self.shared, edits));
+        }
         if news.iter().any(|news| !matches!(news, News::Object(_))) {
             // It is written again with the next change of what cannot be read; nothing depends on it.
             drop(status::publish_unreadable(&self.shared));
         }
-        news
+        if self.rescan.is_none() && !self.shared.store().closed_folders(None).is_empty() {
+            self.rescan = Some(now + self.settle * RETRY);
+        }
     }
 
     /// What to read because of one path that changed: a folder is scanned, a file is read, known files below
@@ -239,20 +265,13 @@ mod tests {
         let tree = Tree { root: root.to_owned(), own: None };
         let shared = Arc::new(Shared::new("local".to_owned(), tree, Limits::default(), None));
         let watcher = notify::recommended_watcher(|_: notify::Result<Event>| ()).unwrap();
-        Follower {
-            shared,
-            watcher,
-            settling: Settling::new(Duration::ZERO),
-            settle: Duration::ZERO,
-            rescan: None,
-            waited: false,
-        }
+        Follower::new(shared, watcher, Duration::ZERO, channel().1)
     }
 
     /// What a scan of everything tells.
     fn news(follower: &mut Follower) -> Vec<News> {
         let found = follower.scan(None);
-        follower.read(found)
+        load::refresh(&follower.shared, found.files)
     }
 
     #[test]
