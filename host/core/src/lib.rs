@@ -15,6 +15,7 @@ pub mod inputs;
 pub mod interest;
 pub mod kubeconfig;
 pub mod managed_cluster;
+pub mod mark;
 pub mod object;
 pub mod observation;
 pub mod outcome;

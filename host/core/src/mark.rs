@@ -1,0 +1,63 @@
+//! What of an object an evaluation can depend on, as a mark: a change that leaves it alone wakes nobody.
+//! Never leaves the process: it is made of credential bytes too.
+
+use crate::digest::Digest;
+use crate::object::Object;
+use serde_json::{Map, Value, json};
+use transom_api::labels;
+
+/// Fields of the metadata that servers write and nobody decides by.
+const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
+
+/// The mark of an object. Of a Secret its data, its owner and our stamp count: HyperShift copies a cluster's labels
+/// onto its secrets, and those say nothing to anybody.
+pub fn of(object: &Object) -> Digest {
+    let is_secret = object.reference.kind == "Secret" && object.reference.api_version == "v1";
+    if is_secret {
+        let text = |pointer: &str| object.body.pointer(pointer).cloned().unwrap_or_default();
+        return Digest::of(&json!([
+            text("/data"),
+            text("/type"),
+            text("/metadata/uid"),
+            text("/metadata/deletionTimestamp"),
+            text("/metadata/ownerReferences"),
+            object.label(labels::MANAGED_BY),
+            object.label(labels::POLICY),
+            object.annotation(labels::SOURCE),
+        ]));
+    }
+    let mut body: Map<String, Value> = object.fields().cloned().unwrap_or_default();
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        BOOKKEEPING.iter().for_each(|field| drop(metadata.remove(*field)));
+    }
+    Digest::of(&Value::Object(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ObjectRef;
+
+    fn object(kind: &str, body: Value) -> Digest {
+        let reference = ObjectRef::local("v1", kind, Some("n"), "x");
+        of(&Object { reference, version: String::new(), body })
+    }
+
+    #[test]
+    fn labels_of_a_secret_say_nothing_and_its_data_does() {
+        let secret = |label: &str, data: &str| {
+            object("Secret", json!({"metadata": {"labels": {"a": label}}, "data": {"k": data}}))
+        };
+        assert_eq!(secret("1", "x"), secret("2", "x"));
+        assert_ne!(secret("1", "x"), secret("1", "y"));
+    }
+
+    #[test]
+    fn of_other_kinds_everything_but_bookkeeping_counts() {
+        let service = |version: &str, port: u16| {
+            object("Service", json!({"metadata": {"resourceVersion": version}, "spec": {"port": port}}))
+        };
+        assert_eq!(service("1", 443), service("2", 443));
+        assert_ne!(service("1", 443), service("1", 6443));
+    }
+}
