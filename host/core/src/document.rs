@@ -85,15 +85,25 @@ fn line_at(bytes: &[u8], at: usize) -> usize {
 /// Reads the documents of one chunk, nearly always one.
 fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) {
     let before = all.len();
-    if chunk.json().is_some_and(|text| parse_json(text, chunk, limits, all).is_ok()) {
-        return;
+    for exact in [false, true] {
+        all.truncate(before);
+        if chunk.json().is_none_or(|text| parse_json(text, chunk, limits, exact, all).is_err()) {
+            all.truncate(before);
+            parse_yaml(chunk, limits, exact, all);
+        }
+        let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
+        if !all.last().is_some_and(|parsed| parsed.value.as_ref().is_err_and(twice)) {
+            return;
+        }
     }
-    all.truncate(before);
+}
+
+fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Parsed>) {
     if let Some(fault) = cost::excess(chunk.text, limits) {
         return push(all, chunk.line, Err(DocumentError::new(fault).on(chunk.line)));
     }
     for document in serde_yaml::Deserializer::from_str(chunk.text) {
-        let reader = Reader::new(chunk.text, limits);
+        let reader = Reader::new(chunk.text, limits, exact);
         match ValueSeed::root(&reader).deserialize(document) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, chunk.line, Ok(value)),
@@ -109,11 +119,11 @@ fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) {
 ///
 /// # Errors
 /// When it is not JSON; what a limit forbids is no error here but stands in the list.
-fn parse_json(text: &str, chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) -> Result<(), ()> {
+fn parse_json(text: &str, chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Parsed>) -> Result<(), ()> {
     let mut json = serde_json::Deserializer::from_str(text);
     let mut line = chunk.line;
     loop {
-        let reader = Reader::new(text, limits);
+        let reader = Reader::new(text, limits, exact);
         match ValueSeed::root(&reader).deserialize(&mut json) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, line, Ok(value)),

@@ -14,6 +14,7 @@ const LONGEST_PATH: usize = 12;
 /// What has been spent on one document, and what went wrong.
 pub(super) struct Reader<'t> {
     text: &'t str,
+    exact: bool,
     depth: usize,
     nodes: Cell<usize>,
     bytes: Cell<usize>,
@@ -28,10 +29,12 @@ enum Segment {
 }
 
 impl<'t> Reader<'t> {
-    /// Before the first value of a document in this text.
-    pub(super) fn new(text: &'t str, limits: Limits) -> Self {
+    /// Before the first value of a document in this text. An exact reader looks every key up before it goes on,
+    /// so that it knows the place of one that stands twice.
+    pub(super) fn new(text: &'t str, limits: Limits, exact: bool) -> Self {
         Self {
             text,
+            exact,
             depth: limits.depth.min(120),
             nodes: Cell::new(limits.nodes.min(text.len().saturating_add(1_000))),
             bytes: Cell::new(text.len().saturating_mul(2).saturating_add(65_536)),
@@ -189,10 +192,13 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
         let inner = self.deeper()?;
         let mut map = Map::new();
         while let Some(key) = access.next_key_seed(KeySeed { reader: self.reader, map: &map })? {
-            match access.next_value_seed(inner) {
-                Ok(value) => map.insert(key, value),
+            let value = match access.next_value_seed(inner) {
+                Ok(value) => value,
                 Err(error) => return Err(self.reader.inside(Segment::Key(shown(&key)), error)),
             };
+            if map.insert(key, value).is_some() {
+                return Err(self.reader.fail(Fault::DuplicateKey));
+            }
         }
         Ok(Value::Object(map))
     }
@@ -237,7 +243,7 @@ impl<'de> Visitor<'de> for KeySeed<'_, '_, '_> {
 
     fn visit_str<E: de::Error>(self, key: &str) -> Result<String, E> {
         self.reader.spend(0, key.len())?;
-        if self.map.contains_key(key) {
+        if self.reader.exact && self.map.contains_key(key) {
             return Err(self.reader.inside(Segment::Key(shown(key)), self.reader.fail(Fault::DuplicateKey)));
         }
         Ok(key.to_owned())

@@ -24,7 +24,7 @@ impl<'t> Chunk<'t> {
 pub(super) fn chunks(text: &str) -> Vec<Chunk<'_>> {
     let mut all = Vec::new();
     let (mut start, mut offset) = (0, 0);
-    let cuts = text.match_indices("\n---").map(|(at, _)| at + 1).filter(|at| ends_marker(text, *at));
+    let cuts = text.match_indices('\n').map(|(at, _)| at + 1).filter(|at| is_marker(text.as_bytes(), *at));
     for cut in cuts.chain([text.len()]) {
         let part = text.get(start..cut).unwrap_or_default();
         if cut < text.len() && is_preamble(part) {
@@ -33,14 +33,15 @@ pub(super) fn chunks(text: &str) -> Vec<Chunk<'_>> {
         let empty = part.lines().take_while(|line| says_nothing(line)).count();
         all.push(Chunk { text: part, offset, line: offset + empty + 1 });
         start = cut;
-        offset += part.bytes().filter(|byte| *byte == b'\n').count();
+        offset += if cut < text.len() { part.matches('\n').count() } else { 0 };
     }
     all
 }
 
-/// Whether the three dashes at a byte are a marker and not the beginning of a word.
-fn ends_marker(text: &str, at: usize) -> bool {
-    matches!(text.as_bytes().get(at + 3), None | Some(b' ' | b'\t' | b'\r' | b'\n'))
+/// Whether a line that begins at a byte is a marker: three dashes that are not the beginning of a word.
+fn is_marker(text: &[u8], at: usize) -> bool {
+    let line = text.get(at..).unwrap_or_default();
+    line.starts_with(b"---") && matches!(line.get(3), None | Some(b' ' | b'\t' | b'\r' | b'\n'))
 }
 
 /// Whether a part holds directives, which belong to the document that follows.

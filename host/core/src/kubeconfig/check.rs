@@ -4,8 +4,9 @@
 use super::error::{KubeconfigError, Place};
 use super::key::Pair;
 use super::{Bundle, Source};
-use crate::contract::credentials::{Proposal, ProposedCluster, ProposedUser};
+use crate::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser};
 use transom_api::Word;
+use transom_api::policy::InsecureGrant;
 
 /// What current-context leads to in an answer.
 pub(super) struct Reached<'a> {
@@ -46,8 +47,13 @@ pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError>
 ///
 /// # Errors
 /// `InvalidAuthority`, `KubeconfigInvalid`, `CertificateKeyMismatch`, `CertificateExpired`, `CertificateNotYetValid`.
-pub(super) fn soundness(source: &Source, reached: &Reached<'_>, now_seconds: i64) -> Result<(), KubeconfigError> {
-    trust(source, reached.cluster, now_seconds)?;
+pub(super) fn soundness(
+    source: &Source,
+    reached: &Reached<'_>,
+    insecure: InsecureGrant,
+    now_seconds: i64,
+) -> Result<(), KubeconfigError> {
+    trust(source, reached.cluster, insecure, now_seconds)?;
     let (at, user) = reached.user;
     let Some(Some(certificate)) = source.certificates.get(user.entry as usize) else { return Ok(()) };
     let list = Place::ROOT.field("users");
@@ -68,8 +74,14 @@ pub(super) fn soundness(source: &Source, reached: &Reached<'_>, now_seconds: i64
 }
 
 /// Checks by what the server is trusted: of all certificates in the CA data one must be an authority's and valid,
-/// as while an authority is replaced the old one may stay beside the new.
-fn trust(source: &Source, (at, cluster): (usize, &ProposedCluster), now_seconds: i64) -> Result<(), KubeconfigError> {
+/// as while an authority is replaced the old one may stay beside the new. Without any, the client's machine decides
+/// whom it trusts, which is granted like an insecure server and only where the source is so already.
+fn trust(
+    source: &Source,
+    (at, cluster): (usize, &ProposedCluster),
+    insecure: InsecureGrant,
+    now_seconds: i64,
+) -> Result<(), KubeconfigError> {
     let list = Place::ROOT.field("clusters");
     let item = list.item(at);
     let place = item.field("cluster");
@@ -81,6 +93,11 @@ fn trust(source: &Source, (at, cluster): (usize, &ProposedCluster), now_seconds:
         return Err(place.field("insecure-skip-tls-verify").error(Word::KubeconfigInvalid, message));
     }
     let place = place.field("certificate-authority-data");
+    let origin = source.view.clusters.get(cluster.entry as usize);
+    let none_there = origin.is_some_and(|origin| origin.authority == AuthoritySource::None);
+    if cluster.authorities.is_empty() && none_there && insecure == InsecureGrant::AsSource {
+        return Ok(());
+    }
     let bundles = cluster.authorities.iter().filter_map(|reference| source.bundles.get(*reference as usize));
     let authorities: Vec<_> =
         bundles.flat_map(|bundle: &Bundle| &bundle.certificates).filter(|facts| facts.is_ca).collect();

@@ -3,10 +3,10 @@
 
 use super::error::{KubeconfigError, Place};
 use super::{KubeconfigLimits, Source, url};
-use crate::contract::credentials::{AuthoritySource, ClusterView, Proposal, ProposedCluster, Url};
+use crate::contract::credentials::{AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser, Url};
 use crate::contract::decide::{Protocol, Service};
 use transom_api::Word;
-use transom_api::policy::{CarryGrant, InsecureGrant, KubeconfigGrant};
+use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 
 /// What an answer is held against.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,29 @@ pub(super) fn check(source: &Source, answer: &Proposal, terms: &Terms<'_>) -> Re
             granted(source, cluster, origin, terms, &place)?;
         }
     }
-    Ok(())
+    answer.users.iter().enumerate().try_for_each(|(at, user)| credential(source, at, user, terms.grant))
+}
+
+/// Whether the policy lets a credential of these kinds be written.
+fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &KubeconfigGrant) -> Result<(), KubeconfigError> {
+    let list = Place::ROOT.field("users");
+    let item = list.item(at);
+    let Some(origin) = source.view.users.get(user.entry as usize) else {
+        return Err(item.error(Word::UnknownReference, "made from an entry that the source does not have"));
+    };
+    let held = &origin.credential;
+    let kinds = [
+        (held.client_certificate, CredentialGrant::ClientCertificate, "a client certificate, which is not granted"),
+        (held.token, CredentialGrant::Token, "a token, which is not granted"),
+        (held.basic, CredentialGrant::Basic, "a password, which is not granted"),
+        (held.exec, CredentialGrant::Exec, "a program to run, which is not granted"),
+        (held.auth_provider, CredentialGrant::AuthProvider, "an auth provider, which is not granted"),
+        (held.file, CredentialGrant::File, "a path to a file, which is not granted"),
+    ];
+    match kinds.into_iter().find(|(held, kind, _)| *held && !grant.credentials.contains(kind)) {
+        Some((.., message)) => Err(item.field("user").error(Word::CredentialNotGranted, message)),
+        None => Ok(()),
+    }
 }
 
 /// Whether a cluster is as in the source, its name aside.
@@ -73,6 +95,9 @@ fn granted(
     let known = |reference: &u32| source.bundles.get(*reference as usize).is_some();
     let from_source = grant.ca.iter().any(|role| role == terms.source_role);
     if cluster.authorities.iter().any(|reference| known(reference) && !from_source) {
+        return refuse("certificate-authority-data", Word::AuthorityNotGranted);
+    }
+    if cluster.authorities.is_empty() && !cluster.insecure && matches!(origin.authority, AuthoritySource::Data(_)) {
         return refuse("certificate-authority-data", Word::AuthorityNotGranted);
     }
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {

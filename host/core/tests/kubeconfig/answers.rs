@@ -5,7 +5,7 @@ use crate::fixture::{
 };
 use serde_json::{Value, json};
 use transom_api::Word;
-use transom_api::policy::{CarryGrant, InsecureGrant, KubeconfigGrant};
+use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use transom_core::contract::credentials::{Proposal, ProposedCluster, Url};
 use transom_core::kubeconfig::KubeconfigError;
 
@@ -241,6 +241,18 @@ fn the_grant_decides_about_each_part() {
 }
 
 #[test]
+fn an_authority_is_not_dropped() {
+    for at in [0, 1] {
+        let error = try_answer(&two(), |answer| {
+            answer.clusters[at].server = url("kube-apiserver.clusters-demo:6443");
+            answer.clusters[at].proxy = None;
+            answer.clusters[at].authorities.clear();
+        });
+        assert_eq!(error.unwrap_err().word, Word::AuthorityNotGranted);
+    }
+}
+
+#[test]
 fn insecure_stays_only_where_the_source_has_it() {
     let insecure = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
     let source = with(admin(), "/clusters/0/cluster", json!({"server": "https://a", "insecure-skip-tls-verify": true}));
@@ -284,4 +296,22 @@ fn an_entry_that_is_not_current_may_stay_but_not_change() {
     for (change, word) in changes {
         assert_eq!(try_answer(&two(), |answer| change(&mut answer.clusters[1])).unwrap_err().word, word);
     }
+}
+
+#[test]
+fn a_kind_of_credential_is_granted_or_refused() {
+    let exec = with(admin(), "/users/0/user", json!({"exec": {"command": "x"}}));
+    assert!(try_answer(&exec, |_| {}).is_ok());
+    let bytes_only = KubeconfigGrant { credentials: vec![CredentialGrant::ClientCertificate], ..grant() };
+    assert!(try_under(&bytes_only, &admin(), |_| {}).is_ok());
+    let error = try_under(&bytes_only, &exec, |_| {}).unwrap_err();
+    assert_eq!((error.word, error.path.as_str()), (Word::CredentialNotGranted, "users[0].user"));
+}
+
+#[test]
+fn without_an_authority_only_where_the_source_has_none_and_the_grant_allows_it() {
+    let without = with(admin(), "/clusters/0/cluster", json!({"server": "https://a"}));
+    assert_eq!(try_answer(&without, |_| {}).unwrap_err().word, Word::InvalidAuthority);
+    let allowed = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
+    assert!(try_under(&allowed, &without, |_| {}).is_ok());
 }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use transom_api::policy::{CarryGrant, InsecureGrant, KubeconfigGrant};
+use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use transom_core::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView, Url};
 use transom_core::contract::decide::{Protocol, Service, ServicePort};
 use transom_core::kubeconfig::{Assembled, KubeconfigError, KubeconfigLimits, Source, Terms};
@@ -142,9 +142,17 @@ pub(crate) fn service() -> Service {
     }
 }
 
-/// The grant of the policy that ships.
+/// The grant of the policy that ships, with every kind of credential.
 pub(crate) fn grant() -> KubeconfigGrant {
     KubeconfigGrant {
+        credentials: vec![
+            CredentialGrant::ClientCertificate,
+            CredentialGrant::Token,
+            CredentialGrant::Basic,
+            CredentialGrant::Exec,
+            CredentialGrant::AuthProvider,
+            CredentialGrant::File,
+        ],
         server: vec!["service".to_owned()],
         ca: vec!["source".to_owned()],
         insecure: InsecureGrant::Never,
