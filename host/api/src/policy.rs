@@ -1,6 +1,9 @@
 //! The kind `Policy`: which subjects, which guests, what they may read and write, what is owned.
 //! Never judges a policy beyond its shape: unknown fields are refused, sense is checked in `core`.
 
+pub mod kubeconfig;
+
+pub use kubeconfig::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -189,59 +192,6 @@ pub enum Verb {
     Patch,
     /// Remove an object that the policy made.
     Delete,
-}
-
-/// Where a credential may go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct KubeconfigGrant {
-    /// Roles of Services whose DNS forms are allowed as server; `source` allows the source's own server;
-    /// anything with `://` is that server exactly.
-    pub server: Vec<String>,
-    /// Roles of kubeconfigs from which CA references may come.
-    pub ca: Vec<String>,
-    /// Whether the verification of the server may be skipped.
-    #[serde(default)]
-    pub insecure: InsecureGrant,
-    /// Whether a proxy may stay.
-    #[serde(default)]
-    pub proxy: CarryGrant,
-    /// Whether a tls-server-name may stay.
-    #[serde(default = "as_source")]
-    pub tls_server_name: CarryGrant,
-    /// The domain that closes the longest DNS form of a Service.
-    #[serde(default = "cluster_domain")]
-    pub cluster_domain: String,
-}
-
-/// A name only narrows what is trusted.
-fn as_source() -> CarryGrant {
-    CarryGrant::AsSource
-}
-
-/// The domain of nearly every cluster.
-fn cluster_domain() -> String {
-    "cluster.local".to_owned()
-}
-
-/// Whether the verification of the server may be skipped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum InsecureGrant {
-    /// Never.
-    #[default]
-    Never,
-    /// Where the source already does.
-    AsSource,
-}
-
-/// Whether something that the source carries may stay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CarryGrant {
-    /// It must go.
-    #[default]
-    Drop,
-    /// It may stay as it is in the source.
-    AsSource,
 }
 
 /// What becomes of the objects that a policy made.

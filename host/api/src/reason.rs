@@ -107,6 +107,7 @@ words! {
     InsecureNotGranted: "The guest proposed to skip the verification of the server.", "Use another guest; insecure access is not granted.";
     ProxyNotGranted: "The guest proposed a proxy that the policy does not grant.", "Use another guest, or grant the source's proxy.";
     ServerNameNotGranted: "The guest proposed a tls-server-name that is not the source's.", "Use another guest.";
+    CredentialNotGranted: "The guest proposed to write a kind of credential that the policy does not grant.", "Put another kind of credential into the source, or name the kind in grant.write.kubeconfig.credentials.";
     TaintKeyNotGranted: "The guest proposed a taint whose key the policy does not grant.", "Add the key to taintKeys, or use another guest.";
     UnknownReference: "The guest used a credential, certificate authority, proxy or entry number that it was never given.", "Use another guest: this one is broken or hostile.";
     // Source documents.

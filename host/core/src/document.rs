@@ -12,6 +12,7 @@ use seed::{Reader, ValueSeed};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 use split::Chunk;
+use std::fmt;
 
 /// What one text may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +26,7 @@ pub struct Limits {
     pub depth: usize,
 }
 
-/// One document of a text.
-#[derive(Debug)]
+/// One document of a text. Its debug form leaves out what it says.
 pub struct Parsed {
     /// Counted from 1; empty documents do not count.
     pub number: usize,
@@ -34,6 +34,13 @@ pub struct Parsed {
     pub line: usize,
     /// What it says.
     pub value: Result<Value, DocumentError>,
+}
+
+impl fmt::Debug for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = self.value.as_ref().err();
+        write!(f, "Parsed(document {}, line {}, {error:?})", self.number, self.line)
+    }
 }
 
 /// Reads a text that is one document; a text without any is null.

@@ -60,6 +60,7 @@ impl Class {
             | Word::InsecureNotGranted
             | Word::ProxyNotGranted
             | Word::ServerNameNotGranted
+            | Word::CredentialNotGranted
             | Word::TaintKeyNotGranted
             | Word::UnknownReference
             | Word::KubeconfigMissing

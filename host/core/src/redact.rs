@@ -48,23 +48,26 @@ impl fmt::Debug for Marks {
     }
 }
 
-/// An object, or a List of them, as it may be shown. Only Secrets hold what is hidden.
+/// An object as it may be shown. Only Secrets hold what is hidden, wherever they stand: in a List, in a ManifestWork;
+/// and kubectl's copies of whole objects.
 pub fn redact(object: &Value, marks: &Marks) -> Value {
     match object {
         Value::Object(map) if map.get("kind").and_then(Value::as_str) == Some("Secret") => secret(map, marks),
-        Value::Object(map) if map.get("items").is_some_and(Value::is_array) => {
-            Value::Object(map.iter().map(|(key, value)| (key.clone(), redact(value, marks))).collect())
-        }
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), field(key, value, marks))).collect(),
         Value::Array(items) => items.iter().map(|item| redact(item, marks)).collect(),
         other => other.clone(),
     }
+}
+
+fn field(key: &str, value: &Value, marks: &Marks) -> Value {
+    if key == LAST_APPLIED { marks.hide_value("copy", value) } else { redact(value, marks) }
 }
 
 fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
     let field = |(key, value): (&String, &Value)| {
         let shown = match key.as_str() {
             "apiVersion" | "kind" | "type" | "immutable" => value.clone(),
-            "metadata" => metadata(value, marks),
+            "metadata" => redact(value, marks),
             "data" => data(value, marks, |text| STANDARD.decode(text).ok()),
             "stringData" => data(value, marks, |text| Some(text.as_bytes().to_vec())),
             _ => marks.hide_value("field", value),
@@ -72,14 +75,6 @@ fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
         (key.clone(), shown)
     };
     Value::Object(map.iter().map(field).collect())
-}
-
-fn metadata(value: &Value, marks: &Marks) -> Value {
-    let mut shown = value.clone();
-    if let Some(copy) = shown.get_mut("annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED)) {
-        *copy = marks.hide_value("copy", copy);
-    }
-    shown
 }
 
 /// The values of a Secret; one that is a kubeconfig is shown as its structure.

@@ -61,7 +61,8 @@ fn no_canary_in_a_secret_is_seen() {
                 let mut object = secret(json!({}));
                 object[field] = data;
                 let list = json!({"apiVersion": "v1", "kind": "List", "items": [object]});
-                for object in [&object, &list] {
+                let work = json!({"kind": "ManifestWork", "spec": {"workload": {"manifests": [object]}}});
+                for object in [&object, &list, &work] {
                     let text = shown(object).to_string();
                     assert!(!text.contains(CANARY) && !text.contains(&long), "{text}");
                 }
@@ -77,6 +78,8 @@ fn no_canary_in_a_secret_is_seen() {
 
 #[test]
 fn what_is_no_secret_is_shown_whole() {
+    let copied = json!({"kind": "ConfigMap", "metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": CANARY}}});
+    assert!(!shown(&copied).to_string().contains(CANARY));
     for object in [json!({"kind": "ConfigMap", "data": {"a": "b"}}), json!({"kind": "Service", "spec": {}}), json!("x")]
     {
         assert_eq!(shown(&object), object);

@@ -1,0 +1,81 @@
+//! The part of a write grant that says where a credential may go. Never more than its shape.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a credential may go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KubeconfigGrant {
+    /// Roles of Services whose DNS forms are allowed as server; `source` allows the source's own server;
+    /// anything with `://` is that server exactly.
+    pub server: Vec<String>,
+    /// Roles of kubeconfigs from which CA references may come.
+    pub ca: Vec<String>,
+    /// Kinds of credentials that may be written.
+    #[serde(default = "harmless_credentials")]
+    pub credentials: Vec<CredentialGrant>,
+    /// Whether the verification of the server may be skipped, or be left to what the client's machine trusts.
+    #[serde(default)]
+    pub insecure: InsecureGrant,
+    /// Whether a proxy may stay.
+    #[serde(default)]
+    pub proxy: CarryGrant,
+    /// Whether a tls-server-name may stay.
+    #[serde(default = "as_source")]
+    pub tls_server_name: CarryGrant,
+    /// The domain that closes the longest DNS form of a Service.
+    #[serde(default = "cluster_domain")]
+    pub cluster_domain: String,
+}
+
+/// Those that are bytes and nothing else.
+fn harmless_credentials() -> Vec<CredentialGrant> {
+    vec![CredentialGrant::ClientCertificate, CredentialGrant::Token, CredentialGrant::Basic]
+}
+
+/// A name only narrows what is trusted.
+fn as_source() -> CarryGrant {
+    CarryGrant::AsSource
+}
+
+/// The domain of nearly every cluster.
+fn cluster_domain() -> String {
+    "cluster.local".to_owned()
+}
+
+/// A kind of credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum CredentialGrant {
+    /// A client certificate with its key.
+    ClientCertificate,
+    /// A bearer token.
+    Token,
+    /// User name and password.
+    Basic,
+    /// A program that whoever uses the kubeconfig runs.
+    Exec,
+    /// A legacy auth provider.
+    AuthProvider,
+    /// A path on the machine of whoever uses the kubeconfig.
+    File,
+}
+
+/// Whether the verification of the server may be skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InsecureGrant {
+    /// Never.
+    #[default]
+    Never,
+    /// Where the source already does.
+    AsSource,
+}
+
+/// Whether something that the source carries may stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CarryGrant {
+    /// It must go.
+    #[default]
+    Drop,
+    /// It may stay as it is in the source.
+    AsSource,
+}
