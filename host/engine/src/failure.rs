@@ -9,7 +9,7 @@ pub enum EngineError {
     #[error("failed to set up the engine: {0}")]
     Setup(String),
     /// The thread that counts time could not be started.
-    #[error("failed to start the engine's ticker: {0}")]
+    #[error("failed to start the engine's ticker")]
     Ticker(#[source] std::io::Error),
 }
 
@@ -47,7 +47,7 @@ pub enum LoadError {
     DescriptionInvalid(String),
     /// It could not say what it is.
     #[error("failed to ask the component what it is: {0}")]
-    Describe(#[source] CallFailure),
+    Describe(CallFailure),
 }
 
 /// `; it fits taints-guest`.
