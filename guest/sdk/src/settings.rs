@@ -111,23 +111,21 @@ fn string_end(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// `a.b[0].c`.
+/// `a.b[0].c`; a key that is no plain word stands as in declared paths: `a["b.c/d"]`.
 fn join(levels: &[Level]) -> String {
+    let is_plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let mut path = String::new();
     for level in levels {
         match level {
             Level::Object(key) if key.is_empty() => {}
-            Level::Object(key) => {
+            Level::Object(key) if is_plain(key) => {
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(key);
             }
-            Level::Array(index) => {
-                path.push('[');
-                path.push_str(&index.to_string());
-                path.push(']');
-            }
+            Level::Object(key) => path.extend(["[\"", key, "\"]"]),
+            Level::Array(index) => path.extend(["[", &index.to_string(), "]"]),
         }
     }
     path
@@ -168,7 +166,8 @@ mod tests {
             (r#"{"list":[{"number":1},[]],"inner":{"number":1},"x":1}"#, Some("x")),
             ("{\n \"inner\": {\n  \"number\": null\n }\n}", Some("inner.number")),
             (r#"{"list":[{"number":1}],"inner":3}"#, Some("inner")),
-            (r#"{"inner":{"a\"}{":1}}"#, Some("inner.a\\\"}{")),
+            (r#"{"inner":{"a\"}{":1}}"#, Some(r#"inner["a\"}{"]"#)),
+            (r#"{"inner":{"a.b/c":1}}"#, Some(r#"inner["a.b/c"]"#)),
             ("[]", None),
             ("null", None),
         ];
