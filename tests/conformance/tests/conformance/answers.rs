@@ -5,7 +5,7 @@ use crate::support::{compute, engine, identity, load, unlimited};
 use serde_json::{Value, json};
 use std::fs;
 use transom_api::Word;
-use transom_api::policy::KubeconfigGrant;
+use transom_api::policy::{CredentialGrant, KubeconfigGrant};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
 use transom_conformance::canary::inputs;
 use transom_conformance::fixture::{built, root};
@@ -42,17 +42,17 @@ fn source() -> Source {
     Source::parse(document.to_string().as_bytes(), &KubeconfigLimits::default()).unwrap()
 }
 
-/// What the host makes of the answer, up to the kubeconfig that would be written.
-fn assemble(guest: &Guest, ask: &str, source: &Source, inputs: &[Input]) -> Result<String, KubeconfigError> {
+/// What the host makes of the answer under a grant, up to the kubeconfig that would be written.
+fn assemble(guest: &Guest, ask: &str, source: &Source, grant: &KubeconfigGrant) -> Result<String, KubeconfigError> {
+    let inputs = &inputs(source.view());
     let answer = guest.transform(&unlimited(), &context(&settings(ask)), &hosted_cluster(), inputs);
     let proposal = answer.result.unwrap().unwrap().answer;
     let service = inputs.iter().find_map(|input| match &input.value {
         InputValue::Service(service) => Some(service),
         _ => None,
     });
-    let grant = grant();
     let terms = Terms {
-        grant: &grant,
+        grant,
         source_role: "source",
         services: &[("service", service.unwrap())],
         now_seconds: 1_795_000_000,
@@ -69,9 +69,11 @@ fn grant() -> KubeconfigGrant {
 
 #[test]
 fn kubeconfigs_beyond_the_grant_are_refused() {
-    let (guest, source) = (guest(), source());
-    let inputs = inputs(source.view());
-    let honest = assemble(&guest, "Honest", &source, &inputs).unwrap();
+    let (guest, source, mut grant) = (guest(), source(), grant());
+    let error = assemble(&guest, "Honest", &source, &grant).unwrap_err();
+    assert_eq!(error.word, Word::CredentialNotGranted, "the source has a program to run: {error}");
+    grant.credentials.extend([CredentialGrant::Exec, CredentialGrant::AuthProvider, CredentialGrant::File]);
+    let honest = assemble(&guest, "Honest", &source, &grant).unwrap();
     assert!(honest.contains("https://kube-apiserver.clusters-demo.svc:6443"));
     for (ask, word) in [
         ("ForeignServer", Word::ServerNotGranted),
@@ -82,7 +84,7 @@ fn kubeconfigs_beyond_the_grant_are_refused() {
         ("UnknownCredential", Word::UnknownReference),
         ("UnknownEntry", Word::UnknownReference),
     ] {
-        let Err(error) = assemble(&guest, ask, &source, &inputs) else { panic!("{ask} is not refused") };
+        let Err(error) = assemble(&guest, ask, &source, &grant) else { panic!("{ask} is not refused") };
         assert_eq!(error.word, word, "{ask}: {error}");
     }
 }
