@@ -10,8 +10,14 @@ const DEEPEST: usize = 1_000;
 /// How many marks of structure a text may have for each value that is allowed.
 const MARKS_PER_VALUE: usize = 4;
 
+/// No text of so many bytes takes the parser long, whatever is in it.
+const HARMLESS: usize = 8 << 10;
+
 /// What is too much in a text.
 pub(super) fn excess(text: &str, limits: Limits) -> Option<Fault> {
+    if text.len() <= HARMLESS {
+        return None;
+    }
     let (mut marks, mut depth, mut before) = (0_usize, 0_usize, b'\n');
     for byte in text.bytes() {
         match byte {
