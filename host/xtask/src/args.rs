@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
 
-use crate::{check, demo, fleet, guests};
+use crate::{bench, check, demo, fleet, guests};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -20,6 +20,8 @@ enum Task {
     Demo,
     /// Every check and every test: format, guests, clippy, documentation, tests
     Test,
+    /// What Transom costs, as ratios to floors of the same run; takes minutes and wants a quiet machine
+    Bench(bench::Args),
     /// Write a generated fleet of HostedClusters and ManagedClusters as manifests
     Fleet(fleet::Args),
 }
@@ -31,6 +33,7 @@ impl Args {
             Task::Guests(args) => guests::run(&args),
             Task::Demo => demo::run(),
             Task::Test => check::run(),
+            Task::Bench(args) => bench::run(&args),
             Task::Fleet(args) => fleet::run(&args),
         }
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the tasks of the workspace, each in a file of its own. Never part of what ships.
 
 mod args;
+mod bench;
 mod check;
 mod component;
 mod demo;

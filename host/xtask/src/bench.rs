@@ -1,0 +1,36 @@
+//! `cargo xtask bench`: builds for release what is measured, and measures it. Never measures anything itself.
+
+use crate::progress;
+use crate::{guests, process, workspace};
+use anyhow::Result;
+use std::process::Command;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these parts: calls, way, directory, render, watch, memory
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+/// Prints the table and writes it to `bench/bench.json` in the target folder.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let workspace = workspace::read()?;
+    guests::run(&guests::Args::shipped_and(&workspace, "calm"))?;
+    progress::say("    building for release; this takes some minutes, once");
+    process::run(workspace::cargo().current_dir(&workspace.root).args([
+        "build",
+        "--release",
+        "--package=transom",
+        "--package=transom-bench",
+    ]))?;
+    let (release, bench) = (workspace.target.join("release"), workspace.target.join("bench"));
+    let mut measure = Command::new(release.join("transom-bench"));
+    measure.arg("run").arg("--transom").arg(release.join("transom"));
+    measure.arg("--guests").arg(workspace.target.join("guests"));
+    measure.arg("--work").arg(bench.join("fleets")).arg("--out").arg(bench.join("bench.json"));
+    if !args.only.is_empty() {
+        measure.arg("--only").arg(args.only.join(","));
+    }
+    process::run(&mut measure)
+}

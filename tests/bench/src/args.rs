@@ -1,0 +1,100 @@
+//! The command line of `transom-bench`. Only names what can be measured; how stands in the other files.
+
+use crate::process::Programs;
+use crate::table::Table;
+use crate::{calls, directory, floor, scene, watch, way};
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Measures Transom against floors.
+#[derive(Parser)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Measure, print the table, write it as JSON
+    Run(Run),
+    /// The floors that are programs of their own
+    Floor(floor::Args),
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// The program `transom`, built for release
+    #[arg(long)]
+    transom: PathBuf,
+    /// Folder for generated fleets; made where it is missing
+    #[arg(long)]
+    work: PathBuf,
+    /// Folder of the built components
+    #[arg(long)]
+    guests: PathBuf,
+    /// File for the table as JSON
+    #[arg(long)]
+    out: PathBuf,
+    /// Only these parts; all where none is named
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+}
+
+/// A part of the table.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Calls,
+    Way,
+    Directory,
+    Render,
+    Watch,
+    Memory,
+}
+
+impl Args {
+    /// Does what was asked for.
+    pub(crate) fn run(self) -> Result<()> {
+        match self.task {
+            Task::Run(run) => run.measure(),
+            Task::Floor(floor) => floor::run(&floor),
+        }
+    }
+}
+
+impl Run {
+    fn measure(&self) -> Result<()> {
+        let mut table = Table::default();
+        let programs = Programs::new(&self.transom)?;
+        let wanted = |part| self.only.is_empty() || self.only.contains(&part);
+        std::fs::create_dir_all(&self.work)
+            .with_context(|| format!("failed to make the folder `{}`", self.work.display()))?;
+        if wanted(Part::Calls) || wanted(Part::Way) {
+            let scene = scene::Scene::load(&self.guests)?;
+            if wanted(Part::Calls) {
+                calls::measure(&scene, &mut table)?;
+            }
+            if wanted(Part::Way) {
+                way::measure(&scene, &mut table)?;
+            }
+        }
+        if wanted(Part::Directory) {
+            directory::once(&programs, &self.work, &mut table)?;
+        }
+        if wanted(Part::Render) {
+            directory::render(&programs, &self.work, &mut table)?;
+        }
+        if wanted(Part::Watch) {
+            watch::measure(&programs, &self.work, &mut table)?;
+        }
+        if wanted(Part::Memory) {
+            directory::memory(&programs, &self.work, &mut table)?;
+        }
+        table.finish(&self.out)
+    }
+}
+
+/// Reads the command line; ends the process with its help where it is wrong.
+pub(crate) fn parse() -> Args {
+    Args::parse()
+}

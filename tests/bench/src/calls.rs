@@ -1,0 +1,81 @@
+//! One sandboxed call with a fresh instance against an empty one of the same engine, and against a native rewrite.
+//! Never measures what the host does with an answer.
+
+use crate::native;
+use crate::rounds::{Times, times};
+use crate::scene::{Asked, Scene};
+use crate::table::{Figure, Row, Table};
+use crate::way::{Objects, SERVER};
+use anyhow::{Result, anyhow};
+use std::hint::black_box;
+use transom_core::contract::taints::ManagedCluster;
+use transom_core::contract::{Change, Context};
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+use transom_core::{inputs, managed_cluster, projection};
+use transom_engine::Limits;
+
+/// Measures them.
+pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
+    let empty = managed(&scene.calm, &bare(&scene.managed.reference))?;
+    let cluster = managed(&scene.taints, &scene.managed)?;
+    let (change, gathered) = (change(scene)?, Objects::of(scene).gather()?);
+    let (calm, taints) = (Scene::context(&scene.calm), Scene::context(&scene.taints));
+    let trigger = Scene::context(&scene.trigger);
+    let limits = Limits::default();
+    let compute = |asked: &Asked, context: &Context, cluster: &ManagedCluster| -> Result<()> {
+        let answer = asked.guest.compute(&limits, context, cluster).result?;
+        drop(black_box(answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?));
+        Ok(())
+    };
+    let [base, transformed, evaluated, computed, native] = times([
+        &mut || compute(&scene.calm, &calm, &empty),
+        &mut || gathered.transform(scene).map(|answer| drop(black_box(answer))),
+        &mut || {
+            drop(black_box(scene.trigger.guest.evaluate(&limits, &trigger, &change).result?));
+            Ok(())
+        },
+        &mut || compute(&scene.taints, &taints, &cluster),
+        &mut || native::rewrite(scene.text(), SERVER).map(|text| drop(black_box(text))),
+    ])?;
+    let named = |what: &str, times: Times, against: &str, floor: Times, target| Row {
+        what: format!("call with a fresh instance: {what}"),
+        figure: Figure::Micros(times.median),
+        against: against.to_owned(),
+        floor: Figure::Micros(floor.median),
+        fastest: Some(times.min / floor.min),
+        target: Some(target),
+    };
+    table.add(named("kubeconfig `transform`", transformed, EMPTY, base, 3.0))?;
+    table.add(named("trigger `evaluate`", evaluated, EMPTY, base, 3.0))?;
+    table.add(named("taints `compute`", computed, EMPTY, base, 2.0))?;
+    table.add(named("kubeconfig `transform`", transformed, "native parse, edit, write", native, 0.1))
+}
+
+/// The floor of calls.
+const EMPTY: &str = "empty call";
+
+fn managed(asked: &Asked, object: &Object) -> Result<ManagedCluster> {
+    let declared = asked.described.declared(&object.reference.api_version, &object.reference.kind);
+    managed_cluster::view(object, declared).map_err(|invalid| anyhow!("{} is not {}", invalid.path, invalid.expected))
+}
+
+/// A ManagedCluster without anything.
+fn bare(reference: &ObjectRef) -> Object {
+    let body = serde_json::json!({"metadata": {"name": reference.name}});
+    Object { reference: reference.clone(), version: String::new(), body }
+}
+
+/// The HostedCluster is upgraded.
+fn change(scene: &Scene) -> Result<Change> {
+    let before = scene.hosted()?.clone();
+    let mut after = before.clone();
+    after.body["metadata"]["generation"] = 4.into();
+    after.body["status"]["version"]["history"][0]["version"] = "4.17.9".into();
+    after.body["status"]["version"]["history"][0]["image"] = "quay.io/openshift-release-dev/ocp-release:4.17.9".into();
+    let described = &scene.trigger.described;
+    let declared = described.declared(&before.reference.api_version, &before.reference.kind);
+    let changed = projection::changed(&before.body, &after.body, &declared.fields);
+    let view = |object| inputs::subject(object, described).map_err(|failure| anyhow!("{failure}"));
+    Ok(Change { before: view(&before)?, after: view(&after)?, changed })
+}

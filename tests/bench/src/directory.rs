@@ -1,0 +1,133 @@
+//! Whole runs on generated folders of manifests, against floor programs. Never looks at what they wrote.
+
+use crate::process::{self, Cost, NOW, Programs};
+use crate::rounds::median;
+use crate::table::{Figure, Row, Table};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use transom_support::fleet::{Fleet, Written};
+
+/// Runs of each.
+const RUNS: usize = 7;
+/// HostedClusters.
+const CLUSTERS: usize = 1000;
+/// ManagedClusters, and HostedClusters where memory is measured.
+const MANY: usize = 10_000;
+
+/// `run --once` from nothing, and again with nothing to do.
+pub(crate) fn once(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
+    let (fleet, _) = fleet(work, "hosted", Fleet { clusters: CLUSTERS, managed: 0, seed: 1 })?;
+    let (own, written) = (fleet.join(".transom"), work.join("written"));
+    let (dir, into) = (shown(&fleet), shown(&written));
+    let (hosted, objects) = (shown(&fleet.join("hosted")), shown(&own.join("objects")));
+    let again = ["run", "--once", "--now", NOW, "--dir", &dir];
+    let pair = pairs(
+        || {
+            remove(&own)?;
+            Ok(programs.transom(&again))
+        },
+        || {
+            remove(&written)?;
+            fs::create_dir_all(&written)?;
+            Ok(programs.floor(&["parse", &hosted, "--write", &CLUSTERS.to_string(), "--into", &into]))
+        },
+    )?;
+    let what = "`run --once`, 1,000 HostedClusters, from nothing";
+    add(table, what, "parse them, write 1,000 files", pair, 3.0)?;
+    let pair = pairs(|| Ok(programs.transom(&again)), || Ok(programs.floor(&["parse", &hosted, &objects])))?;
+    add(table, "the same again, with nothing to do", "parse inputs and results", pair, 1.3)
+}
+
+/// `render` of many ManagedClusters in one JSON file.
+pub(crate) fn render(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
+    let file = work.join("managed.json");
+    if !file.exists() {
+        let mut items = Vec::with_capacity(MANY);
+        for manifest in (Fleet { clusters: 0, managed: MANY, seed: 1 }).files()? {
+            items.push(serde_yaml::from_str::<serde_json::Value>(&manifest.text)?);
+        }
+        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+        fs::write(&file, serde_json::to_vec(&list)?)
+            .with_context(|| format!("failed to write `{}`", file.display()))?;
+    }
+    let file = shown(&file);
+    let pair = pairs(
+        || Ok(programs.transom(&["render", &file, "--now", NOW, "-o", "json"])),
+        || Ok(programs.floor(&["json", &file])),
+    )?;
+    add(table, "`render` of 10,000 ManagedClusters in one JSON file", "parse it with serde_json", pair, 2.0)
+}
+
+/// Peak memory of `run --once`.
+pub(crate) fn memory(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
+    let (fleet, bytes) = fleet(work, "hosted-many", Fleet { clusters: MANY, managed: 0, seed: 1 })?;
+    remove(&fleet.join(".transom"))?;
+    let peak = process::peak(&mut programs.transom(&["run", "--once", "--now", NOW, "--dir", &shown(&fleet)]))?;
+    let manifests = bytes as f64 / f64::from(1 << 20);
+    table.add(Row {
+        what: "peak memory of `run --once`, 10,000 HostedClusters".to_owned(),
+        figure: Figure::Mebibytes(peak),
+        against: "3 times the bytes of the manifests and 64 MiB".to_owned(),
+        floor: Figure::Mebibytes(3.0 * manifests + 64.0),
+        fastest: None,
+        target: Some(1.0),
+    })
+}
+
+/// A generated fleet, made once, and its bytes.
+pub(crate) fn fleet(work: &Path, name: &str, fleet: Fleet) -> Result<(PathBuf, usize)> {
+    let folder = work.join(name);
+    remove(&folder)?;
+    let Written { bytes, .. } = fleet.write(&folder)?;
+    Ok((folder, bytes))
+}
+
+/// Costs of two programs that take turns.
+fn pairs(
+    mut ours: impl FnMut() -> Result<Command>,
+    mut floor: impl FnMut() -> Result<Command>,
+) -> Result<(Cost, Cost)> {
+    let (mut figures, mut floors) = (Vec::new(), Vec::new());
+    for turn in 0..=RUNS {
+        let (figure, against) = (process::run(&mut ours()?)?, process::run(&mut floor()?)?);
+        // The first turn warms the caches of the kernel.
+        if turn > 0 {
+            figures.push(figure);
+            floors.push(against);
+        }
+    }
+    Ok((middle(&figures), middle(&floors)))
+}
+
+fn middle(costs: &[Cost]) -> Cost {
+    let of = |figure: fn(&Cost) -> f64| median(&costs.iter().map(figure).collect::<Vec<_>>());
+    Cost { wall_millis: of(|cost| cost.wall_millis), cpu_millis: of(|cost| cost.cpu_millis) }
+}
+
+/// A row for the wall, one for the CPU.
+fn add(table: &mut Table, what: &str, against: &str, (ours, floor): (Cost, Cost), target: f64) -> Result<()> {
+    for (kind, figure, floor) in
+        [("wall", ours.wall_millis, floor.wall_millis), ("CPU", ours.cpu_millis, floor.cpu_millis)]
+    {
+        let (figure, floor) = (Figure::Millis(figure), Figure::Millis(floor));
+        let what = format!("{what}, {kind} time");
+        table.add(Row { what, figure, against: against.to_owned(), floor, fastest: None, target: Some(target) })?;
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("failed to remove `{}`", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A path as a word.
+pub(crate) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

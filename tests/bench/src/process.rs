@@ -1,0 +1,122 @@
+//! Whole processes: their wall time, CPU time and peak memory, as the kernel counts them. Never reads what they print.
+
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Milliseconds of a tick in which the kernel tells CPU time to programs.
+const TICK_MILLIS: f64 = 10.0;
+/// The time that every run is told, so that each does the same.
+pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
+
+/// What is run.
+pub(crate) struct Programs {
+    transom: PathBuf,
+    floor: PathBuf,
+}
+
+/// What one process took.
+#[derive(Clone, Copy)]
+pub(crate) struct Cost {
+    /// From start to end.
+    pub(crate) wall_millis: f64,
+    /// On all cores, in steps of 10.
+    pub(crate) cpu_millis: f64,
+}
+
+impl Programs {
+    /// The program at a path, and this one.
+    pub(crate) fn new(transom: &Path) -> Result<Self> {
+        let floor = std::env::current_exe().context("failed to find this program")?;
+        let transom = transom.canonicalize().with_context(|| format!("failed to find `{}`", transom.display()))?;
+        Ok(Self { transom, floor })
+    }
+
+    /// `transom` with these words.
+    pub(crate) fn transom(&self, words: &[&str]) -> Command {
+        command(&self.transom, words)
+    }
+
+    /// `transom-bench floor` with these words.
+    pub(crate) fn floor(&self, words: &[&str]) -> Command {
+        let mut command = command(&self.floor, &["floor"]);
+        command.args(words);
+        command
+    }
+}
+
+fn command(program: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Runs it to its end; `3` is the end of a `render` that would change something.
+pub(crate) fn run(command: &mut Command) -> Result<Cost> {
+    let before = children_millis()?;
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("failed to start {command:?}"))?;
+    let wall_millis = start.elapsed().as_secs_f64() * 1e3;
+    if !matches!(status.code(), Some(0 | 3)) {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(Cost { wall_millis, cpu_millis: children_millis()? - before })
+}
+
+/// Runs it to its end and gives the most memory that it ever had in use, in mebibytes.
+pub(crate) fn peak(command: &mut Command) -> Result<f64> {
+    let mut child = command.spawn().with_context(|| format!("failed to start {command:?}"))?;
+    let mut peak = 0.0;
+    loop {
+        // The kernel keeps the peak, so that a look now and then misses nothing but the very end.
+        peak = peak_of(&child).unwrap_or(peak);
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(peak),
+            Some(status) => bail!("{command:?} ended with {status}"),
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn peak_of(child: &Child) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok().map(|kibibytes| kibibytes / 1024.0)
+}
+
+/// CPU time of a process that runs.
+pub(crate) fn cpu_millis(child: &Child) -> Result<f64> {
+    ticks(&format!("/proc/{}/stat", child.id()), 11)
+}
+
+/// CPU time of all children that ended.
+fn children_millis() -> Result<f64> {
+    ticks("/proc/self/stat", 13)
+}
+
+/// User and system time in a file of `/proc`, the first of the two at this place behind the name.
+fn ticks(path: &str, at: usize) -> Result<f64> {
+    let text = fs::read_to_string(path).with_context(|| format!("failed to read `{path}`"))?;
+    sum(&text, at).map(|ticks| ticks * TICK_MILLIS).with_context(|| format!("failed to understand `{path}`"))
+}
+
+fn sum(text: &str, at: usize) -> Option<f64> {
+    let (_, behind) = text.rsplit_once(')')?;
+    let mut fields = behind.split_whitespace().skip(at).map(str::parse::<f64>);
+    Some(fields.next()?.ok()? + fields.next()?.ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_stand_behind_a_name_that_may_hold_anything() {
+        let text = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 11 12 13 14 20 0 1 0 5";
+        assert_eq!(sum(text, 11), Some(23.0));
+        assert_eq!(sum(text, 13), Some(27.0));
+    }
+}

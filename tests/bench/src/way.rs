@@ -1,0 +1,157 @@
+//! The whole way of a kubeconfig, with the functions that the agent's pipeline calls, against a native rewrite of the
+//! same document. Never reads or writes a file.
+
+use crate::native;
+use crate::rounds::{Times, times};
+use crate::scene::{Asked, Scene};
+use crate::table::{Figure, Row, Table};
+use anyhow::{Context as _, Result, anyhow, bail};
+use std::hint::black_box;
+use std::sync::Arc;
+use transom_core::contract::credentials::Proposal;
+use transom_core::contract::decide::{Input, InputValue, Need, Service};
+use transom_core::contract::{Readiness, Subject};
+use transom_core::failure::Failure;
+use transom_core::inputs::{self, Found};
+use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
+use transom_core::object::Object;
+use transom_core::plan::kubeconfig::data;
+use transom_core::reference::ObjectRef;
+use transom_core::requirements::{Next, Rounds};
+use transom_engine::Limits;
+
+/// Seconds since 1970 for the validity of certificates.
+const NOW: i64 = 1_795_000_000;
+/// The server that the native rewrite sets.
+pub(crate) const SERVER: &str = "https://kube-apiserver.clusters-hosted-00000.svc.cluster.local:6443";
+
+/// What a guest asked for, and what it is given.
+pub(crate) struct Gathered {
+    /// The subject as the guest sees it.
+    pub(crate) view: Subject,
+    /// The inputs as the guest sees them.
+    pub(crate) inputs: Vec<Input>,
+    source: Source,
+    target: ObjectRef,
+}
+
+/// Measures it.
+pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
+    let found = Objects::of(scene);
+    let written = found.way()?;
+    if !written.contains(SERVER) {
+        bail!("failed to find the new server in what the way wrote");
+    }
+    let [way, native]: [Times; 2] = times([&mut || found.way().map(|text| drop(black_box(text))), &mut || {
+        native::rewrite(scene.text(), SERVER).map(|text| drop(black_box(text)))
+    }])?;
+    table.add(Row {
+        what: "whole way of a kubeconfig: parse, ready, require, transform, check, write out".to_owned(),
+        figure: Figure::Micros(way.median),
+        against: "native parse, edit, write".to_owned(),
+        floor: Figure::Micros(native.median),
+        fastest: Some(way.min / native.min),
+        target: Some(1.4),
+    })
+}
+
+/// The objects of the scene where the pipeline finds them.
+pub(crate) struct Objects<'a> {
+    scene: &'a Scene,
+    objects: Vec<Arc<Object>>,
+}
+
+impl<'a> Objects<'a> {
+    /// Those of a scene.
+    pub(crate) fn of(scene: &'a Scene) -> Self {
+        Self { scene, objects: scene.objects.iter().cloned().map(Arc::new).collect() }
+    }
+
+    /// From the Secret's bytes to the text of the new kubeconfig.
+    fn way(&self) -> Result<String> {
+        let scene = self.scene;
+        let hosted = scene.hosted()?;
+        let Asked { guest, described } = &scene.trigger;
+        let view = inputs::subject(hosted, described).map_err(told)?;
+        match guest.ready(&Limits::default(), &Scene::context(&scene.trigger), &view).result?.answer {
+            Readiness::Ready => {}
+            Readiness::NotReady(problem) => bail!("the HostedCluster is not ready: {}", problem.message),
+        }
+        let gathered = self.gather()?;
+        let proposal = gathered.transform(scene)?;
+        gathered.check(scene, &proposal)
+    }
+
+    /// Asks what is needed, until nothing new is needed.
+    pub(crate) fn gather(&self) -> Result<Gathered> {
+        let asked = &self.scene.kubeconfig;
+        let hosted = self.scene.hosted()?;
+        let view = inputs::subject(hosted, &asked.described).map_err(told)?;
+        let context = Scene::context(asked);
+        let (mut rounds, mut crossed, mut source) = (Rounds::default(), Vec::new(), None);
+        loop {
+            let answer = asked.guest.require(&Limits::default(), &context, &view, &crossed).result?;
+            let answer = answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?;
+            match rounds.answer(&self.scene.policy, &hosted.reference, answer).map_err(told)? {
+                Next::Complete(complete) => {
+                    let source = source.context("failed to find the kubeconfig among the needs")?;
+                    return Ok(Gathered { view, inputs: crossed, source, target: complete.target });
+                }
+                Next::Read(needs) => (crossed, source) = self.read(needs)?,
+            }
+        }
+    }
+
+    fn read(&self, needs: Vec<Need>) -> Result<(Vec<Input>, Option<Source>)> {
+        let mut source = None;
+        let object = |need: &Need| self.objects.iter().find(|object| object.reference == need.reference).cloned();
+        let found: Vec<Found> = needs.into_iter().map(|need| Found { object: object(&need), need }).collect();
+        let described = &self.scene.kubeconfig.described;
+        inputs::judge(&found, described).map_err(told)?;
+        let inputs = inputs::cross(&found, described, |_, object, key| {
+            let bytes = data(object, key).unwrap_or_default();
+            let parsed = Source::parse(&bytes, &KubeconfigLimits::default())
+                .map_err(|error| Failure::known(error.word, error.to_string()))?;
+            let view = parsed.view();
+            source = Some(parsed);
+            Ok(view)
+        });
+        Ok((inputs.map_err(told)?, source))
+    }
+}
+
+impl Gathered {
+    /// Asks for the kubeconfig.
+    pub(crate) fn transform(&self, scene: &Scene) -> Result<Proposal> {
+        let asked = &scene.kubeconfig;
+        let answer =
+            asked.guest.transform(&Limits::default(), &Scene::context(asked), &self.view, &self.inputs).result?;
+        Ok(answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?.answer)
+    }
+
+    /// Holds the answer against the grant, and writes it out.
+    fn check(&self, scene: &Scene, proposal: &Proposal) -> Result<String> {
+        let rule = scene.policy.secret(&self.target, &scene.hosted()?.reference);
+        let rule = rule.context("failed to find the grant for the target")?;
+        let services: Vec<(&str, &Service)> = self.inputs.iter().filter_map(service).collect();
+        let terms = Terms {
+            grant: &rule.kubeconfig,
+            source_role: "source",
+            services: &services,
+            now_seconds: NOW,
+            limits: KubeconfigLimits::default(),
+        };
+        Ok(self.source.assemble(proposal, &terms)?.to_yaml().to_owned())
+    }
+}
+
+fn service(input: &Input) -> Option<(&str, &Service)> {
+    match &input.value {
+        InputValue::Service(service) => Some((input.role.as_str(), service)),
+        _ => None,
+    }
+}
+
+fn told(failure: Failure) -> anyhow::Error {
+    anyhow!("{failure}")
+}
