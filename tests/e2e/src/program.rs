@@ -1,0 +1,57 @@
+//! Where the binary and the built components are. Never another binary than the one of these sources.
+
+use anyhow::{Context as _, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::{env, fs};
+
+/// The binary `transom`, built once for a process: `cargo test` makes it only for the tests of its own package.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn binary() -> Result<&'static Path> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    match BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}"))) {
+        Ok(path) => Ok(path),
+        Err(error) => bail!("{error}; run `cargo build --package transom`"),
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--package", "transom", "--message-format=json-render-diagnostics"])
+        .current_dir(root())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to start cargo")?;
+    if !output.status.success() {
+        bail!("failed to build `transom`: {}", output.status);
+    }
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let executable = messages.lines().filter_map(executable_of).next_back();
+    executable.context("cargo built `transom` and named no executable")
+}
+
+/// The executable that a message of cargo names.
+fn executable_of(message: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let is_ours = message.pointer("/target/name")?.as_str()? == "transom";
+    message.get("executable")?.as_str().filter(|_| is_ours).map(PathBuf::from)
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A component that was built.
+///
+/// # Errors
+/// When it has not been; the message says how.
+pub fn component(name: &str) -> Result<Vec<u8>> {
+    let target = binary()?.parent().and_then(Path::parent).context("the binary lies in no target folder")?;
+    let path = target.join("guests").join(name).with_extension("wasm");
+    fs::read(&path).with_context(|| format!("component `{name}` is not built: run `cargo xtask guests`"))
+}

@@ -1,0 +1,203 @@
+//! A folder with a generated fleet, and with policies where a test changes them. Never shared between tests.
+
+use crate::agent::{Agent, DEADLINE};
+use crate::program;
+use crate::secret::Secret;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
+use transom_support::fleet::{self, File, Fleet};
+use transom_support::wait;
+
+/// The time that runs which are compared work with.
+pub const NOW: &str = "2026-11-21T08:00:00Z";
+/// Chooses the keys and identifiers of every fleet here.
+const SEED: u64 = 7;
+
+/// A fleet in a folder of its own, which goes with it.
+#[derive(Debug)]
+pub struct Stage {
+    folder: TempDir,
+    /// The folder of manifests.
+    pub fleet: PathBuf,
+    /// The folder of policies; none is there unless the test puts one.
+    pub policies: PathBuf,
+}
+
+impl Stage {
+    /// Writes a fleet: so many HostedClusters, each with a ManagedCluster, and `managed` in all.
+    ///
+    /// # Errors
+    /// When it cannot be generated or written.
+    pub fn new(clusters: usize, managed: usize) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let stage = Self { fleet: folder.path().join("fleet"), policies: folder.path().join("policies"), folder };
+        for file in files(clusters, managed)? {
+            put(&stage.fleet.join(&file.path), file.text.as_bytes())?;
+        }
+        fs::create_dir_all(&stage.policies)?;
+        Ok(stage)
+    }
+
+    /// `transom`, away from the sources and with nothing in its environment that changes what it logs.
+    ///
+    /// # Errors
+    /// When there is no binary.
+    pub fn transom(&self) -> Result<Command> {
+        let mut command = Command::new(program::binary()?);
+        command.current_dir(self.folder.path()).env_remove("RUST_LOG");
+        Ok(command)
+    }
+
+    /// `transom run` on the fleet, with the policies of the stage where it has some.
+    ///
+    /// # Errors
+    /// When there is no binary.
+    pub fn run(&self) -> Result<Command> {
+        let mut command = self.transom()?;
+        command.arg("run").arg("--dir").arg(&self.fleet);
+        if fs::read_dir(&self.policies)?.next().is_some() {
+            command.arg("--policies").arg(&self.policies);
+        }
+        Ok(command)
+    }
+
+    /// `transom run --once` at the fixed time, to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn once(&self) -> Result<Output> {
+        Ok(self.run()?.args(["--once", "--now", NOW]).output()?)
+    }
+
+    /// Starts the agent and has it watch.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn watch(&self) -> Result<Agent> {
+        Agent::start(&mut self.run()?, self.folder.path().join("log"))
+    }
+
+    /// Where something lies in the folder of the stage.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The agent's own folder.
+    pub fn own(&self) -> PathBuf {
+        self.fleet.join(".transom")
+    }
+
+    /// The manifests of a HostedCluster.
+    pub fn hosted(&self, index: usize) -> PathBuf {
+        self.fleet.join(format!("hosted/{}.yaml", fleet::hosted_name(index)))
+    }
+
+    /// The manifest of a ManagedCluster.
+    pub fn managed(&self, name: &str) -> PathBuf {
+        self.fleet.join(format!("managed/{name}.yaml"))
+    }
+
+    /// The secret that the agent makes for a HostedCluster.
+    pub fn secret(&self, index: usize) -> PathBuf {
+        let namespace = format!("klusterlet-{}", fleet::managed_name(index));
+        self.own().join(format!("objects/{namespace}/Secret.external-managed-kubeconfig.yaml"))
+    }
+
+    /// What the agent lays over a ManagedCluster.
+    pub fn patch(&self, name: &str) -> PathBuf {
+        self.own().join(format!("patches/_cluster/ManagedCluster.{name}.yaml"))
+    }
+
+    /// What the agent says about a HostedCluster.
+    pub fn hosted_status(&self, index: usize) -> PathBuf {
+        let name = fleet::hosted_name(index);
+        self.own().join(format!("status/external-managed-kubeconfig/clusters.{name}.yaml"))
+    }
+
+    /// What the agent says about a policy.
+    pub fn policy_status(&self, policy: &str) -> PathBuf {
+        self.own().join(format!("status/{policy}.yaml"))
+    }
+
+    /// Replaces a text in a file.
+    ///
+    /// # Errors
+    /// When the file does not hold it.
+    pub fn edit(&self, path: &Path, from: &str, to: &str) -> Result<()> {
+        let text = fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        if !text.contains(from) {
+            bail!("`{}` does not hold what the test edits", path.display());
+        }
+        put(path, text.replacen(from, to, 1).as_bytes())
+    }
+
+    /// Waits until the agent made a secret that is as the test wants it.
+    ///
+    /// # Errors
+    /// When it never is.
+    pub fn wait_for_secret(&self, index: usize, what: &str, is: impl Fn(&Secret) -> bool) -> Result<Secret> {
+        let path = self.secret(index);
+        Ok(wait::until(what, DEADLINE, || Secret::read(&path).ok().filter(&is))?)
+    }
+
+    /// Waits until a file holds a text.
+    ///
+    /// # Errors
+    /// When it never does.
+    pub fn wait_for_text(&self, path: &Path, text: &str) -> Result<()> {
+        let what = format!("`{text}` in {}", path.display());
+        let look = || fs::read_to_string(path).ok().filter(|there| there.contains(text)).map(|_| ());
+        Ok(wait::until(&what, DEADLINE, look)?)
+    }
+
+    /// Waits until a file is gone.
+    ///
+    /// # Errors
+    /// When it never is.
+    pub fn wait_for_end(&self, path: &Path) -> Result<()> {
+        let what = format!("the end of {}", path.display());
+        Ok(wait::until(&what, DEADLINE, || (!path.exists()).then_some(()))?)
+    }
+
+    /// Writes a policy that ships, with some texts replaced.
+    ///
+    /// # Errors
+    /// When the policy does not hold one of them.
+    pub fn put_policy(&self, name: &str, changes: &[(&str, &str)]) -> Result<()> {
+        let mut text = fs::read_to_string(program::root().join("policies").join(name).join("policy.yaml"))?;
+        for (from, to) in changes {
+            ensure!(text.contains(from), "the policy {name} does not hold `{from}`");
+            text = text.replace(from, to);
+        }
+        put(&self.policies.join(name).join("policy.yaml"), text.as_bytes())
+    }
+}
+
+/// Writes beside the file and renames, so that a watcher never sees half of it.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().with_context(|| format!("`{}` has no folder", path.display()))?;
+    fs::create_dir_all(folder)?;
+    let draft = path.with_extension("draft~");
+    fs::write(&draft, bytes).with_context(|| format!("failed to write `{}`", draft.display()))?;
+    fs::rename(&draft, path).with_context(|| format!("failed to put `{}` in place", path.display()))
+}
+
+/// The files of a fleet, generated once for a process: its keys take time.
+fn files(clusters: usize, managed: usize) -> Result<Vec<File>> {
+    static KNOWN: Mutex<BTreeMap<(usize, usize), Vec<File>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(files) = known.get(&(clusters, managed)) {
+        return Ok(files.clone());
+    }
+    let files: Vec<File> = Fleet { clusters, managed, seed: SEED }.files()?.collect();
+    known.insert((clusters, managed), files.clone());
+    Ok(files)
+}

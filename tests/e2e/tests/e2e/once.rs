@@ -1,0 +1,166 @@
+//! `run --once` and `render`: what is written, what is not written again, and what the exit code says.
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Output;
+use transom_e2e::secret::Secret;
+use transom_e2e::stage::{NOW, Stage};
+use transom_e2e::tree;
+use transom_support::fleet;
+
+/// HostedClusters by what the generator makes of their index.
+const NOT_AVAILABLE: usize = 3;
+const WITHOUT_HOME: usize = 5;
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_fleet_becomes_secrets_and_taints() -> Result<()> {
+    let stage = Stage::new(10, 12)?;
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+    for index in 0..10 {
+        let path = stage.secret(index);
+        if [NOT_AVAILABLE, WITHOUT_HOME].contains(&index) {
+            ensure!(!path.exists(), "{index} is held or waits");
+            continue;
+        }
+        let (made, source) = (Secret::read(&path)?, Secret::read(&stage.hosted(index))?);
+        let managed = fleet::managed_name(index);
+        let port = if index % 7 == 1 { 2040 } else { 6443 };
+        let server = format!("https://kube-apiserver.clusters-{managed}.svc.cluster.local:{port}");
+        ensure!(made.server == server, "{index}: {}", made.server);
+        ensure!(made.carries(&source), "{index}: something else than the server differs from the source");
+        ensure!(fs::metadata(&path)?.permissions().mode() & 0o777 == 0o600);
+    }
+    taints_are_right(&stage)
+}
+
+/// What `render` shows of a ManagedCluster is what is there with the agent's fields laid over it.
+fn taints_are_right(stage: &Stage) -> Result<()> {
+    let own = "cluster.open-cluster-management.io/";
+    for index in 0..12 {
+        let name = if index < 10 { fleet::managed_name(index) } else { format!("edge-{index:05}") };
+        let patch = fs::read_to_string(stage.patch(&name)).unwrap_or_default();
+        let value = patch.split("\n  value:").nth(1);
+        match index % 10 {
+            2 => ensure!(!patch.is_empty() && value.is_none(), "{name}: an old taint goes"),
+            7 => {
+                let value = value.unwrap_or_default();
+                ensure!(value.contains("maintenance.example.com/window"), "{name}: a user's taint stays");
+                ensure!(value.contains("2026-02-01T04:00:00Z"), "{name}: and keeps its time");
+                ensure!(value.contains(&format!("{own}unavailable")), "{name}");
+            }
+            8 | 9 => ensure!(value.is_some_and(|value| value.contains(&format!("{own}unreachable"))), "{name}"),
+            _ => ensure!(patch.is_empty(), "{name}: nothing to change"),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_second_run_writes_nothing() -> Result<()> {
+    let stage = Stage::new(6, 10)?;
+    ensure!(code(&stage.once()?) == Some(0));
+    let (prints, contents) = (tree::prints(&stage.own())?, tree::contents(&stage.fleet)?);
+    ensure!(prints.len() > 10);
+    // At another time, too: nothing that is written depends on when it was looked at.
+    let again = stage.run()?.args(["--once", "--now", "2026-11-21T09:30:00Z"]).output()?;
+    ensure!(code(&again) == Some(0));
+    ensure!(tree::prints(&stage.own())? == prints, "a file was written again");
+    ensure!(tree::contents(&stage.fleet)? == contents);
+    Ok(())
+}
+
+#[test]
+fn files_of_the_user_are_never_touched() -> Result<()> {
+    let stage = Stage::new(4, 8)?;
+    let users = |stage: &Stage| -> Result<_> {
+        let mut prints = tree::prints(&stage.fleet)?;
+        prints.retain(|path, _| !path.starts_with(".transom"));
+        Ok(prints)
+    };
+    let before = users(&stage)?;
+    ensure!(code(&stage.once()?) == Some(0) && users(&stage)? == before);
+    Ok(())
+}
+
+#[test]
+fn one_broken_cluster_fails_alone() -> Result<()> {
+    let stage = Stage::new(4, 4)?;
+    stage.edit(&stage.hosted(0), "  kubeconfig: ", "  kubeconfig: \"!\" #")?;
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(1), "{}", stderr(&output));
+    ensure!(!stage.secret(0).exists());
+    Secret::read(&stage.secret(1))?;
+    Secret::read(&stage.secret(2))?;
+    let status = fs::read_to_string(stage.hosted_status(0))?;
+    ensure!(status.contains("state: Failed"), "{status}");
+    ensure!(stderr(&output).contains("hosted-00000"), "{}", stderr(&output));
+    Ok(())
+}
+
+#[test]
+fn a_file_that_does_not_parse_fails_alone() -> Result<()> {
+    let stage = Stage::new(2, 2)?;
+    fs::write(stage.fleet.join("broken.yaml"), "kind: Service\nmetadata: [\n")?;
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(1), "{}", stderr(&output));
+    ensure!(stderr(&output).contains("broken.yaml"), "{}", stderr(&output));
+    Secret::read(&stage.secret(0))?;
+    Secret::read(&stage.secret(1))?;
+    Ok(())
+}
+
+#[test]
+fn wrong_use_ends_with_two() -> Result<()> {
+    let stage = Stage::new(1, 1)?;
+    let missing = stage.path("missing");
+    let missing = missing.to_string_lossy();
+    let fleet = stage.fleet.to_string_lossy().into_owned();
+    let wrong: [&[&str]; 7] = [
+        &[],
+        &["run"],
+        &["run", "--dir", &missing],
+        &["run", "--dir", &fleet, "--once", "--now", "yesterday"],
+        &["run", "--dir", &fleet, "--once", "--policies", &missing],
+        &["run", "--dir", &fleet, "--dir", &fleet, "--once"],
+        &["render", &missing],
+    ];
+    for words in wrong {
+        let output = stage.transom()?.args(words).output()?;
+        ensure!(code(&output) == Some(2), "{words:?}: {:?} {}", code(&output), stderr(&output));
+        ensure!(!output.stderr.is_empty(), "{words:?} says why");
+    }
+    Ok(())
+}
+
+#[test]
+fn render_says_what_would_change_and_changes_nothing() -> Result<()> {
+    let stage = Stage::new(4, 10)?;
+    let before = tree::prints(&stage.fleet)?;
+    let render = |words: &[&str]| -> Result<Output> {
+        Ok(stage.transom()?.arg("render").arg(&stage.fleet).args(["--now", NOW]).args(words).output()?)
+    };
+    let output = render(&["-o", "json"])?;
+    ensure!(code(&output) == Some(3), "{}", stderr(&output));
+    let list: Value = serde_json::from_slice(&output.stdout)?;
+    let kinds = |kind: &str| {
+        let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+        items.iter().filter(|item| item["kind"] == kind).count()
+    };
+    ensure!((kinds("Secret"), kinds("ManagedCluster")) == (3, 4), "{} {}", kinds("Secret"), kinds("ManagedCluster"));
+    ensure!(tree::prints(&stage.fleet)? == before, "render wrote something");
+    ensure!(code(&stage.once()?) == Some(0));
+    let output = render(&["--diff"])?;
+    ensure!(code(&output) == Some(0) && output.stdout.is_empty(), "{}", stderr(&output));
+    Ok(())
+}
