@@ -2,6 +2,7 @@
 //! Never rewrites a file of a user; never decides what should be written.
 
 mod apply;
+mod change;
 mod feed;
 mod load;
 mod manifest;
@@ -165,6 +166,7 @@ impl Directory {
             let scan = Scan { folder: &mut |_| Ok(()), later: &|_| false };
             load::refresh(&shared, load::scan(&shared, None, scan).files);
         }
+        apply::forget_orphans(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own { path: root.clone(), cause })?;
         // A single file is for reading once; what follows the tree is for folders.
         let watch = (watch && !is_file).then(|| Watch::start(&shared, settle)).transpose();
@@ -178,6 +180,11 @@ impl Directory {
         let shared = Arc::new(Shared::new(name.to_owned(), tree, limits, None));
         load::take_bytes(&shared, Place::new(tree::Layer::User, Path::new(place)), bytes);
         Self { shared, _watch: None }
+    }
+
+    /// The same objects as they are now, in memory: neither directory sees what becomes of the other.
+    pub fn copy(&self) -> Self {
+        Self { shared: Arc::new(self.shared.copy()), _watch: None }
     }
 
     /// Takes in one more file's bytes, in place of what it held; without bytes it is gone. For directories in memory.

@@ -2,12 +2,12 @@
 //! Never touches a file of a user; never decides, never goes on after a failed step.
 
 use super::Shared;
+use super::change::{Content, Edit, News, Print};
 use super::load::made_file;
 use super::own::{digest, object_file};
 use super::patch::{get, set};
 use super::shared::version_text;
 use super::slot::{Effective, Made, Seen, version};
-use super::store::{Content, Edit, News, Print};
 use super::tree::{Layer, OBJECTS, PATCHES, Place};
 use serde_json::Value;
 use std::hash::BuildHasher as _;
@@ -32,6 +32,19 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         }
     }
     outcome
+}
+
+/// Removes the fields of ours that objects left behind when they went: an object that comes again starts anew.
+pub(super) fn forget_orphans(shared: &Shared) {
+    let orphans = shared.store().orphans();
+    for target in orphans {
+        let file = object_file(&target);
+        let _writing = shared.stripe(&file);
+        if shared.own.is_some() && shared.store().orphans().contains(&target) {
+            // What cannot be removed now is tried again with the next change; nobody sees it meanwhile.
+            drop(Writer { shared, target: &target, file: &file }.remove(Layer::Patch, &Seen::Absent));
+        }
+    }
 }
 
 /// Performs one step while nobody else writes the same object.

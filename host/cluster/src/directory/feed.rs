@@ -2,7 +2,7 @@
 //! Never tells an older value than the present one, and never one object twice for one change.
 
 use super::Shared;
-use super::store::News;
+use super::change::News;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;

@@ -2,11 +2,11 @@
 //! Never reads the bytes of a file whose stamp says that it did not change, never parses equal bytes twice.
 
 use super::Shared;
+use super::change::{Content, Edit, News, Print};
 use super::manifest::{self, Fault};
 use super::own::object_file;
 use super::patch::Patch;
 use super::slot::Made;
-use super::store::{Content, Edit, News, Print};
 use super::tree::{Layer, Place, Stamp, Step, gone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

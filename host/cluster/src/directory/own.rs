@@ -35,6 +35,11 @@ impl Own {
         for part in ["", OBJECTS, PATCHES, STATUS, UNFINISHED] {
             make_folder(&folder.join(part))?;
         }
+        let ignore = folder.join(".gitignore");
+        if !ignore.exists() {
+            // The folder holds credentials, and it can be made again.
+            std::fs::write(ignore, "*\n")?;
+        }
         std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
         let lock = File::open(folder)?;
         lock.try_lock()?;

@@ -1,11 +1,12 @@
 //! What the parts of one directory share: its folders, its state behind a short lock, its listeners.
 //! Never holds a lock while it waits for a file.
 
+use super::change::News;
 use super::feed::Feed;
 use super::manifest::Fault;
 use super::own::Own;
 use super::slot::Seen;
-use super::store::{News, Store};
+use super::store::Store;
 use super::tree::{Place, Tree};
 use super::{Limits, ReadFailure};
 use std::hash::{BuildHasher as _, RandomState};
@@ -42,6 +43,12 @@ impl Shared {
         let store = RwLock::new(Store::new(key.clone()));
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
         Self { name, tree, limits, own, key, store, feeds: Mutex::default(), stripes }
+    }
+
+    /// The same state in memory only, with nobody listening.
+    pub(super) fn copy(&self) -> Self {
+        let (key, store) = (self.key.clone(), RwLock::new(self.store().clone()));
+        Self { key, store, ..Self::new(self.name.clone(), self.tree.clone(), self.limits, None) }
     }
 
     /// The state, to look at.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use transom_api::Word;
 
 /// One object in one file of a user.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Source {
     /// The file.
     pub(super) file: Arc<Path>,
@@ -54,7 +54,7 @@ pub(super) enum Effective {
 }
 
 /// Everything known about one object.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     /// Users' files that have it; one is right.
     pub(super) users: Vec<Source>,

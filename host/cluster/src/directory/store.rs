@@ -1,10 +1,10 @@
 //! The whole state in memory: what every file holds, and what is seen of every object. Compact text, parsed on demand.
 //! Never touches a file; a change tells what looks different after it, and nothing else.
 
-use super::manifest::{Fault, Found};
-use super::patch::Patch;
-use super::slot::{Effective, Made, Seen, Slot, Source};
-use super::tree::{Layer, Place, Stamp};
+use super::change::{Content, Edit, News, Print};
+use super::manifest::Fault;
+use super::slot::{Effective, Seen, Slot, Source};
+use super::tree::{Layer, Place};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::path::Path;
@@ -13,59 +13,15 @@ use transom_api::Word;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 
-/// Something to tell.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum News {
-    /// The object looks different, or is gone.
-    Object(Arc<ObjectRef>),
-    /// Something cannot be read.
-    Unreadable(Unreadable),
-    /// What could not be read can be, or is gone.
-    Readable(String),
-}
-
-/// What a file was when it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Print {
-    /// Keyed hash of its bytes.
-    pub(super) bytes: u64,
-    /// What tells that it did not change since.
-    pub(super) stamp: Option<Stamp>,
-}
-
-/// What a file holds.
-pub(super) enum Content {
-    /// Objects of a user.
-    Objects(Vec<Found>),
-    /// An object that we made.
-    Made(Box<ObjectRef>, Made),
-    /// Fields that we laid over an object.
-    Patch(Box<ObjectRef>, Patch),
-    /// Nothing of use.
-    Nothing,
-}
-
-/// What became of a file.
-pub(super) enum Edit {
-    /// It is gone.
-    Remove,
-    /// Nothing is known about it now.
-    Keep,
-    /// It has the same bytes.
-    Same(Option<Stamp>),
-    /// It holds this now.
-    Put(Print, Content),
-    /// It cannot be used; what it held last stays.
-    Refuse(Option<Print>, Fault),
-}
-
 /// A file that was read.
+#[derive(Clone)]
 struct File {
     print: Print,
     objects: Vec<Arc<ObjectRef>>,
 }
 
-/// The whole state.
+/// The whole state. A copy shares all text.
+#[derive(Clone)]
 pub(super) struct Store {
     key: RandomState,
     /// Folders that cannot be listed.
@@ -74,6 +30,8 @@ pub(super) struct Store {
     slots: BTreeMap<Arc<ObjectRef>, Slot>,
     problems: BTreeMap<String, Unreadable>,
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
+    /// Objects that are gone and left fields of ours behind.
+    orphans: BTreeSet<Arc<ObjectRef>>,
 }
 
 impl Store {
@@ -86,6 +44,7 @@ impl Store {
             slots: BTreeMap::new(),
             problems: BTreeMap::new(),
             duplicates: BTreeMap::new(),
+            orphans: BTreeSet::new(),
         }
     }
 
@@ -226,6 +185,11 @@ impl Store {
         self.mended(&folder.to_string())
     }
 
+    /// Objects that are gone and left fields of ours behind; none while something cannot be read, where they may be.
+    pub(super) fn orphans(&self) -> Vec<Arc<ObjectRef>> {
+        if self.problems.is_empty() { self.orphans.iter().cloned().collect() } else { Vec::new() }
+    }
+
     /// What is told when a place has no fault any more.
     fn mended(&mut self, place: &str) -> Option<News> {
         self.problems.remove(place).map(|problem| News::Readable(problem.place))
@@ -262,6 +226,11 @@ impl Store {
             let Some(slot) = self.slots.get_mut(&reference) else { continue };
             let now = slot.effective().seen(&self.key);
             let before = std::mem::replace(&mut slot.seen, now.clone());
+            if slot.users.is_empty() && slot.patch.is_some() {
+                self.orphans.insert(Arc::clone(&reference));
+            } else {
+                self.orphans.remove(&reference);
+            }
             if slot.is_empty() {
                 self.slots.remove(&reference);
             }
@@ -316,5 +285,119 @@ fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) -> Unreadable
         reason: Word::DuplicateObject,
         message: format!("{}{more}: more than once in {files}", shown.join(", ")),
         objects: objects.iter().map(|object| object.as_ref().clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::manifest;
+    use super::super::{Limits, patch::Patch, slot::Made};
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+    use std::path::PathBuf;
+
+    /// A change of a file: which of few files, and what is in it now.
+    #[derive(Clone, Debug)]
+    enum Act {
+        Remove(u8),
+        Break(u8),
+        Objects(u8, Vec<(u8, u8)>),
+        Made(u8, u8, Option<u8>),
+        Patch(u8, u8),
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        let objects = proptest::collection::vec((0..4u8, 0..3u8), 0..4);
+        prop_oneof![
+            (0..4u8).prop_map(Act::Remove),
+            (0..4u8).prop_map(Act::Break),
+            (0..4u8, objects).prop_map(|(file, objects)| Act::Objects(file, objects)),
+            (0..4u8, 0..3u8, proptest::option::of(0..3u8)).prop_map(|(name, value, over)| Act::Made(name, value, over)),
+            (0..4u8, 0..3u8).prop_map(|(name, value)| Act::Patch(name, value)),
+        ]
+    }
+
+    fn text(name: u8, value: u8) -> String {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("o{name}")}, "data": {"x": [value]}})
+            .to_string()
+    }
+
+    fn reference(name: u8) -> ObjectRef {
+        ObjectRef::local("v1", "ConfigMap", None, &format!("o{name}"))
+    }
+
+    fn place(layer: Layer, name: u8) -> Place {
+        Place::new(layer, &PathBuf::from(format!("f{name}.yaml")))
+    }
+
+    /// The act as an edit of a file.
+    fn edit(act: &Act) -> (Place, Edit) {
+        let print = Print { bytes: 0, stamp: None };
+        match act {
+            Act::Remove(file) => (place(Layer::User, *file), Edit::Remove),
+            Act::Break(file) => (place(Layer::User, *file), Edit::Refuse(Some(print), Fault::invalid(String::new()))),
+            Act::Objects(file, objects) => {
+                let documents: Vec<String> = objects.iter().map(|(name, value)| text(*name, *value)).collect();
+                let found =
+                    manifest::objects(documents.join("\n---\n").as_bytes(), "local", Limits::default()).unwrap();
+                (place(Layer::User, *file), Edit::Put(print, Content::Objects(found)))
+            }
+            Act::Made(name, value, over) => {
+                let over = over.map(|over| super::super::own::digest(text(*name, over).as_bytes()).into());
+                let made = Made { text: text(*name, *value).into(), over };
+                (place(Layer::Made, *name), Edit::Put(print, Content::Made(Box::new(reference(*name)), made)))
+            }
+            Act::Patch(name, value) => {
+                let mut patch = Patch::default();
+                patch.take(&json!({"data": {"x": [0]}}), "data.x", &json!([0, value + 10]));
+                (place(Layer::Patch, *name), Edit::Put(print, Content::Patch(Box::new(reference(*name)), patch)))
+            }
+        }
+    }
+
+    /// What is seen of every object, from the start or as it was told.
+    fn seen(store: &Store) -> BTreeMap<u8, Seen> {
+        (0..4).map(|name| (name, store.seen(&reference(name)))).collect()
+    }
+
+    proptest! {
+        /// However it came to it, the state is that of the files; whoever listened knows it; nothing was told in vain.
+        #[test]
+        fn the_state_depends_on_the_files_alone(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
+            let mut store = Store::new(RandomState::new());
+            let mut told = seen(&store);
+            let mut unreadable = BTreeMap::new();
+            for acts in acts.chunks(batch) {
+                for news in store.change(acts.iter().map(edit)) {
+                    match news {
+                        News::Object(object) => {
+                            let name = object.name.as_bytes()[1] - b'0';
+                            let now = store.seen(&object);
+                            prop_assert!(told.insert(name, now.clone()) != Some(now), "told in vain");
+                        }
+                        News::Unreadable(one) => drop(unreadable.insert(one.place.clone(), one)),
+                        News::Readable(place) => prop_assert!(unreadable.remove(&place).is_some(), "told in vain"),
+                    }
+                }
+                for (name, now) in seen(&store) {
+                    if matches!(now, Seen::Duplicate(_)) {
+                        // This is told with its files.
+                        told.insert(name, now);
+                    }
+                }
+                prop_assert_eq!(&told, &seen(&store));
+                let mut now = store.unreadable();
+                now.sort_by(|one, other| one.place.cmp(&other.place));
+                prop_assert_eq!(unreadable.values().cloned().collect::<Vec<_>>(), now);
+            }
+            let mut fresh = Store::new(store.key.clone());
+            let mut last: BTreeMap<Place, &Act> = BTreeMap::new();
+            for act in acts.iter().filter(|act| !matches!(act, Act::Break(_))) {
+                last.insert(edit(act).0, act);
+            }
+            fresh.change(last.values().map(|act| edit(act)));
+            prop_assert_eq!(seen(&store), seen(&fresh));
+        }
     }
 }

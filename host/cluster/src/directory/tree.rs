@@ -78,7 +78,7 @@ impl Stamp {
 }
 
 /// The folders of a directory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tree {
     /// The user's folder, or the one file; canonical.
     pub(super) root: PathBuf,

@@ -2,10 +2,11 @@
 //! Never reads a file that did not change.
 
 use super::Shared;
+use super::apply;
+use super::change::News;
 use super::load::{self, Scan, Scanned};
 use super::settle::{Settling, Touch};
 use super::status;
-use super::store::News;
 use super::tree::{Layer, Place};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -182,6 +183,7 @@ impl Follower {
         } else {
             self.put_off = 0;
             news.extend(load::take_over(&self.shared, edits));
+            apply::forget_orphans(&self.shared);
         }
         if news.iter().any(|news| !matches!(news, News::Object(_))) {
             // It is written again with the next change of what cannot be read; nothing depends on it.

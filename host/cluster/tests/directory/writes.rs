@@ -125,6 +125,38 @@ fn fields_are_laid_over_a_users_object() {
 }
 
 #[test]
+fn fields_of_ours_go_with_their_object() {
+    let folder = Folder::new(&[("a.yaml", TAINTED)]);
+    let directory = folder.open();
+    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
+    drop(directory);
+    folder.write("a.yaml", "{");
+    drop(folder.open());
+    assert!(folder.path(PATCH_FILE).exists(), "the object may be in the file that cannot be read");
+    folder.remove("a.yaml");
+    let directory = folder.open();
+    assert!(!folder.path(PATCH_FILE).exists());
+    drop(directory);
+    folder.write("a.yaml", TAINTED);
+    assert_eq!(taints(&folder.open()), json!(["one"]));
+}
+
+#[test]
+fn of_many_that_write_the_same_at_once_one_succeeds() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    for round in 0..20 {
+        let name = format!("s-{round}");
+        let won: Vec<bool> = std::thread::scope(|scope| {
+            let write = || apply(&directory, vec![create(&name, "eA==")]).failure().is_none();
+            let writers: Vec<_> = (0..4).map(|_| scope.spawn(write)).collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        assert_eq!(won.iter().filter(|won| **won).count(), 1);
+    }
+}
+
+#[test]
 fn a_field_that_cannot_be_set_fails() {
     let folder = Folder::new(&[("a.yaml", &TAINTED.replace("{taints: [one]}", "text"))]);
     let directory = folder.open();
@@ -244,5 +276,5 @@ fn status_goes_with_its_subject() {
     directory.forget("p", &map_ref("a")).unwrap();
     directory.retain_status(&["p".to_owned()].into(), &[("p".to_owned(), map_ref("b"))].into()).unwrap();
     let left: Vec<_> = folder.own_files().into_iter().map(|(path, _)| path.file_name().unwrap().to_owned()).collect();
-    assert_eq!(left, ["n.b.yaml", "p.yaml"].map(std::ffi::OsString::from));
+    assert_eq!(left, [".gitignore", "n.b.yaml", "p.yaml"].map(std::ffi::OsString::from));
 }
