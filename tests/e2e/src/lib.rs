@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod canary;
+pub mod crash;
 pub mod program;
 pub mod secret;
 pub mod stage;

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
+use transom_cluster::directory::{Directory, DirectoryOptions};
+use transom_core::reference::{LOCAL, ObjectRef};
 use transom_support::fleet::{self, File, Fleet};
 use transom_support::wait;
 
@@ -111,6 +113,19 @@ impl Stage {
     /// What the agent lays over a ManagedCluster.
     pub fn patch(&self, name: &str) -> PathBuf {
         self.own().join(format!("patches/_cluster/ManagedCluster.{name}.yaml"))
+    }
+
+    /// The keys of the taints of a ManagedCluster, with what the agent lays over it.
+    ///
+    /// # Errors
+    /// When the folder or the object cannot be read.
+    pub fn taints(&self, name: &str) -> Result<Vec<String>> {
+        let options = DirectoryOptions { writable: false, watch: false, ..DirectoryOptions::new(LOCAL, &self.fleet) };
+        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, name);
+        let object = Directory::open(options)?.read(&[reference]).pop().context("nothing was read")??;
+        let taints = object.context("there is no such ManagedCluster")?.body.pointer("/spec/taints").cloned();
+        let taints = taints.as_ref().and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+        Ok(taints.iter().filter_map(|taint| Some(taint["key"].as_str()?.to_owned())).collect())
     }
 
     /// What the agent says about a HostedCluster.

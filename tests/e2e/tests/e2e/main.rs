@@ -1,4 +1,6 @@
 //! The binary on real folders. Each module asks one question; what takes long has a small number here and a large one
 //! in `cargo xtask soak`.
 
+mod crash;
 mod once;
+mod watching;

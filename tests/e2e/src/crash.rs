@@ -1,0 +1,159 @@
+//! The agent killed at random instants, over and over, and what it leaves then. For tests and soak alike.
+
+use crate::agent::{Agent, DEADLINE};
+use crate::secret::Secret;
+use crate::stage::{NOW, Stage, put};
+use crate::tree;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use transom_support::numbers::Numbers;
+use transom_support::wait;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Crash {
+    /// HostedClusters, and as many ManagedClusters.
+    pub clusters: usize,
+    /// How often the agent is killed.
+    pub kills: usize,
+    /// Chooses the instants and what changes between them.
+    pub seed: u64,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survived {
+    /// Kills that met the agent at work, not at its end.
+    pub at_work: usize,
+    /// Visible files that were read whole meanwhile.
+    pub read: usize,
+    /// Files that were compared with the undisturbed run.
+    pub compared: usize,
+}
+
+impl Crash {
+    /// Kills an agent over and over while its fleet changes, and compares what the last start leaves with what an
+    /// undisturbed run makes of the same fleet.
+    ///
+    /// # Errors
+    /// When they differ, when half a file was ever visible, or when something is left over.
+    pub fn run(self) -> Result<Survived> {
+        let stage = Stage::new(self.clusters, self.clusters)?;
+        let undisturbed = Instant::now();
+        ensure!(stage.once()?.status.success(), "the fleet is not sound");
+        let span = undisturbed.elapsed();
+        let (over, read) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let at_work = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| read_all(&stage, &over, &read));
+            let killed = self.kill_all(&stage, span);
+            over.store(true, Ordering::Relaxed);
+            reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+            killed
+        })?;
+        ensure!(stage.once()?.status.success(), "the last start failed");
+        let compared = compare(&stage, self.clusters)?;
+        Ok(Survived { at_work, read: read.into_inner(), compared })
+    }
+
+    fn kill_all(self, stage: &Stage, span: Duration) -> Result<usize> {
+        let mut numbers = Numbers::new(self.seed, 0);
+        let mut at_work = 0;
+        for round in 0..self.kills {
+            self.disturb(stage, &mut numbers)?;
+            let mut command = stage.run()?;
+            command.args(["--now", NOW]);
+            // A watching agent has no end of its own, one that works once may have ended before it is killed.
+            if round % 2 == 0 {
+                command.arg("--once");
+            }
+            let mut agent = Agent::start(&mut command, stage.path("log"))?;
+            let (start, instant) = (Instant::now(), span.mul_f64((numbers.take() % 1000) as f64 / 1000.0));
+            wait::until("the instant of the kill", DEADLINE, || (start.elapsed() >= instant).then_some(()))?;
+            at_work += usize::from(agent.ended()?.is_none());
+            agent.kill()?;
+        }
+        Ok(at_work)
+    }
+
+    /// What a user does meanwhile: new ports for some clusters, some results thrown away.
+    fn disturb(self, stage: &Stage, numbers: &mut Numbers) -> Result<()> {
+        for _ in 0..self.clusters / 2 {
+            let index = (numbers.take() % self.clusters as u64) as usize;
+            let path = stage.hosted(index);
+            let text = fs::read_to_string(&path)?;
+            let port = 1024 + numbers.take() % 60_000;
+            let of_client = text.rfind("\n    protocol: TCP\n    targetPort: client").context("no port for clients")?;
+            let line = text.get(..of_client).and_then(|before| before.rfind("port: ")).context("no port")?;
+            let (before, after) = (text.get(..line), text.get(of_client..));
+            let (before, after) = before.zip(after).context("no port")?;
+            put(&path, format!("{before}port: {port}{after}").as_bytes())?;
+        }
+        for _ in 0..self.clusters / 4 {
+            let index = (numbers.take() % self.clusters as u64) as usize;
+            remove(&stage.secret(index))?;
+            remove(&stage.patch(&transom_support::fleet::managed_name(index)))?;
+        }
+        Ok(())
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => bail!("failed to remove `{}`: {error}", path.display()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads every visible result over and over; each must be whole whenever it is seen.
+fn read_all(stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> {
+    loop {
+        let last = over.load(Ordering::Relaxed);
+        for folder in ["objects", "patches"] {
+            for path in tree::files(&stage.own().join(folder))? {
+                match fs::read_to_string(&path) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    text => whole(folder, &text?).with_context(|| format!("half of `{}`", path.display()))?,
+                }
+                read.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a result is complete.
+fn whole(folder: &str, text: &str) -> Result<()> {
+    if folder == "objects" {
+        return Secret::parse(text).map(|_| ());
+    }
+    let patch: serde_yaml::Value = serde_yaml::from_str(text).ok().context("the patch is not YAML")?;
+    ensure!(patch["fields"][0]["path"].as_str() == Some("spec.taints"), "the patch has no field");
+    Ok(())
+}
+
+/// Compares with an undisturbed run over the same manifests; gives the number of files compared.
+fn compare(stage: &Stage, clusters: usize) -> Result<usize> {
+    let other = Stage::new(0, 0)?;
+    for (path, _) in tree::contents(&stage.fleet)?.iter().filter(|(path, _)| !path.starts_with(".transom")) {
+        put(&other.fleet.join(path), &fs::read(stage.fleet.join(path))?)?;
+    }
+    ensure!(other.once()?.status.success(), "the undisturbed run failed");
+    let mut compared = 0;
+    for folder in ["objects", "patches"] {
+        let (ours, theirs) = (tree::contents(&stage.own().join(folder))?, tree::contents(&other.own().join(folder))?);
+        let differing: Vec<_> =
+            ours.keys().chain(theirs.keys()).filter(|path| ours.get(*path) != theirs.get(*path)).collect();
+        ensure!(differing.is_empty(), "differ from an undisturbed run: {differing:?}");
+        compared += ours.len();
+    }
+    ensure!(compared > clusters, "hardly anything was made");
+    let left = tree::files(&stage.own().join("tmp"))?;
+    ensure!(left.is_empty(), "left over: {left:?}");
+    Ok(compared)
+}
