@@ -122,7 +122,7 @@ impl Writer<'_> {
             users.map(|user| digest(user.text.as_bytes()).into())
         };
         let made = Made { text: text.into(), over };
-        let yaml = to_yaml_in_order(body, &["apiVersion", "kind", "metadata", "type"]);
+        let yaml = object_text(body);
         self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Box::new(self.target.clone()), made), &seen)
     }
 
@@ -218,6 +218,11 @@ impl Writer<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// An object as it stands in a file of ours.
+pub(super) fn object_text(body: &Value) -> String {
+    to_yaml_in_order(body, &["apiVersion", "kind", "metadata", "type"])
 }
 
 /// A file below the own folder.

@@ -230,3 +230,32 @@ fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     (*object_file(&reference) == *place.path).then_some(())?;
     Some(Content::Patch(Box::new(reference), Patch::from_document(&document)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::own::digest;
+    use super::super::tree::Tree;
+    use super::super::{Limits, apply};
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    proptest! {
+        #[test]
+        fn what_we_write_reads_as_what_it_was(
+            data in proptest::collection::btree_map(".{0,12}", "(?s).{0,40}|yes|012|1_000|<<|2001-01-01|~|-", 0..6),
+            over in proptest::option::of("[a-z]{4}"),
+        ) {
+            let shared = Shared::new("local".to_owned(), Tree { root: "".into(), own: None }, Limits::default(), None);
+            let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+            let over = over.map(|over| digest(over.as_bytes()).into());
+            let made = Made { text: body.to_string().into(), over };
+            let place = Place::new(Layer::Made, Path::new("_cluster/ConfigMap.a.yaml"));
+            let text = made_file(&made, &apply::object_text(&body));
+            match content(&shared, &place, text.as_bytes()) {
+                Ok(Content::Made(_, read)) => prop_assert_eq!((read.text, read.over), (made.text, made.over)),
+                _ => prop_assert!(false, "not read: {}", text),
+            }
+        }
+    }
+}

@@ -196,6 +196,8 @@ fn fold_string_data(object: &mut Map<String, Value>) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
 
     fn read(text: &str) -> Result<Vec<Found>, Fault> {
         objects(text.as_bytes(), "local", Limits::default())
@@ -293,5 +295,52 @@ mod tests {
         let fault = objects(text.as_bytes(), "local", limits(100)).err().unwrap();
         assert_eq!((fault.reason, fault.objects.len()), (Word::ObjectTooLarge, 1));
         assert!(objects(text.as_bytes(), "local", limits(300)).is_ok());
+    }
+
+    /// A value that a broken manifest may hold; its texts are all canaries.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            Just(Value::from("canary")),
+        ];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            let key = prop_oneof![Just("canary"), Just("name"), Just("namespace"), Just("items"), Just("data")];
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(key.prop_map(str::to_owned), inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_objects_or_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            drop(objects(&bytes, "local", Limits::default()));
+        }
+
+        #[test]
+        fn no_fault_shows_what_a_document_holds(
+            fields in proptest::collection::btree_map(
+                prop_oneof![Just("kind"), Just("metadata"), Just("data"), Just("stringData"), Just("items")],
+                value(),
+                0..5,
+            ),
+            cut in 0..400usize,
+        ) {
+            let mut object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
+            for (key, value) in fields {
+                object[key] = value;
+            }
+            let text = object.to_string();
+            let texts = [text.clone(), text.chars().take(cut).collect(), serde_yaml::to_string(&object).unwrap()];
+            for text in texts {
+                if let Err(fault) = objects(text.as_bytes(), "local", Limits::default()) {
+                    prop_assert!(!fault.message.contains("canary"), "{}", fault.message);
+                }
+            }
+        }
     }
 }

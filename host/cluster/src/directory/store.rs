@@ -300,7 +300,7 @@ mod tests {
     /// A change of a file: which of few files, and what is in it now.
     #[derive(Clone, Debug)]
     enum Act {
-        Remove(u8),
+        Remove(Layer, u8),
         Break(u8),
         Objects(u8, Vec<(u8, u8)>),
         Made(u8, u8, Option<u8>),
@@ -310,7 +310,8 @@ mod tests {
     fn act() -> impl Strategy<Value = Act> {
         let objects = proptest::collection::vec((0..4u8, 0..3u8), 0..4);
         prop_oneof![
-            (0..4u8).prop_map(Act::Remove),
+            (prop_oneof![Just(Layer::User), Just(Layer::Made), Just(Layer::Patch)], 0..4u8)
+                .prop_map(|(layer, name)| Act::Remove(layer, name)),
             (0..4u8).prop_map(Act::Break),
             (0..4u8, objects).prop_map(|(file, objects)| Act::Objects(file, objects)),
             (0..4u8, 0..3u8, proptest::option::of(0..3u8)).prop_map(|(name, value, over)| Act::Made(name, value, over)),
@@ -335,7 +336,7 @@ mod tests {
     fn edit(act: &Act) -> (Place, Edit) {
         let print = Print { bytes: 0, stamp: None };
         match act {
-            Act::Remove(file) => (place(Layer::User, *file), Edit::Remove),
+            Act::Remove(layer, name) => (place(*layer, *name), Edit::Remove),
             Act::Break(file) => (place(Layer::User, *file), Edit::Refuse(Some(print), Fault::invalid(String::new()))),
             Act::Objects(file, objects) => {
                 let documents: Vec<String> = objects.iter().map(|(name, value)| text(*name, *value)).collect();
