@@ -2,7 +2,7 @@
 
 use crate::agent::{Agent, DEADLINE};
 use crate::secret::Secret;
-use crate::stage::{NOW, Stage, put};
+use crate::stage::{NOW, Stage, port_of, put};
 use crate::tree;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
@@ -86,11 +86,9 @@ impl Crash {
             let path = stage.hosted(index);
             let text = fs::read_to_string(&path)?;
             let port = 1024 + numbers.take() % 60_000;
-            let of_client = text.rfind("\n    protocol: TCP\n    targetPort: client").context("no port for clients")?;
-            let line = text.get(..of_client).and_then(|before| before.rfind("port: ")).context("no port")?;
-            let (before, after) = (text.get(..line), text.get(of_client..));
-            let (before, after) = before.zip(after).context("no port")?;
-            put(&path, format!("{before}port: {port}{after}").as_bytes())?;
+            let (at, old) = port_of(&text).context("the Service has no port")?;
+            let (before, after) = text.split_at(at);
+            put(&path, format!("{before}{}", after.replacen(old, &port.to_string(), 1)).as_bytes())?;
         }
         for _ in 0..self.clusters / 4 {
             let index = (numbers.take() % self.clusters as u64) as usize;

@@ -7,4 +7,5 @@ pub mod crash;
 pub mod program;
 pub mod secret;
 pub mod stage;
+pub mod swap;
 pub mod tree;

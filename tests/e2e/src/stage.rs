@@ -205,6 +205,13 @@ pub fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::rename(&draft, path).with_context(|| format!("failed to put `{}` in place", path.display()))
 }
 
+/// Where the port for clients stands, and what it is.
+pub(crate) fn port_of(text: &str) -> Option<(usize, &str)> {
+    let end = text.rfind("\n    protocol: TCP\n    targetPort: client")?;
+    let start = text.get(..end)?.rfind("port: ")? + "port: ".len();
+    Some((start, text.get(start..end)?))
+}
+
 /// The files of a fleet, generated once for a process: its keys take time.
 fn files(clusters: usize, managed: usize) -> Result<Vec<File>> {
     static KNOWN: Mutex<BTreeMap<(usize, usize), Vec<File>>> = Mutex::new(BTreeMap::new());

@@ -92,11 +92,13 @@ impl Swap {
                 (Change::Removed, _) => agent.remove_lane(policy),
                 (Change::Refused | Change::Loaded | Change::Swapped, _) => {}
             }
-            self.tell(agent, policy, *change);
+            self.tell(policy, *change);
         }
+        // Also without a change: what was refused may be mended by putting back what is at work.
+        self.status(agent);
     }
 
-    fn tell(&self, agent: &Agent, policy: &Arc<str>, change: Change) {
+    fn tell(&self, policy: &Arc<str>, change: Change) {
         let entry = self.catalogue.entries().find(|(name, _)| *name == policy).map(|(_, entry)| entry);
         let refused = entry.and_then(|entry| entry.refused.as_ref());
         let policy = Arc::clone(policy);
@@ -112,7 +114,6 @@ impl Swap {
             }
         };
         telemetry::tell(&signal);
-        self.status(agent);
     }
 
     /// What every policy is at, readable like the status of its subjects.

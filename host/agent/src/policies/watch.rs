@@ -12,8 +12,9 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// Looks at the files until the task is ended. A change is loaded once the files have been quiet for one look.
 pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap) {
-    let mut loaded = marks(&swap.files());
-    let mut seen = loaded.clone();
+    // Nobody watched while the first revisions were loaded and put to work: what changed since then is in the first load.
+    let mut loaded = BTreeMap::new();
+    let mut seen = marks(&swap.files());
     let mut looks = tokio::time::interval(EVERY);
     loop {
         looks.tick().await;
