@@ -160,6 +160,15 @@ impl Stage {
         Ok(wait::until(what, DEADLINE, || Secret::read(&path).ok().filter(&is))?)
     }
 
+    /// Waits until the agent made a secret, whatever kind of credential it holds.
+    ///
+    /// # Errors
+    /// When it never does.
+    pub fn wait_for_secret_file(&self, index: usize) -> Result<()> {
+        let path = self.secret(index);
+        Ok(wait::until("the secret", DEADLINE, || path.exists().then_some(()))?)
+    }
+
     /// Waits until a file holds a text.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The binary on real folders. Each module asks one question; what takes long has a small number here and a large one
 //! in `cargo xtask soak`.
 
+mod canaries;
 mod crash;
 mod once;
 mod swap;

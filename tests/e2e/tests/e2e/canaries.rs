@@ -1,0 +1,227 @@
+//! What is secret is shown nowhere: not in a log at its most talkative, an error, a status, a rendering or a summary.
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use transom_e2e::agent::Agent;
+use transom_e2e::canary::Canaries;
+use transom_e2e::stage::{NOW, Stage, put};
+use transom_e2e::tree;
+use transom_support::fleet;
+
+/// The clusters of the fleet; the generator leaves the fourth waiting.
+const CLUSTERS: usize = 15;
+
+/// A fleet of which each source has canaries in another place.
+struct Planted {
+    stage: Stage,
+    canaries: Canaries,
+    /// Clusters whose source is refused.
+    wrong: Vec<usize>,
+}
+
+/// Puts a kubeconfig in the place of the one of a cluster.
+fn put_source(stage: &Stage, index: usize, encoded: &str) -> Result<()> {
+    let text = fs::read_to_string(stage.hosted(index))?;
+    let line = text.lines().find(|line| line.starts_with("  kubeconfig: ")).context("no kubeconfig")?;
+    put(&stage.hosted(index), text.replace(line, &format!("  kubeconfig: {encoded}")).as_bytes())
+}
+
+/// A kubeconfig as the generator makes it, to be changed.
+fn source(stage: &Stage, index: usize) -> Result<Value> {
+    let text = fs::read_to_string(stage.hosted(index))?;
+    let encoded = text.lines().find_map(|line| line.strip_prefix("  kubeconfig: ")).context("no kubeconfig")?;
+    let bytes = STANDARD.decode(encoded).ok().context("not base64")?;
+    serde_yaml::from_slice(&bytes).ok().context("not YAML")
+}
+
+/// Writes the fleet: credentials that are right, and credential fields of a wrong type or form, each with a canary.
+fn plant() -> Result<Planted> {
+    let stage = Stage::new(CLUSTERS, 4)?;
+    let mut canaries = Canaries::default();
+    let mut wrong = Vec::new();
+    let mut one = |index: usize, refused: bool, change: &dyn Fn(&mut Value, &mut dyn FnMut(&str) -> String)| {
+        let mut document = source(&stage, index)?;
+        let mut plant = |place: &str| canaries.plant(&format!("{place} of {index}"));
+        change(&mut document, &mut plant);
+        if refused {
+            wrong.push(index);
+        }
+        put_source(&stage, index, &STANDARD.encode(document.to_string()))
+    };
+    one(0, false, &|document, plant| {
+        document["users"][0]["user"] = json!({"token": plant("token")});
+    })?;
+    one(1, false, &|document, plant| {
+        document["users"][0]["user"] = json!({"username": plant("username"), "password": plant("password")});
+    })?;
+    one(2, true, &|document, plant| document["users"][0]["user"]["token"] = json!({"nested": plant("token")}))?;
+    one(4, true, &|document, plant| document["users"][0]["user"]["password"] = json!([plant("password")]))?;
+    one(6, true, &|document, plant| {
+        document["users"][0]["user"]["client-key-data"] = json!(plant("a key in the clear"))
+    })?;
+    one(7, true, &|document, plant| {
+        document["users"][0]["user"]["client-certificate-data"] = json!(STANDARD.encode(plant("certificate")));
+    })?;
+    one(8, true, &|document, plant| {
+        let environment = json!([{"name": "TOKEN", "value": plant("environment")}]);
+        document["users"][0]["user"] = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1",
+            "command": plant("command"), "args": [plant("argument")], "env": environment, "interactiveMode": "Never"}});
+    })?;
+    one(9, true, &|document, plant| {
+        let config = json!({"id-token": plant("id token"), "refresh-token": plant("refresh token")});
+        document["users"][0]["user"] = json!({"auth-provider": {"name": "oidc", "config": config}});
+    })?;
+    one(10, false, &|document, plant| {
+        let url = format!("http://{}:{}@proxy.example.com:3128", plant("proxy user"), plant("proxy password"));
+        document["clusters"][0]["cluster"]["proxy-url"] = json!(url);
+    })?;
+    one(11, true, &|document, plant| {
+        document["clusters"][0]["cluster"]["server"] =
+            json!(format!("https://{}:{}@api:6443", plant("server user"), plant("server password")));
+    })?;
+    one(12, true, &|document, plant| {
+        document["clusters"][0]["cluster"]["certificate-authority-data"] = json!({"wrong": plant("authority")});
+    })?;
+    one(13, true, &|document, plant| {
+        document["users"] = json!({"name": "admin", "user": {"token": plant("users that are no list")}});
+    })?;
+    // Not YAML behind a line that is, and not base64 at all.
+    let broken =
+        format!("token: {}\nusers: [\"{}\n", canaries.plant("a broken document"), canaries.plant("an open quote"));
+    put_source(&stage, 14, &STANDARD.encode(broken))?;
+    put_source(&stage, 5, &format!("\"%{}\"", canaries.plant("no base64")))?;
+    wrong.push(14);
+    let home = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: klusterlet-{}}}\n", fleet::managed_name(5));
+    put(&stage.fleet.join("home.yaml"), home.as_bytes())?;
+    wrong.push(5);
+    put_broken_files(&stage, &mut canaries)?;
+    Ok(Planted { stage, canaries, wrong })
+}
+
+/// Whole files with secrets that do not parse, or hold wrong types.
+fn put_broken_files(stage: &Stage, canaries: &mut Canaries) -> Result<()> {
+    let secret = |name: &str, rest: &str| {
+        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: a}}\n{rest}\n")
+    };
+    let files = [
+        ("open.yaml", secret("open", &format!("data: {{token: \"{}", canaries.plant("an open file")))),
+        ("tag.yaml", secret("tag", &format!("stringData: {{token: !!int {}}}", canaries.plant("a wrong tag")))),
+        ("type.yaml", secret("type", &format!("data: [{}]", canaries.plant("data that is a list")))),
+        ("deep.yaml", secret("deep", &format!("data: {{token: {{deep: {}}}}}", canaries.plant("a mapping in data")))),
+        ("base.yaml", secret("base", &format!("data: {{token: \"-{}\"}}", canaries.plant("data that is no base64")))),
+        (
+            "twice.yaml",
+            secret("twice", &format!("data: {{{0}: YQ==, {0}: YQ==}}", canaries.plant("a key that is there twice"))),
+        ),
+        ("alias.yaml", secret("alias", &format!("data: {{a: *{}}}", canaries.plant("an unknown alias")))),
+        ("tab.yaml", secret("tab", &format!("data:\n\ttoken: {}", canaries.plant("a tab")))),
+        (
+            "bad.json",
+            format!("{{\"kind\": \"Secret\", \"data\": {{\"token\": \"{}\" oops}}}}", canaries.plant("broken JSON")),
+        ),
+    ];
+    files.iter().try_for_each(|(name, text)| put(&stage.fleet.join(name), text.as_bytes()))
+}
+
+/// Searches what was said, and everything that was written but the secrets themselves.
+fn search(planted: &Planted, what: &str, output: &Output) -> Result<()> {
+    let found: Vec<&str> =
+        [&output.stdout, &output.stderr].into_iter().flat_map(|bytes| planted.canaries.found_in(bytes)).collect();
+    ensure!(found.is_empty(), "{what} shows {found:?}");
+    Ok(())
+}
+
+fn search_files(planted: &Planted) -> Result<usize> {
+    let files = tree::files(&planted.stage.own())?;
+    let others: Vec<&PathBuf> =
+        files.iter().filter(|path| !path.to_string_lossy().contains("/objects/klusterlet-")).collect();
+    for path in &others {
+        let found = planted.canaries.found_in(&fs::read(path)?);
+        ensure!(found.is_empty(), "{} shows {found:?}", path.display());
+    }
+    Ok(others.len())
+}
+
+fn talkative(mut command: Command) -> Command {
+    command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full");
+    command
+}
+
+#[test]
+fn nothing_that_is_secret_is_shown() -> Result<()> {
+    let planted = plant()?;
+    let stage = &planted.stage;
+    ensure!(planted.canaries.count() > 100);
+    for format in ["text", "json"] {
+        let mut command = talkative(stage.run()?);
+        let output = command.args(["--once", "--now", NOW, "--log-format", format]).output()?;
+        ensure!(output.status.code() == Some(1), "run as {format}");
+        search(&planted, &format!("run as {format}"), &output)?;
+    }
+    let files = search_files(&planted)?;
+    ensure!(files > CLUSTERS, "{files}");
+    for index in &planted.wrong {
+        let status = fs::read_to_string(stage.hosted_status(*index))?;
+        ensure!(status.contains("state: Failed") || status.contains("state: Waiting"), "{index}: {status}");
+        ensure!(!stage.secret(*index).exists(), "{index}");
+    }
+    // The search can find something: a credential lies where it belongs.
+    let made = fs::read(stage.secret(0))?;
+    ensure!(!planted.canaries.found_in(&made).is_empty(), "the secret itself holds its canary");
+    Ok(())
+}
+
+#[test]
+fn renderings_show_no_credential_unasked() -> Result<()> {
+    let planted = plant()?;
+    let stage = &planted.stage;
+    let render = |words: &[&str]| -> Result<Output> {
+        Ok(talkative(stage.transom()?).arg("render").arg(&stage.fleet).args(["--now", NOW]).args(words).output()?)
+    };
+    let forms: [&[&str]; 5] =
+        [&["-o", "yaml"], &["-o", "json"], &["-o", "table"], &["--diff"], &["--diff", "-o", "json"]];
+    for words in forms {
+        let output = render(words)?;
+        ensure!(!output.stdout.is_empty(), "{words:?}");
+        search(&planted, &format!("render {words:?}"), &output)?;
+    }
+    let revealed = render(&["--reveal", "-o", "yaml"])?;
+    ensure!(!planted.canaries.found_in(&revealed.stdout).is_empty(), "--reveal shows what is asked for");
+    ensure!(planted.canaries.found_in(&revealed.stderr).is_empty(), "only on standard output");
+    // Where there is something before and after, the difference shows neither.
+    ensure!(stage.once()?.status.code() == Some(1));
+    let path = stage.secret(0);
+    let text = fs::read_to_string(&path)?;
+    put(&path, text.replace("  kubeconfig: ", "  other: ").as_bytes())?;
+    search(&planted, "a difference", &render(&["--diff"])?)
+}
+
+#[test]
+fn a_watching_agent_shows_nothing_either() -> Result<()> {
+    let planted = plant()?;
+    let stage = &planted.stage;
+    let log = stage.path("log");
+    let mut command = talkative(stage.run()?);
+    let agent = Agent::start(command.args(["--log-format", "json"]), log)?;
+    stage.wait_for_secret_file(0)?;
+    // A good source turns bad and good again while it is watched.
+    let good = fs::read(stage.hosted(0))?;
+    put(&stage.hosted(0), &fs::read(stage.hosted(0))?.repeat(2))?;
+    stage.wait_for_text(&stage.own().join("unreadable.yaml"), "hosted-00000.yaml")?;
+    put(&stage.hosted(0), &good)?;
+    stage.wait_for_text(&stage.hosted_status(0), "state: Applied")?;
+    for index in &planted.wrong {
+        stage.wait_for_text(&stage.hosted_status(*index), "state: ")?;
+    }
+    search_files(&planted)?;
+    let said = agent.stop()?;
+    ensure!(said.lines().count() > CLUSTERS);
+    let found = planted.canaries.found_in(said.as_bytes());
+    ensure!(found.is_empty(), "the log shows {found:?}");
+    Ok(())
+}
