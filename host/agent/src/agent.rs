@@ -22,6 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Notify;
 use transom_api::{State, Word};
 use transom_core::contract::AgentFacts;
+use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::signal::Signal;
 use transom_core::work::Key;
 
@@ -31,6 +32,7 @@ pub(crate) struct Agent {
     pub(crate) known: Shared,
     pub(crate) clock: Clock,
     pub(crate) facts: AgentFacts,
+    pub(crate) kubeconfig_limits: KubeconfigLimits,
     lanes: RwLock<BTreeMap<Arc<str>, Arc<Lane>>>,
     /// Told whenever an evaluation ended.
     pub(crate) moved: Notify,
@@ -46,10 +48,17 @@ impl Agent {
             known: Shared::default(),
             clock,
             facts,
+            kubeconfig_limits: KubeconfigLimits::default(),
             lanes: RwLock::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
         }
+    }
+
+    /// The same with other limits.
+    pub(crate) fn limited(mut self, max_kubeconfig_bytes: usize) -> Self {
+        self.kubeconfig_limits = KubeconfigLimits { bytes: max_kubeconfig_bytes };
+        self
     }
 
     /// The lanes of all policies.

@@ -57,6 +57,12 @@ pub(crate) struct EvaluateArgs {
     /// Name of the cluster that the agent works for.
     #[arg(long, value_name = "NAME", default_value = "local-cluster")]
     pub(crate) cluster_name: String,
+    /// Bytes of the largest kubeconfig that is read or written.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    pub(crate) max_kubeconfig_bytes: usize,
+    /// Bytes of the largest object, as compact JSON.
+    #[arg(long, value_name = "BYTES", default_value_t = 3 << 19)]
+    pub(crate) max_object_bytes: usize,
     /// Name of the hub's own cluster; when it is another one, guests may use discovery names.
     #[arg(long, value_name = "NAME")]
     pub(crate) self_managed_cluster: Option<String>,

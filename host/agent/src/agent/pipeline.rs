@@ -7,7 +7,7 @@ mod prune;
 mod taints;
 
 use crate::agent::Agent;
-use crate::agent::invoke::ask;
+use crate::agent::invoke::answer;
 use crate::agent::known::Entry;
 use crate::agent::lane::Lane;
 use crate::agent::queue::Item;
@@ -91,7 +91,7 @@ impl Agent {
         if loaded.revision.policy.suspend {
             return Err(Failure::known(Word::Suspended, "the policy is suspended"));
         }
-        self.ready(loaded, &subject, seen).await?;
+        self.ready(loaded, &subject, seen)?;
         match &loaded.revision.policy.writes {
             Writes::Kubeconfig(_) => self.kubeconfig(loaded, key, &subject, seen).await,
             Writes::Taints(rule) => self.taints(loaded, key, &subject, rule, seen).await,
@@ -99,13 +99,13 @@ impl Agent {
     }
 
     /// Stage 3, first half: whether the subject may be evaluated at all.
-    async fn ready(&self, loaded: &Arc<Loaded>, subject: &Object, seen: &mut Seen) -> Result<(), Failure> {
-        let Some((guest, described)) = loaded.trigger.clone().zip(loaded.revision.trigger.as_ref()) else {
+    fn ready(&self, loaded: &Arc<Loaded>, subject: &Object, seen: &mut Seen) -> Result<(), Failure> {
+        let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
             return Ok(());
         };
         let view = inputs::subject(subject, described)?;
         let context = self.context(described);
-        let Timed { answer, ask_again_at } = ask(move || guest.ready(&Limits::default(), &context, &view)).await?;
+        let Timed { answer, ask_again_at } = answer(guest.ready(&Limits::default(), &context, &view))?;
         seen.ask_again(ask_again_at);
         match answer {
             Readiness::Ready => Ok(()),

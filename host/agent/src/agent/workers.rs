@@ -7,6 +7,7 @@ use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use transom_core::policy::Writes;
 use transom_core::work::{Key, Why};
 
@@ -79,13 +80,15 @@ impl Agent {
     }
 }
 
-/// One worker: takes a subject, evaluates it, and goes on whatever became of it.
+/// One worker: takes a subject, evaluates it, and goes on whatever became of it. Each evaluation has a thread for
+/// itself: its guests take that thread for as long as their limits let them, and what waits elsewhere goes on.
 async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
     while let Some(item) = lane.next().await {
         let subject = item.subject.clone();
         let evaluation = {
             let (agent, lane) = (Arc::clone(&agent), Arc::clone(&lane));
-            tokio::spawn(async move { agent.evaluate(&lane, item).await })
+            let runtime = Handle::current();
+            tokio::task::spawn_blocking(move || runtime.block_on(agent.evaluate(&lane, item)))
         };
         if evaluation.await.is_err() {
             telemetry::fault(&lane.policy, &subject);

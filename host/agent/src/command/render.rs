@@ -3,12 +3,14 @@
 mod difference;
 mod form;
 
+use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::args::{EvaluateArgs, RenderArgs};
 use crate::command::case::{self, Given};
 use crate::command::session::Session;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
+use crate::policies::swap::Swap;
 use crate::{command::run, command::summary};
 use anyhow::{Context as _, bail};
 use std::hash::{BuildHasher as _, RandomState};
@@ -56,8 +58,11 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     run::check_policies(&args.evaluate)?;
     let (clock, facts) = given(&args.path, &args.evaluate)?;
     let source = Source::new(args.evaluate.policies.as_deref());
-    let session = Session::start(run::engine()?, source, open(&args.path)?, clock, facts).await;
-    let before = open(&args.path)?;
+    let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
+    let loading = Swap::loading(run::engine()?, source);
+    let directory = open(&args.path, run::limits(args.evaluate.max_object_bytes))?;
+    let before = directory.copy();
+    let session = Session::start(loading, directory, agent).await?;
     let mut rendered = Vec::new();
     for (reference, policies) in session.take_written() {
         let one = |directory: &Directory| {
@@ -87,17 +92,17 @@ fn marks() -> Marks {
 }
 
 /// A folder, or a file with all objects; a case in it is not an object.
-fn open(path: &Path) -> anyhow::Result<Directory> {
+fn open(path: &Path, limits: Limits) -> anyhow::Result<Directory> {
     if path.is_file() {
         let given = Given::read(path);
         // A file that cannot be read whole is the directory's to judge, document by document.
         if let Ok(Given { objects, case: Some(_) }) = given {
-            let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
+            let directory = Directory::from_bytes(LOCAL, "given.json", b"", limits);
             case::put(&directory, &objects);
             return Ok(directory);
         }
     }
-    let options = DirectoryOptions { writable: false, watch: false, ..DirectoryOptions::new(LOCAL, path) };
+    let options = DirectoryOptions { writable: false, watch: false, limits, ..DirectoryOptions::new(LOCAL, path) };
     Ok(Directory::open(options)?)
 }
 

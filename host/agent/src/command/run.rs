@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
+use transom_cluster::directory::{Directory, DirectoryOptions, Limits, Observations};
 use transom_core::contract::AgentFacts;
 use transom_engine::{Engine, EngineOptions};
 
@@ -33,12 +33,12 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.evaluate)?;
-    let connections = open(&args.dir, args.once)?;
+    let loading = Swap::loading(engine()?, Source::new(args.evaluate.policies.as_deref()));
+    let connections = open(&args.dir, args.once, args.evaluate.max_object_bytes)?;
     let observations: Vec<_> = connections.all().map(|directory| directory.changes()).collect();
     let agent = Arc::new(agent(connections, &args.evaluate));
-    let mut swap = Swap::new(engine()?, Source::new(args.evaluate.policies.as_deref()));
     agent.find_outputs();
-    let changes = swap.load();
+    let (swap, changes) = loading.done().await?;
     swap.publish(&agent, &changes);
     if args.once {
         drive(&agent, screen).await;
@@ -60,10 +60,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 /// Opens every directory.
-fn open(dirs: &[NamedDir], once: bool) -> anyhow::Result<Connections> {
+fn open(dirs: &[NamedDir], once: bool, max_object_bytes: usize) -> anyhow::Result<Connections> {
     let mut by_name = BTreeMap::new();
     for NamedDir { name, dir } in dirs {
-        let options = DirectoryOptions { watch: !once, ..DirectoryOptions::new(name, dir) };
+        let limits = limits(max_object_bytes);
+        let options = DirectoryOptions { watch: !once, limits, ..DirectoryOptions::new(name, dir) };
         let directory = Directory::open(options)?;
         if by_name.insert(name.clone(), Arc::new(directory)).is_some() {
             anyhow::bail!(
@@ -75,10 +76,15 @@ fn open(dirs: &[NamedDir], once: bool) -> anyhow::Result<Connections> {
     Ok(Connections::new(by_name))
 }
 
+/// What a directory refuses for its size.
+pub(crate) fn limits(max_object_bytes: usize) -> Limits {
+    Limits { object_bytes: max_object_bytes, ..Limits::default() }
+}
+
 /// An agent with the facts and the clock of the command line.
 fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
     let facts = AgentFacts::new(&args.cluster_name, args.self_managed_cluster.as_deref());
-    Agent::new(connections, Clock::new(args.now), facts)
+    Agent::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
 }
 
 /// An engine with the usual options.

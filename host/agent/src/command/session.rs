@@ -2,16 +2,12 @@
 //! Never writes a file.
 
 use crate::agent::Agent;
-use crate::agent::clock::Clock;
 use crate::agent::connections::Connections;
-use crate::policies::Source;
-use crate::policies::swap::Swap;
+use crate::policies::swap::{Loading, Swap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, Observations};
-use transom_core::contract::AgentFacts;
 use transom_core::reference::{LOCAL, ObjectRef};
-use transom_engine::Engine;
 
 /// One agent on one directory in memory.
 pub(crate) struct Session {
@@ -25,24 +21,24 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Loads the policies and works until nothing is left to do now.
+    /// Waits for the policies and works until nothing is left to do now.
+    ///
+    /// # Errors
+    /// When loading them ended by a fault of ours.
     pub(crate) async fn start(
-        engine: Engine,
-        source: Source,
+        loading: Loading,
         directory: Directory,
-        clock: Clock,
-        facts: AgentFacts,
-    ) -> Self {
+        agent: impl FnOnce(Connections) -> Agent,
+    ) -> anyhow::Result<Self> {
         let directory = Arc::new(directory);
         let told = directory.changes();
         let connections = Connections::new(BTreeMap::from([(LOCAL.to_owned(), Arc::clone(&directory))]));
-        let agent = Arc::new(Agent::new(connections, clock, facts));
+        let agent = Arc::new(agent(connections));
         agent.find_outputs();
-        let mut swap = Swap::new(engine, source);
-        let changes = swap.load();
+        let (swap, changes) = loading.done().await?;
         swap.publish(&agent, &changes);
         agent.idle().await;
-        Self { agent, swap, directory, told }
+        Ok(Self { agent, swap, directory, told })
     }
 
     /// Follows what changed in the directory until nothing is left to do now.

@@ -5,9 +5,11 @@ use crate::agent::Agent;
 use crate::policies::load::{self, Loaded};
 use crate::policies::{Source, Written};
 use crate::telemetry;
+use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 use transom_api::Word;
 use transom_cluster::directory::PolicyStatus;
 use transom_core::catalogue::{Catalogue, Change, Refusal};
@@ -24,15 +26,40 @@ pub(crate) struct Swap {
     broken: Vec<(String, String)>,
 }
 
+/// What became of each policy that is not as it was.
+pub(crate) type Changes = Vec<(Arc<str>, Change)>;
+
+/// Policies that are being loaded in the background.
+pub(crate) struct Loading(JoinHandle<(Swap, Changes)>);
+
+impl Loading {
+    /// The policies, once they are loaded, and what changed with them: for [`Swap::publish`].
+    ///
+    /// # Errors
+    /// When loading ended by a fault of ours.
+    pub(crate) async fn done(self) -> anyhow::Result<(Swap, Changes)> {
+        self.0.await.context("failed to load the policies")
+    }
+}
+
 impl Swap {
+    /// Loads policies while the caller goes on: compiling takes a core for a while, and manifests can be read meanwhile.
+    pub(crate) fn loading(engine: Engine, source: Source) -> Loading {
+        Loading(tokio::task::spawn_blocking(|| {
+            let mut swap = Self::new(engine, source);
+            let changes = swap.load();
+            (swap, changes)
+        }))
+    }
+
     /// With nothing loaded yet.
-    pub(crate) fn new(engine: Engine, source: Source) -> Self {
+    fn new(engine: Engine, source: Source) -> Self {
         Self { engine, source, catalogue: Catalogue::default(), loaded: BTreeMap::new(), broken: Vec::new() }
     }
 
     /// Reads every policy again and loads what differs; takes as long as compiling takes.
     /// What changed is for [`Swap::publish`].
-    pub(crate) fn load(&mut self) -> Vec<(Arc<str>, Change)> {
+    pub(crate) fn load(&mut self) -> Changes {
         let found = match self.source.read() {
             Ok(found) => found,
             Err(error) => {

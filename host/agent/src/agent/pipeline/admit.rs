@@ -1,11 +1,11 @@
 //! Stage 2: whether what was taken from the queue is evaluated, and why. Never evaluates anything.
 
 use crate::agent::Agent;
-use crate::agent::invoke::ask;
+use crate::agent::invoke::answer;
 use crate::agent::queue::Item;
 use crate::policies::load::Loaded;
 use std::sync::Arc;
-use transom_core::contract::Verdict;
+use transom_core::contract::{Change, Verdict};
 use transom_core::failure::Failure;
 use transom_core::trigger::{self, Move};
 use transom_core::work::{Key, Why, WorkItem};
@@ -28,7 +28,7 @@ impl Agent {
                         why
                     }
                     Move::Ask { change, judged } => {
-                        let verdict = self.verdict(loaded, *change).await;
+                        let verdict = self.verdict(loaded, &change);
                         self.known.lock().judged.insert(key.clone(), judged);
                         match verdict {
                             Ok(Verdict::Ignore) => {
@@ -47,11 +47,11 @@ impl Agent {
         Some(WorkItem { key, why })
     }
 
-    async fn verdict(&self, loaded: &Arc<Loaded>, change: transom_core::contract::Change) -> Result<Verdict, Failure> {
-        let Some((guest, described)) = loaded.trigger.clone().zip(loaded.revision.trigger.as_ref()) else {
+    fn verdict(&self, loaded: &Loaded, change: &Change) -> Result<Verdict, Failure> {
+        let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
             return Ok(Verdict::Run(Vec::new()));
         };
         let context = self.context(described);
-        ask(move || guest.evaluate(&Limits::default(), &context, &change)).await
+        answer(guest.evaluate(&Limits::default(), &context, change))
     }
 }

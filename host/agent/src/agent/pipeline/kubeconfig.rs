@@ -4,7 +4,7 @@ mod source;
 
 use super::Seen;
 use crate::agent::Agent;
-use crate::agent::invoke::ask;
+use crate::agent::invoke::answer;
 use crate::policies::load::Loaded;
 use source::{Sources, terms};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Asking<'a> {
     loaded: &'a Arc<Loaded>,
     key: &'a Key,
     subject: &'a Arc<Object>,
-    view: Arc<Subject>,
+    view: Subject,
 }
 
 /// What stages 3 and 4 gave.
@@ -53,10 +53,10 @@ impl Agent {
         subject: &Arc<Object>,
         seen: &mut Seen,
     ) -> Result<Success, Failure> {
-        let view = Arc::new(inputs::subject(subject, &loaded.revision.decide)?);
+        let view = inputs::subject(subject, &loaded.revision.decide)?;
         let asking = Asking { agent: self, loaded, key, subject, view };
         let gathered = asking.gather(seen).await?;
-        let proposal = asking.transform(&gathered, seen).await?;
+        let proposal = asking.transform(&gathered, seen)?;
         let plan = asking.plan(&gathered, &proposal, seen)?;
         let written = plan.steps.clone();
         let mut outcome = self.apply(plan).await;
@@ -81,9 +81,9 @@ impl Asking<'_> {
     async fn gather(&self, seen: &mut Seen) -> Result<Gathered, Failure> {
         let described = &self.loaded.revision.decide;
         let (mut rounds, mut found, mut inputs, mut sources) =
-            (Rounds::default(), Vec::new(), Vec::new(), Sources::default());
+            (Rounds::default(), Vec::new(), Vec::new(), Sources::new(self.agent.kubeconfig_limits));
         let complete = loop {
-            let asked = self.require(&inputs).await?;
+            let asked = self.require(&inputs)?;
             let target = asked.target.clone();
             let next = rounds.answer(&self.loaded.revision.policy, &self.key.subject, asked)?;
             let (existing, claim) = self.claim(&target, seen).await?;
@@ -104,11 +104,11 @@ impl Asking<'_> {
         Ok(Gathered { target, existing, claim, inputs, sources })
     }
 
-    async fn require(&self, inputs: &[Input]) -> Result<Requirement, Failure> {
-        let (guest, described) = (self.loaded.decide.clone(), &self.loaded.revision.decide);
-        let (context, view, inputs) = (self.agent.context(described), Arc::clone(&self.view), inputs.to_vec());
-        let answer = ask(move || guest.require(&Limits::default(), &context, &view, &inputs)).await?;
-        answer.map_err(|refusal| {
+    fn require(&self, inputs: &[Input]) -> Result<Requirement, Failure> {
+        let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
+        let context = self.agent.context(described);
+        let answered = answer(guest.require(&Limits::default(), &context, &self.view, inputs))?;
+        answered.map_err(|refusal| {
             requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal)
         })
     }
@@ -141,13 +141,13 @@ impl Asking<'_> {
     }
 
     /// Stage 5.
-    async fn transform(&self, gathered: &Gathered, seen: &mut Seen) -> Result<Proposal, Failure> {
-        let (guest, described) = (self.loaded.decide.clone(), &self.loaded.revision.decide);
-        let (context, view, inputs) = (self.agent.context(described), Arc::clone(&self.view), gathered.inputs.clone());
-        let answer = ask(move || guest.transform(&Limits::default(), &context, &view, &inputs)).await?;
+    fn transform(&self, gathered: &Gathered, seen: &mut Seen) -> Result<Proposal, Failure> {
+        let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
+        let context = self.agent.context(described);
+        let answered = answer(guest.transform(&Limits::default(), &context, &self.view, &gathered.inputs))?;
         let refused =
             |refusal| requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal);
-        let Timed { answer, ask_again_at } = answer.map_err(refused)?;
+        let Timed { answer, ask_again_at } = answered.map_err(refused)?;
         seen.ask_again(ask_again_at);
         Ok(answer)
     }
@@ -159,7 +159,14 @@ impl Asking<'_> {
         let inputs = seen.evaluation.inputs.as_deref().unwrap_or_default();
         let source = gathered.sources.only()?;
         let services = source::services(&gathered.inputs);
-        let terms = terms(policy, &gathered.target, &self.key.subject, source, &services, now_seconds)?;
+        let terms = terms(
+            policy,
+            &gathered.target,
+            &self.key.subject,
+            source,
+            &services,
+            (now_seconds, gathered.sources.limits()),
+        )?;
         let assembled = source.kubeconfig.assemble(proposal, &terms).map_err(|error| source.failure(&error))?;
         let wanted = Wanted {
             policy,

@@ -2,7 +2,7 @@
 
 use super::Seen;
 use crate::agent::Agent;
-use crate::agent::invoke::ask;
+use crate::agent::invoke::answer;
 use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_api::Word;
@@ -33,9 +33,8 @@ impl Agent {
         let declared = described.declared(&subject.reference.api_version, &subject.reference.kind);
         let view =
             managed_cluster::view(subject, declared).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
-        let (guest, context) = (loaded.decide.clone(), self.context(described));
-        let answer = ask(move || guest.compute(&Limits::default(), &context, &view)).await?;
-        let Timed { answer, ask_again_at } = answer
+        let answered = answer(loaded.decide.compute(&Limits::default(), &self.context(described), &view))?;
+        let Timed { answer, ask_again_at } = answered
             .map_err(|refusal| requirements::refused(&loaded.revision.policy, &key.subject, described, refusal))?;
         seen.ask_again(ask_again_at);
         let wanted = match answer {

@@ -2,12 +2,14 @@
 //! Never writes a file.
 
 use super::compare;
+use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::agent::known::Entry;
 use crate::agent::queue::Cause;
 use crate::command::case::{self, Case, Given, Reference};
 use crate::command::session::Session;
 use crate::policies::load::Loaded;
+use crate::policies::swap::Swap;
 use crate::policies::{Source, Written};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
@@ -83,7 +85,9 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
     let facts = AgentFacts::new(name, case.agent.self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
     case::put(&directory, &objects);
-    let mut session = Session::start(engine.clone(), source, directory, Clock::new(Some(now)), facts).await;
+    let loading = Swap::loading(engine.clone(), source);
+    let mut session =
+        Session::start(loading, directory, |connections| Agent::new(connections, Clock::new(Some(now)), facts)).await?;
     warm.extend(session.swap.loaded().map(|loaded| (loaded.revision.decide.digest.to_string(), Arc::clone(loaded))));
     if let Some((name, refusal)) = session.swap.refusals().next() {
         bail!("policy {name} is refused: {}: {}", refusal.word.as_str(), refusal.message);

@@ -23,11 +23,23 @@ pub(super) struct Read {
     pub(super) kubeconfig: Source,
 }
 
-/// Kubeconfigs by role.
-#[derive(Default)]
-pub(super) struct Sources(BTreeMap<String, Read>);
+/// Kubeconfigs by role, and what one may cost.
+pub(super) struct Sources {
+    by_role: BTreeMap<String, Read>,
+    limits: KubeconfigLimits,
+}
 
 impl Sources {
+    /// None yet.
+    pub(super) fn new(limits: KubeconfigLimits) -> Self {
+        Self { by_role: BTreeMap::new(), limits }
+    }
+
+    /// What one may cost.
+    pub(super) fn limits(&self) -> KubeconfigLimits {
+        self.limits
+    }
+
     /// Reads the kubeconfig under a key of a Secret, and gives what a guest may see of it.
     pub(super) fn read(&mut self, found: &Found, object: &Object, key: &str) -> Result<SourceView, Failure> {
         let secret = &object.reference;
@@ -38,17 +50,17 @@ impl Sources {
         let Some(bytes) = data(object, key) else {
             return Err(failed(Word::InvalidBase64, format!("{secret}: `data.{key}` is not base64")));
         };
-        let kubeconfig = Source::parse(&bytes, &KubeconfigLimits::default())
+        let kubeconfig = Source::parse(&bytes, &self.limits)
             .map_err(|error| failed(error.word, format!("{secret}: `data.{key}`: {error}")))?;
         let view = kubeconfig.view();
         let role = found.need.role.clone();
-        self.0.insert(role.clone(), Read { role, secret: secret.clone(), kubeconfig });
+        self.by_role.insert(role.clone(), Read { role, secret: secret.clone(), kubeconfig });
         Ok(view)
     }
 
     /// The one that entries of an answer are numbered by.
     pub(super) fn only(&self) -> Result<&Read, Failure> {
-        let mut all = self.0.values();
+        let mut all = self.by_role.values();
         match (all.next(), all.next()) {
             (Some(one), None) => Ok(one),
             _ => Err(Failure::known(
@@ -82,16 +94,10 @@ pub(super) fn terms<'a>(
     subject: &ObjectRef,
     source: &'a Read,
     services: &'a [(&'a str, &'a Service)],
-    now_seconds: i64,
+    (now_seconds, limits): (i64, KubeconfigLimits),
 ) -> Result<Terms<'a>, Failure> {
     let rule = policy.secret(target, subject);
     let rule = rule
         .ok_or_else(|| Failure::known(Word::WriteNotGranted, format!("the policy does not grant to write {target}")))?;
-    Ok(Terms {
-        grant: &rule.kubeconfig,
-        source_role: &source.role,
-        services,
-        now_seconds,
-        limits: KubeconfigLimits::default(),
-    })
+    Ok(Terms { grant: &rule.kubeconfig, source_role: &source.role, services, now_seconds, limits })
 }
