@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
 
-use crate::{bench, check, demo, fleet, guests};
+use crate::{bench, check, demo, fleet, guests, soak};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -22,6 +22,8 @@ enum Task {
     Test,
     /// What Transom costs, as ratios to floors of the same run; takes minutes and wants a quiet machine
     Bench(bench::Args),
+    /// The end-to-end proofs in numbers that take long: kills and swaps
+    Soak(soak::Args),
     /// Write a generated fleet of HostedClusters and ManagedClusters as manifests
     Fleet(fleet::Args),
 }
@@ -34,6 +36,7 @@ impl Args {
             Task::Demo => demo::run(),
             Task::Test => check::run(),
             Task::Bench(args) => bench::run(&args),
+            Task::Soak(args) => soak::run(&args),
             Task::Fleet(args) => fleet::run(&args),
         }
     }

@@ -9,6 +9,7 @@ mod fleet;
 mod guests;
 mod process;
 mod progress;
+mod soak;
 mod wasm_std;
 mod workspace;
 

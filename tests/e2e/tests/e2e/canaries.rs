@@ -39,68 +39,70 @@ fn source(stage: &Stage, index: usize) -> Result<Value> {
     serde_yaml::from_slice(&bytes).ok().context("not YAML")
 }
 
+impl Planted {
+    /// Changes the source of a cluster, with canaries of its own.
+    fn source(&mut self, index: usize, change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String)) -> Result<()> {
+        let mut document = source(&self.stage, index)?;
+        change(&mut document, &mut |place| self.canaries.plant(&format!("{place} of {index}")));
+        put_source(&self.stage, index, &STANDARD.encode(document.to_string()))
+    }
+
+    /// Changes the user of a source.
+    fn user(&mut self, index: usize, change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String)) -> Result<()> {
+        self.source(index, |document, plant| change(&mut document["users"][0]["user"], plant))
+    }
+}
+
 /// Writes the fleet: credentials that are right, and credential fields of a wrong type or form, each with a canary.
 fn plant() -> Result<Planted> {
-    let stage = Stage::new(CLUSTERS, 4)?;
-    let mut canaries = Canaries::default();
-    let mut wrong = Vec::new();
-    let mut one = |index: usize, refused: bool, change: &dyn Fn(&mut Value, &mut dyn FnMut(&str) -> String)| {
-        let mut document = source(&stage, index)?;
-        let mut plant = |place: &str| canaries.plant(&format!("{place} of {index}"));
-        change(&mut document, &mut plant);
-        if refused {
-            wrong.push(index);
-        }
-        put_source(&stage, index, &STANDARD.encode(document.to_string()))
-    };
-    one(0, false, &|document, plant| {
-        document["users"][0]["user"] = json!({"token": plant("token")});
-    })?;
-    one(1, false, &|document, plant| {
-        document["users"][0]["user"] = json!({"username": plant("username"), "password": plant("password")});
-    })?;
-    one(2, true, &|document, plant| document["users"][0]["user"]["token"] = json!({"nested": plant("token")}))?;
-    one(4, true, &|document, plant| document["users"][0]["user"]["password"] = json!([plant("password")]))?;
-    one(6, true, &|document, plant| {
-        document["users"][0]["user"]["client-key-data"] = json!(plant("a key in the clear"))
-    })?;
-    one(7, true, &|document, plant| {
-        document["users"][0]["user"]["client-certificate-data"] = json!(STANDARD.encode(plant("certificate")));
-    })?;
-    one(8, true, &|document, plant| {
+    let wrong = vec![2, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14];
+    let mut planted = Planted { stage: Stage::new(CLUSTERS, 4)?, canaries: Canaries::default(), wrong };
+    plant_users(&mut planted)?;
+    plant_clusters(&mut planted)?;
+    let Planted { stage, canaries, .. } = &mut planted;
+    // Not YAML behind a line that is, and not base64 at all.
+    let (text, open) = (canaries.plant("a broken document"), canaries.plant("an open quote"));
+    put_source(stage, 14, &STANDARD.encode(format!("token: {text}\nusers: [\"{open}\n")))?;
+    put_source(stage, 5, &format!("\"%{}\"", canaries.plant("no base64")))?;
+    let home = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: klusterlet-{}}}\n", fleet::managed_name(5));
+    put(&stage.fleet.join("home.yaml"), home.as_bytes())?;
+    put_broken_files(stage, canaries)?;
+    Ok(planted)
+}
+
+fn plant_users(planted: &mut Planted) -> Result<()> {
+    planted.user(0, |user, plant| *user = json!({"token": plant("token")}))?;
+    planted.user(1, |user, plant| *user = json!({"username": plant("username"), "password": plant("password")}))?;
+    planted.user(2, |user, plant| user["token"] = json!({"nested": plant("token")}))?;
+    planted.user(4, |user, plant| user["password"] = json!([plant("password")]))?;
+    planted.user(6, |user, plant| user["client-key-data"] = json!(plant("a key in the clear")))?;
+    planted.user(7, |user, plant| user["client-certificate-data"] = json!(STANDARD.encode(plant("certificate"))))?;
+    planted.user(8, |user, plant| {
         let environment = json!([{"name": "TOKEN", "value": plant("environment")}]);
-        document["users"][0]["user"] = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1",
-            "command": plant("command"), "args": [plant("argument")], "env": environment, "interactiveMode": "Never"}});
+        *user = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plant("command"),
+            "args": [plant("argument")], "env": environment, "interactiveMode": "Never"}});
     })?;
-    one(9, true, &|document, plant| {
+    planted.user(9, |user, plant| {
         let config = json!({"id-token": plant("id token"), "refresh-token": plant("refresh token")});
-        document["users"][0]["user"] = json!({"auth-provider": {"name": "oidc", "config": config}});
-    })?;
-    one(10, false, &|document, plant| {
+        *user = json!({"auth-provider": {"name": "oidc", "config": config}});
+    })
+}
+
+fn plant_clusters(planted: &mut Planted) -> Result<()> {
+    planted.source(10, |document, plant| {
         let url = format!("http://{}:{}@proxy.example.com:3128", plant("proxy user"), plant("proxy password"));
         document["clusters"][0]["cluster"]["proxy-url"] = json!(url);
     })?;
-    one(11, true, &|document, plant| {
-        document["clusters"][0]["cluster"]["server"] =
-            json!(format!("https://{}:{}@api:6443", plant("server user"), plant("server password")));
+    planted.source(11, |document, plant| {
+        let url = format!("https://{}:{}@api:6443", plant("server user"), plant("server password"));
+        document["clusters"][0]["cluster"]["server"] = json!(url);
     })?;
-    one(12, true, &|document, plant| {
+    planted.source(12, |document, plant| {
         document["clusters"][0]["cluster"]["certificate-authority-data"] = json!({"wrong": plant("authority")});
     })?;
-    one(13, true, &|document, plant| {
+    planted.source(13, |document, plant| {
         document["users"] = json!({"name": "admin", "user": {"token": plant("users that are no list")}});
-    })?;
-    // Not YAML behind a line that is, and not base64 at all.
-    let broken =
-        format!("token: {}\nusers: [\"{}\n", canaries.plant("a broken document"), canaries.plant("an open quote"));
-    put_source(&stage, 14, &STANDARD.encode(broken))?;
-    put_source(&stage, 5, &format!("\"%{}\"", canaries.plant("no base64")))?;
-    wrong.push(14);
-    let home = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: klusterlet-{}}}\n", fleet::managed_name(5));
-    put(&stage.fleet.join("home.yaml"), home.as_bytes())?;
-    wrong.push(5);
-    put_broken_files(&stage, &mut canaries)?;
-    Ok(Planted { stage, canaries, wrong })
+    })
 }
 
 /// Whole files with secrets that do not parse, or hold wrong types.
