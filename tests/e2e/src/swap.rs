@@ -30,16 +30,23 @@ pub struct Swap {
 }
 
 /// What was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swapped {
     /// Changes of the fleet meanwhile.
     pub edits: usize,
     /// Secrets that were read meanwhile, each of one version.
     pub read: usize,
-    /// Memory after the first swaps, in bytes.
-    pub before_bytes: u64,
-    /// Memory after the last swap, in bytes.
-    pub after_bytes: u64,
+    /// Memory after each swap, in bytes.
+    pub memory: Vec<u64>,
+}
+
+impl Swapped {
+    /// By how many bytes the most of the last half is above the most of the first.
+    pub fn growth(&self) -> u64 {
+        let (first, last) = self.memory.split_at(self.memory.len() / 2);
+        let most = |half: &[u64]| half.iter().copied().max().unwrap_or_default();
+        most(last).saturating_sub(most(first))
+    }
 }
 
 impl Swap {
@@ -68,21 +75,18 @@ impl Swap {
         let log = agent.stop()?;
         let swapped = log.lines().filter(|line| line.contains(" swapped ")).count();
         ensure!(swapped == self.swaps, "{swapped} swaps were told, {} were made", self.swaps);
-        let (before_bytes, after_bytes) = memory;
-        Ok(Swapped { edits: edits.into_inner(), read: read.into_inner(), before_bytes, after_bytes })
+        Ok(Swapped { edits: edits.into_inner(), read: read.into_inner(), memory })
     }
 
     /// Replaces the component; each time every secret must become the new version's before the next.
-    fn swap_all(self, stage: &Stage, agent: &Agent, versions: &Versions) -> Result<(u64, u64)> {
-        let mut before = 0;
-        for round in 1..=self.swaps {
+    /// Gives the memory after each.
+    fn swap_all(self, stage: &Stage, agent: &Agent, versions: &Versions) -> Result<Vec<u64>> {
+        let one = |round: usize| {
             versions.put(stage, round % 2)?;
             versions.wait_for_all_stamps(stage, self.clusters, round % 2)?;
-            if round == 4 {
-                before = agent.resident_bytes()?;
-            }
-        }
-        Ok((before, agent.resident_bytes()?))
+            agent.resident_bytes()
+        };
+        (1..=self.swaps).map(one).collect()
     }
 }
 

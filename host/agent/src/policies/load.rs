@@ -21,8 +21,6 @@ pub(crate) struct Loaded {
     pub(crate) trigger: Option<transom_engine::Guest>,
     /// The compiled guest that decides what.
     pub(crate) decide: transom_engine::Guest,
-    /// Files that this revision was made of, beside the policy's own.
-    pub(crate) files: Vec<PathBuf>,
 }
 
 /// Checks a manifest, brings and compiles its guests, and has them judge their settings.
@@ -37,17 +35,20 @@ pub(crate) fn load(engine: &Engine, value: &Value, folder: &Path) -> Result<Load
 }
 
 fn assemble(engine: &Engine, policy: Policy, folder: &Path) -> Result<Loaded, Refusal> {
-    let (decide, decide_guest, decide_at) = guest(engine, "decide", &policy.decide, policy.writes.world(), folder)?;
+    let (decide, decide_guest) = guest(engine, "decide", &policy.decide, policy.writes.world(), folder)?;
     let triggering =
         policy.trigger.as_ref().map(|spec| guest(engine, "trigger", spec, World::Trigger, folder)).transpose()?;
-    let mut files: Vec<_> = decide_at.file().map(Path::to_owned).into_iter().collect();
-    let (mut trigger, mut trigger_guest) = (None, None);
-    if let Some((compiled, guest, at)) = triggering {
-        files.extend(at.file().map(Path::to_owned));
-        (trigger, trigger_guest) = (Some(compiled), Some(guest));
-    }
+    let (trigger, trigger_guest) = triggering.unzip();
     let revision = Arc::new(Revision { policy, trigger: trigger_guest, decide: decide_guest });
-    Ok(Loaded { revision, trigger, decide, files })
+    Ok(Loaded { revision, trigger, decide })
+}
+
+/// The files of the components that a manifest names, whether the policy is good or not.
+pub(crate) fn components(value: &Value, folder: &Path) -> Vec<PathBuf> {
+    let named = ["/spec/guests/decide/component", "/spec/guests/trigger/component"]
+        .into_iter()
+        .filter_map(|place| value.pointer(place)?.as_str());
+    named.filter_map(|text| Location::parse(text, folder).file().map(Path::to_owned)).collect()
 }
 
 /// One guest: bytes, code, description, settings.
@@ -57,7 +58,7 @@ fn guest(
     spec: &GuestSpec,
     world: World,
     folder: &Path,
-) -> Result<(transom_engine::Guest, Guest, Location), Refusal> {
+) -> Result<(transom_engine::Guest, Guest), Refusal> {
     let at = Location::parse(&spec.component, folder);
     let refused =
         |word: Word, why: &dyn std::fmt::Display| Refusal { word, message: format!("spec.guests.{role}: {why}") };
@@ -68,7 +69,7 @@ fn guest(
     judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;
     let guest = Guest::load(compiled.digest(), compiled.description().clone(), &spec.settings)
         .map_err(|failure| refused(Word::DescriptionInvalid, &failure.message))?;
-    Ok((compiled, guest, at))
+    Ok((compiled, guest))
 }
 
 /// Has a guest judge its settings.

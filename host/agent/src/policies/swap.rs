@@ -22,6 +22,8 @@ pub(crate) struct Swap {
     source: Source,
     catalogue: Catalogue,
     loaded: BTreeMap<Arc<str>, Arc<Loaded>>,
+    /// Files of the components that policies name, refused ones too: what is missing or broken may be put right.
+    components: BTreeSet<PathBuf>,
     /// Files and documents that could not be read the last time.
     broken: Vec<(String, String)>,
 }
@@ -54,7 +56,14 @@ impl Swap {
 
     /// With nothing loaded yet.
     fn new(engine: Engine, source: Source) -> Self {
-        Self { engine, source, catalogue: Catalogue::default(), loaded: BTreeMap::new(), broken: Vec::new() }
+        Self {
+            engine,
+            source,
+            catalogue: Catalogue::default(),
+            loaded: BTreeMap::new(),
+            components: BTreeSet::new(),
+            broken: Vec::new(),
+        }
     }
 
     /// Reads every policy again and loads what differs; takes as long as compiling takes.
@@ -69,6 +78,8 @@ impl Swap {
         };
         let unreadable = !found.broken.is_empty();
         self.tell_broken(found.broken);
+        let named = found.policies.iter().flat_map(|written| load::components(&written.value, &written.folder));
+        self.components = named.collect();
         let before = self.catalogue.clone();
         let mut by_name: BTreeMap<String, Vec<Written>> = BTreeMap::new();
         for written in found.policies {
@@ -120,6 +131,9 @@ impl Swap {
                 (Change::Refused | Change::Loaded | Change::Swapped, _) => {}
             }
             self.tell(policy, *change);
+        }
+        if changes.iter().any(|(_, change)| *change == Change::Removed) {
+            agent.tidy_status(&self.names());
         }
         // Also without a change: what was refused may be mended by putting back what is at work.
         self.status(agent);
@@ -196,7 +210,7 @@ impl Swap {
             Source::Builtin | Source::Given(_) => None,
             Source::Path(path) => Some(path.clone()),
         };
-        own.into_iter().chain(self.loaded.values().flat_map(|loaded| loaded.files.iter().cloned())).collect()
+        own.into_iter().chain(self.components.iter().cloned()).collect()
     }
 }
 
