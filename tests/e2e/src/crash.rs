@@ -29,6 +29,8 @@ pub struct Crash {
 pub struct Survived {
     /// Kills that met the agent at work, not at its end.
     pub at_work: usize,
+    /// Kills that met it between the first and the last byte of a file.
+    pub unfinished: usize,
     /// Visible files that were read whole meanwhile.
     pub read: usize,
     /// Files that were compared with the undisturbed run.
@@ -47,7 +49,7 @@ impl Crash {
         ensure!(stage.once()?.status.success(), "the fleet is not sound");
         let span = undisturbed.elapsed();
         let (over, read) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let at_work = std::thread::scope(|scope| {
+        let (at_work, unfinished) = std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_all(&stage, &over, &read));
             let killed = self.kill_all(&stage, span);
             over.store(true, Ordering::Relaxed);
@@ -56,12 +58,13 @@ impl Crash {
         })?;
         ensure!(stage.once()?.status.success(), "the last start failed");
         let compared = compare(&stage, self.clusters)?;
-        Ok(Survived { at_work, read: read.into_inner(), compared })
+        Ok(Survived { at_work, unfinished, read: read.into_inner(), compared })
     }
 
-    fn kill_all(self, stage: &Stage, span: Duration) -> Result<usize> {
+    /// Gives how many kills met the agent at work, and how many in the middle of a file.
+    fn kill_all(self, stage: &Stage, span: Duration) -> Result<(usize, usize)> {
         let mut numbers = Numbers::new(self.seed, 0);
-        let mut at_work = 0;
+        let (mut at_work, mut unfinished) = (0, 0);
         for round in 0..self.kills {
             self.disturb(stage, &mut numbers)?;
             let mut command = stage.run()?;
@@ -75,8 +78,9 @@ impl Crash {
             wait::until("the instant of the kill", DEADLINE, || (start.elapsed() >= instant).then_some(()))?;
             at_work += usize::from(agent.ended()?.is_none());
             agent.kill()?;
+            unfinished += usize::from(!tree::files(&stage.own().join("tmp"))?.is_empty());
         }
-        Ok(at_work)
+        Ok((at_work, unfinished))
     }
 
     /// What a user does meanwhile: new ports for some clusters, some results thrown away.
