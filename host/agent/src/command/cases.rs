@@ -1,7 +1,8 @@
-//! `transom test`: the cases of policies, through the built components and the agent's own pipeline, in memory.
-//! Never changes an expectation.
+//! `transom test`: the cases of policies and guests, through the built components; those of policies also through the
+//! agent's own pipeline, in memory. Never changes an expectation.
 
 mod compare;
+mod guest;
 mod policy;
 
 use crate::args::{TableFormat, TestArgs};
@@ -17,6 +18,13 @@ struct Verdict {
     case: PathBuf,
     /// How it differs from what is expected, line by line; empty when it does not.
     differences: Vec<String>,
+}
+
+/// What was loaded for one case and serves the next.
+#[derive(Default)]
+struct Warm {
+    policies: policy::Warm,
+    guests: guest::Warm,
 }
 
 /// Runs every case below a path.
@@ -35,7 +43,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
     let engine = run::engine()?;
-    let mut warm = policy::Warm::new();
+    let mut warm = Warm::default();
     let verdicts: Vec<Verdict> =
         cases.into_iter().map(|case| runtime.block_on(judge(&engine, case, &mut warm))).collect();
     match args.output {
@@ -64,12 +72,13 @@ fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one case with the policy that it lies under.
-async fn judge(engine: &transom_engine::Engine, case: PathBuf, warm: &mut policy::Warm) -> Verdict {
-    let differences = match policy::run(engine, &case, warm).await {
-        Ok(differences) => differences,
-        Err(error) => vec![format!("{error:#}")],
+/// Runs one case: of a guest when it lies in the guest's crate, else of the policy that it lies under.
+async fn judge(engine: &transom_engine::Engine, case: PathBuf, warm: &mut Warm) -> Verdict {
+    let found = match guest::crate_above(&case) {
+        Some(home) => guest::run(engine, home, &case, &mut warm.guests),
+        None => policy::run(engine, &case, &mut warm.policies).await,
     };
+    let differences = found.unwrap_or_else(|error| vec![format!("{error:#}")]);
     Verdict { case, differences }
 }
 

@@ -1,0 +1,83 @@
+//! Whether an answer is what a case of a guest expects, by the rules of the guest's own tests (`guest/sdk`, `testing`).
+//! Never looser than said: what is left out must be empty.
+
+use serde_json::Value;
+
+/// The words that may stand in an answer though they are left out: sentences may change.
+const SENTENCES: [&str; 1] = ["message"];
+
+/// The first place at which an answer is not what is expected.
+pub(super) fn difference(expected: &Value, found: &Value) -> Option<String> {
+    at("", expected, found).err()
+}
+
+fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            for (key, value) in found {
+                match expected.get(key) {
+                    Some(wanted) => at(&child(place, key), wanted, value)?,
+                    None if SENTENCES.contains(&key.as_str()) || is_default(value) => {}
+                    None => return Err(format!("`{}`: want nothing, have {value}", child(place, key))),
+                }
+            }
+            match expected.keys().find(|key| !found.contains_key(*key)) {
+                Some(key) => Err(format!("`{}`: want it, an answer has no such field", child(place, key))),
+                None => Ok(()),
+            }
+        }
+        (Value::Array(wanted), Value::Array(given)) if wanted.len() == given.len() => wanted
+            .iter()
+            .zip(given)
+            .enumerate()
+            .try_for_each(|(index, (wanted, given))| at(&format!("{place}[{index}]"), wanted, given)),
+        _ if expected == found => Ok(()),
+        _ if place.is_empty() => Err(format!("want {expected}, have {found}")),
+        _ => Err(format!("`{place}`: want {expected}, have {found}")),
+    }
+}
+
+fn child(place: &str, key: &str) -> String {
+    if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") }
+}
+
+fn is_default(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(value) => value.as_i64() == Some(0),
+        Value::String(value) => value.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.values().all(is_default),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_left_out_must_be_empty_but_for_messages() {
+        let found = json!({"a": 1, "b": null, "c": [], "d": false, "message": "text", "e": {"f": 0}});
+        assert_eq!(difference(&json!({"a": 1}), &found), None);
+        for (expected, place) in [
+            (json!({}), "`a`: want nothing"),
+            (json!({"a": 1, "message": "other"}), "`message`"),
+            (json!({"a": 1, "g": null}), "`g`"),
+            (json!({"a": 2}), "`a`: want 2, have 1"),
+            (json!({"a": 1, "e": {"f": 3}}), "`e.f`"),
+        ] {
+            let told = difference(&expected, &found);
+            assert!(told.as_ref().is_some_and(|told| told.starts_with(place)), "{expected}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_compared_whole_and_in_order() {
+        assert_eq!(difference(&json!([1, {"a": "b"}]), &json!([1, {"a": "b", "c": ""}])), None);
+        assert!(difference(&json!([1]), &json!([1, 2])).is_some());
+        assert!(difference(&json!([2, 1]), &json!([1, 2])).is_some());
+        assert!(difference(&json!("ignore"), &json!({"run": ["BecameAvailable"]})).is_some());
+    }
+}

@@ -1,0 +1,162 @@
+//! Takes a map of a case apart, word by word. Never a default that hides a misspelt word: what is left over is an error.
+
+use anyhow::{Context as _, bail};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// A map of a case, and where in the file it stands.
+pub(super) struct Words {
+    place: String,
+    map: Map<String, Value>,
+}
+
+impl Words {
+    /// Reads a map whole; a word of it that is not taken is an error.
+    ///
+    /// # Errors
+    /// When the value is no map, or what `read` says.
+    pub(super) fn inside<T>(
+        place: &str,
+        value: Value,
+        read: impl FnOnce(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let Value::Object(map) = value else { bail!("failed to read {}: it is no map", named(place)) };
+        let mut words = Self { place: place.to_owned(), map };
+        let found = read(&mut words)?;
+        match words.map.keys().next() {
+            Some(word) => bail!("failed to read `{}`: this call takes no such word", words.below(word)),
+            None => Ok(found),
+        }
+    }
+
+    /// Whether a word is there, and not yet taken.
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.map.contains_key(word)
+    }
+
+    /// Takes a word as it stands.
+    pub(super) fn take(&mut self, word: &str) -> Option<Value> {
+        self.map.remove(word)
+    }
+
+    /// Takes a plain value; left out, its default.
+    ///
+    /// # Errors
+    /// When it has another type.
+    pub(super) fn plain<T: DeserializeOwned + Default>(&mut self, word: &str) -> anyhow::Result<T> {
+        let Some(value) = self.take(word) else { return Ok(T::default()) };
+        // The parser's own text is left out: it may quote the value.
+        serde_json::from_value(value).ok().with_context(|| self.wrong(word, "it has not the type that `wit/` says"))
+    }
+
+    /// Takes one word of an enumeration; left out, the given one.
+    ///
+    /// # Errors
+    /// When it is none of them.
+    pub(super) fn one_of<T: Copy>(&mut self, word: &str, all: &[(&str, T)], otherwise: T) -> anyhow::Result<T> {
+        let Some(value) = self.take(word) else { return Ok(otherwise) };
+        let found = all.iter().find(|(name, _)| value.as_str() == Some(name)).map(|(_, found)| *found);
+        found.with_context(|| self.wrong(word, "it is none of the words that `wit/` has"))
+    }
+
+    /// Takes a variant: its name, and what it holds (null when it holds nothing).
+    ///
+    /// # Errors
+    /// When it has not the form of one.
+    pub(super) fn variant(&mut self, word: &str) -> anyhow::Result<Option<(String, Value)>> {
+        match self.take(word) {
+            None => Ok(None),
+            Some(Value::String(name)) => Ok(Some((name, Value::Null))),
+            Some(Value::Object(map)) if map.len() == 1 => Ok(map.into_iter().next()),
+            Some(_) => bail!(self.wrong(word, "want a name, or a map with one name")),
+        }
+    }
+
+    /// Takes a map; none when it is left out or null.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub(super) fn maybe<T>(
+        &mut self,
+        word: &str,
+        read: impl FnOnce(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Option<T>> {
+        let value = self.take(word).filter(|value| !value.is_null());
+        value.map(|value| Self::inside(&self.below(word), value, read)).transpose()
+    }
+
+    /// Takes a map; left out, one in which everything is left out.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub(super) fn map<T>(
+        &mut self,
+        word: &str,
+        read: impl FnOnce(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let value = self.take(word).unwrap_or_else(|| Value::Object(Map::new()));
+        Self::inside(&self.below(word), value, read)
+    }
+
+    /// Takes a list of maps; left out, an empty one.
+    ///
+    /// # Errors
+    /// When it is no list, or what `read` says.
+    pub(super) fn each<T>(
+        &mut self,
+        word: &str,
+        read: impl Fn(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<T>> {
+        let items: Vec<Value> = self.plain(word)?;
+        let place = self.below(word);
+        let one = |(index, item)| Self::inside(&format!("{place}[{index}]"), item, &read);
+        items.into_iter().enumerate().map(one).collect()
+    }
+
+    /// Where a word of this map stands.
+    pub(super) fn below(&self, word: &str) -> String {
+        if self.place.is_empty() { word.to_owned() } else { format!("{}.{word}", self.place) }
+    }
+
+    /// The sentence about a word that cannot be read.
+    pub(super) fn wrong(&self, word: &str, why: &str) -> String {
+        format!("failed to read `{}`: {why}", self.below(word))
+    }
+}
+
+fn named(place: &str) -> String {
+    if place.is_empty() { "`given.yaml`".to_owned() } else { format!("`{place}`") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(value: Value) -> Result<(String, u16, Vec<i64>), String> {
+        let list = |words: &mut Words| words.each("list", |item| item.plain("n"));
+        let all = |words: &mut Words| Ok((words.plain("text")?, words.plain("number")?, list(words)?));
+        Words::inside("a", value, all).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        assert_eq!(read(json!({})), Ok((String::new(), 0, vec![])));
+        assert_eq!(read(json!({"text": "x", "number": 7, "list": [{"n": 1}, {}]})), Ok(("x".into(), 7, vec![1, 0])));
+    }
+
+    #[test]
+    fn a_word_that_nobody_takes_and_a_wrong_type_are_named_without_the_value() {
+        for (value, place) in [
+            (json!({"txt": "x"}), "`a.txt`"),
+            (json!({"text": 1}), "`a.text`"),
+            (json!({"number": 70_000}), "`a.number`"),
+            (json!({"list": [{"n": 1}, {"m": "canary"}]}), "`a.list[1].m`"),
+            (json!({"list": [{"n": "canary"}]}), "`a.list[0].n`"),
+            (json!(["canary"]), "`a`"),
+        ] {
+            let error = read(value.clone()).unwrap_err();
+            assert!(error.contains(place) && !error.contains("canary"), "{value}: {error}");
+        }
+    }
+}
