@@ -18,7 +18,15 @@ pub fn binary() -> Result<&'static Path> {
     }
 }
 
+/// Names the binary that was built with the tests, so that it is not built a second time with features of its own.
+const GIVEN: &str = "TRANSOM_BINARY";
+
 fn build() -> Result<PathBuf> {
+    if let Some(given) = env::var_os(GIVEN) {
+        return PathBuf::from(&given)
+            .canonicalize()
+            .with_context(|| format!("failed to find the binary that {GIVEN} names"));
+    }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["build", "--package", "transom", "--message-format=json-render-diagnostics"])
