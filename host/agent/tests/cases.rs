@@ -1,0 +1,142 @@
+//! Runs `transom test` on every case of this repository, and on copies whose expectations were changed.
+//! Never runs a guest natively: `guest/<name>/tests` does that. Wants built guests (`cargo xtask guests`).
+#![cfg(test)]
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// The top of the workspace, from where components are found under `target/guests`.
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn transom_test(path: impl AsRef<Path>, from: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.args(["test", "-o", "json"]).arg(path.as_ref()).current_dir(from).output().unwrap()
+}
+
+/// The rows that the command printed.
+fn rows(output: &Output) -> Vec<Value> {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("want a list of rows, have: {errors}"))
+}
+
+/// The folders of cases that lie there, found without the command.
+fn cases(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.join("expected.yaml").is_file() {
+            found.insert(path.canonicalize().unwrap());
+        } else if path.is_dir() {
+            cases(&path, found);
+        }
+    }
+}
+
+/// Every case below a folder of the repository is run, and passes.
+fn all_pass(folder: &str) {
+    let output = transom_test(folder, &top());
+    let rows = rows(&output);
+    let failing: Vec<_> = rows.iter().filter(|row| row["passed"] != true).map(|row| format!("{row:#}")).collect();
+    assert!(failing.is_empty(), "{} failed:\n{}", failing.len(), failing.join("\n"));
+    assert_eq!(output.status.code(), Some(0));
+    let run = rows.iter().map(|row| top().join(row["case"].as_str().unwrap()).canonicalize().unwrap());
+    let mut there = BTreeSet::new();
+    cases(&top().join(folder), &mut there);
+    assert!(!there.is_empty());
+    assert_eq!(run.collect::<BTreeSet<_>>(), there, "some case was not run");
+}
+
+#[test]
+fn all_cases_of_policies_pass() {
+    all_pass("policies");
+}
+
+#[test]
+fn all_cases_of_guests_pass_as_components() {
+    all_pass("guest");
+}
+
+/// One case of a guest in a crate of its own, with some words of its files replaced.
+fn changed(guest: &str, case: &str, file: &str, (from, to): (&str, &str)) -> TempDir {
+    let temporary = tempfile::tempdir().unwrap();
+    let home = temporary.path().join(guest);
+    let copy = home.join("cases").join(case);
+    fs::create_dir_all(&copy).unwrap();
+    fs::write(home.join("Cargo.toml"), "").unwrap();
+    let original = top().join("guest").join(guest).join("cases").join(case);
+    for name in ["given.yaml", "expected.yaml"] {
+        let text = fs::read_to_string(original.join(name)).unwrap();
+        assert!(name != file || text.contains(from), "`{from}` is not in {case}/{name} any more");
+        let text = if name == file { text.replace(from, to) } else { text };
+        fs::write(copy.join(name), text).unwrap();
+    }
+    temporary
+}
+
+/// The exit code, and what is said of the one case.
+fn judged(temporary: &TempDir, from: &Path) -> (Option<i32>, String) {
+    let output = transom_test(temporary.path(), from);
+    let rows = rows(&output);
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    (output.status.code(), rows[0]["differences"].to_string())
+}
+
+#[test]
+fn a_changed_expectation_or_argument_fails_at_its_place() {
+    for (guest, case, file, words, place) in [
+        ("taints", "T14-swap", "expected.yaml", ("no-select", "prefer-no-select"), "ok.decision.own[0].effect"),
+        ("taints", "T14-swap", "given.yaml", ("status: 'no'", "status: 'yes'"), "ok.decision.own"),
+        ("taints", "T14-swap", "given.yaml", ("accepted", "acepted"), "cluster.acepted"),
+        ("taints", "settings-no-map", "expected.yaml", ("InvalidSettings", "Other"), "[0].reason"),
+        ("trigger", "V02-becomes-available", "expected.yaml", ("BecameAvailable", "Other"), "run[0]"),
+        ("trigger", "G02-not-available", "expected.yaml", ("not-ready", "unready"), "readiness.not-ready"),
+        (
+            "kubeconfig",
+            "T01-port-443",
+            "expected.yaml",
+            ("port: 443", "port: 444"),
+            "ok.kubeconfig.clusters[0].server.port",
+        ),
+        (
+            "kubeconfig",
+            "T01-port-443",
+            "expected.yaml",
+            (", authorities: [1]", ""),
+            "ok.kubeconfig.clusters[0].authorities",
+        ),
+        (
+            "kubeconfig",
+            "T01-port-443",
+            "given.yaml",
+            ("port: 443", "port: 445"),
+            "ok.kubeconfig.clusters[0].server.port",
+        ),
+        ("kubeconfig", "N04-discovery", "expected.yaml", ("wait:", "fail:"), "ok.needs[2].absence"),
+    ] {
+        let (code, differences) = judged(&changed(guest, case, file, words), &top());
+        assert_eq!(code, Some(1), "{case}: {words:?}");
+        assert!(differences.contains(&format!("`{place}")), "{case}: {words:?}: want {place}, have {differences}");
+    }
+}
+
+#[test]
+fn an_unchanged_copy_passes_with_the_built_component_and_only_with_it() {
+    let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
+    assert_eq!(judged(&copy, &top()), (Some(0), "[]".to_owned()));
+    // In a folder with another component under the guest's name, it is that one that is asked.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let built = elsewhere.path().join("target/guests");
+    fs::create_dir_all(&built).unwrap();
+    fs::write(built.join("taints.wasm"), "no component").unwrap();
+    let (code, differences) = judged(&copy, elsewhere.path());
+    assert_eq!(code, Some(1));
+    assert!(differences.contains("failed to load `target/guests/taints.wasm`"), "{differences}");
+    // Without a built file, the binary's own is asked.
+    fs::remove_file(built.join("taints.wasm")).unwrap();
+    assert_eq!(judged(&copy, elsewhere.path()), (Some(0), "[]".to_owned()));
+}

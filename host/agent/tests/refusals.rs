@@ -1,0 +1,87 @@
+//! How commands end when they refuse something: exit codes, and one line for an error, whatever it quotes.
+//! Never looks at what a command has to say when it succeeds: `cli.rs` does. Wants built guests (`cargo xtask guests`).
+#![cfg(test)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The top of the workspace.
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Exit code, standard output and standard error of the binary.
+fn transom(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_transom")).args(args).current_dir(top()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn ends(args: &[&str], code: i32) {
+    let (found, out, errors) = transom(args);
+    assert_eq!(found, Some(code), "{args:?}\n{out}{errors}");
+}
+
+const TAINTS: &str = "policies/built-in-taints";
+
+#[test]
+fn validate_fails_on_a_policy_that_cannot_be_loaded() {
+    ends(&["validate"], 0);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.yaml");
+    let policy = fs::read_to_string(top().join(TAINTS).join("policy.yaml")).unwrap();
+    fs::write(&path, policy.replace("  subject:\n", "  surplus: 1\n  subject:\n")).unwrap();
+    let (code, out, _) = transom(&["validate", path.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("refused") && out.contains("spec.surplus"), "{out}");
+}
+
+#[test]
+fn inspect_fails_on_a_component_that_cannot_be_loaded() {
+    ends(&["inspect", "builtin:taints"], 0);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty.wasm");
+    // The preamble of a component, and nothing in it.
+    fs::write(&path, b"\0asm\x0d\0\x01\0").unwrap();
+    let (code, out, _) = transom(&["inspect", path.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("cannot be loaded"), "{out}");
+}
+
+#[test]
+fn wrong_use_ends_with_2_and_one_line_that_says_what_was_attempted() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.wasm");
+    fs::write(&text, "no\ncomponent").unwrap();
+    let (empty, text) = (folder.path().join("empty"), text.to_str().unwrap());
+    fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    for args in [
+        &["run", "--dir", "no/such/folder", "--once"][..],
+        &["run", "--dir", empty, "--dir", empty, "--once"],
+        &["render", "no/such/folder"],
+        &["render", empty, "--policies", "no/such/folder"],
+        &["test", "no/such/folder"],
+        &["test", empty],
+        &["validate", "no/such/folder"],
+        &["validate", empty],
+        &["inspect", "no/such/file"],
+        &["inspect", "builtin:nobody"],
+        &["inspect", text],
+        &["explain", "Nonsense"],
+    ] {
+        let (code, out, errors) = transom(args);
+        assert_eq!(code, Some(2), "{args:?}\n{out}{errors}");
+        assert_eq!(errors.lines().count(), 1, "{args:?}\n{errors}");
+        assert!(errors.starts_with("failed to "), "{args:?}\n{errors}");
+        assert_eq!(out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn flags_that_are_not_there_end_with_2() {
+    for args in [&["nonsense"][..], &["render"], &["run"], &["test", "--nonsense"], &["render", ".", "--now", "noon"]] {
+        ends(args, 2);
+    }
+}
