@@ -43,7 +43,9 @@ impl Screen {
 
     /// One line on standard output; a closed pipe ends the printing, not the program.
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) {
-        let _ = writeln!(io::stdout().lock(), "{line}");
+        // Rendered lists are long: their pieces go out together.
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 
     /// Text on standard output as it stands.

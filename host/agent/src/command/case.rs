@@ -83,8 +83,22 @@ impl Given {
     /// When it cannot be read, or a document of it cannot be parsed.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        Self::parse(&bytes, path)
+    }
+
+    /// Reads a file that holds a case; nothing where there is no file, none in it, or it cannot be read whole: then it
+    /// is the directory's to judge, document by document.
+    pub(crate) fn with_case(path: &Path) -> Option<Self> {
+        let bytes = fs::read(path).ok()?;
+        // A whole fleet in one file is not parsed twice only to learn that there is no case in it.
+        let may_hold_one = std::str::from_utf8(&bytes).is_ok_and(|text| text.contains("Case"));
+        let given = may_hold_one.then(|| Self::parse(&bytes, path).ok()).flatten();
+        given.filter(|given| given.case.is_some())
+    }
+
+    fn parse(bytes: &[u8], path: &Path) -> anyhow::Result<Self> {
         let mut given = Self::default();
-        for document in parse_many(&bytes, LIMITS) {
+        for document in parse_many(bytes, LIMITS) {
             let value = document
                 .value
                 .with_context(|| format!("failed to read document {} of `{}`", document.number, path.display()))?;

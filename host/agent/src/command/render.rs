@@ -56,11 +56,12 @@ pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Endin
 
 async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendered>, bool)> {
     run::check_policies(&args.evaluate)?;
-    let (clock, facts) = given(&args.path, &args.evaluate)?;
+    let given = Given::with_case(&args.path);
+    let (clock, facts) = circumstances(given.as_ref(), &args.path, &args.evaluate)?;
     let source = Source::new(args.evaluate.policies.as_deref());
     let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
     let loading = Swap::loading(run::engine()?, source);
-    let directory = open(&args.path, run::limits(args.evaluate.max_object_bytes))?;
+    let directory = open(&args.path, given, run::limits(args.evaluate.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, agent).await?;
     let mut rendered = Vec::new();
@@ -92,25 +93,20 @@ fn marks() -> Marks {
 }
 
 /// A folder, or a file with all objects; a case in it is not an object.
-fn open(path: &Path, limits: Limits) -> anyhow::Result<Directory> {
-    if path.is_file() {
-        let given = Given::read(path);
-        // A file that cannot be read whole is the directory's to judge, document by document.
-        if let Ok(Given { objects, case: Some(_) }) = given {
-            let directory = Directory::from_bytes(LOCAL, "given.json", b"", limits);
-            case::put(&directory, &objects);
-            return Ok(directory);
-        }
+fn open(path: &Path, given: Option<Given>, limits: Limits) -> anyhow::Result<Directory> {
+    if let Some(Given { objects, .. }) = given {
+        let directory = Directory::from_bytes(LOCAL, "given.json", b"", limits);
+        case::put(&directory, &objects);
+        return Ok(directory);
     }
     let options = DirectoryOptions { writable: false, watch: false, limits, ..DirectoryOptions::new(LOCAL, path) };
     Ok(Directory::open(options)?)
 }
 
 /// Clock and facts of the command line, after those of a case.
-fn given(path: &Path, args: &EvaluateArgs) -> anyhow::Result<(Clock, AgentFacts)> {
-    let case =
-        if path.is_file() { Given::read(path).ok().and_then(|given| given.case) } else { None }.unwrap_or_default();
-    let now = match (args.now, case.now.as_deref()) {
+fn circumstances(given: Option<&Given>, path: &Path, args: &EvaluateArgs) -> anyhow::Result<(Clock, AgentFacts)> {
+    let case = given.and_then(|given| given.case.as_ref());
+    let now = match (args.now, case.and_then(|case| case.now.as_deref())) {
         (Some(now), _) => Some(now),
         (None, Some(text)) => match parse_rfc3339(text) {
             Some(now) => Some(now),
@@ -118,7 +114,8 @@ fn given(path: &Path, args: &EvaluateArgs) -> anyhow::Result<(Clock, AgentFacts)
         },
         (None, None) => None,
     };
-    let name = case.agent.cluster_name.as_deref().unwrap_or(&args.cluster_name);
-    let own = case.agent.self_managed_cluster.as_deref().or(args.self_managed_cluster.as_deref());
+    let name = case.and_then(|case| case.agent.cluster_name.as_deref()).unwrap_or(&args.cluster_name);
+    let own = case.and_then(|case| case.agent.self_managed_cluster.as_deref());
+    let own = own.or(args.self_managed_cluster.as_deref());
     Ok((Clock::new(now), AgentFacts::new(name, own)))
 }
