@@ -6,13 +6,14 @@ use crate::rounds::{Times, times};
 use crate::scene::{Asked, Scene};
 use crate::table::{Figure, Row, Table};
 use crate::way::{Objects, SERVER};
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use std::hint::black_box;
 use transom_core::contract::taints::ManagedCluster;
-use transom_core::contract::{Change, Context};
+use transom_core::contract::{Change, Context, Verdict};
+use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
-use transom_core::{inputs, managed_cluster, projection};
+use transom_core::trigger::{self, Judge, Judged, Move};
 use transom_engine::Limits;
 
 /// Measures them.
@@ -21,7 +22,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     let cluster = managed(&scene.taints, &scene.managed)?;
     let (change, gathered) = (change(scene)?, Objects::of(scene).gather()?);
     let (calm, taints) = (Scene::context(&scene.calm), Scene::context(&scene.taints));
-    let trigger = Scene::context(&scene.trigger);
+    let asked = Scene::context(&scene.trigger);
     let limits = Limits::default();
     let compute = |asked: &Asked, context: &Context, cluster: &ManagedCluster| -> Result<()> {
         let answer = asked.guest.compute(&limits, context, cluster).result?;
@@ -31,9 +32,9 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     let [base, transformed, evaluated, computed, native] = times([
         &mut || compute(&scene.calm, &calm, &empty),
         &mut || gathered.transform(scene).map(|answer| drop(black_box(answer))),
-        &mut || {
-            drop(black_box(scene.trigger.guest.evaluate(&limits, &trigger, &change).result?));
-            Ok(())
+        &mut || match black_box(scene.trigger.guest.evaluate(&limits, &asked, &change).result?) {
+            Verdict::Run(_) => Ok(()),
+            Verdict::Ignore => bail!("the trigger guest ignores an upgrade"),
         },
         &mut || compute(&scene.taints, &taints, &cluster),
         &mut || native::rewrite(scene.text(), SERVER).map(|text| drop(black_box(text))),
@@ -66,16 +67,16 @@ fn bare(reference: &ObjectRef) -> Object {
     Object { reference: reference.clone(), version: String::new(), body }
 }
 
-/// The HostedCluster is upgraded.
+/// The HostedCluster is upgraded, and its conditions move: the guest has to read both sides.
 fn change(scene: &Scene) -> Result<Change> {
     let before = scene.hosted()?.clone();
     let mut after = before.clone();
-    after.body["metadata"]["generation"] = 4.into();
     after.body["status"]["version"]["history"][0]["version"] = "4.17.9".into();
-    after.body["status"]["version"]["history"][0]["image"] = "quay.io/openshift-release-dev/ocp-release:4.17.9".into();
+    after.body["status"]["conditions"][4]["reason"] = "Upgraded".into();
     let described = &scene.trigger.described;
     let declared = described.declared(&before.reference.api_version, &before.reference.kind);
-    let changed = projection::changed(&before.body, &after.body, &declared.fields);
-    let view = |object| inputs::subject(object, described).map_err(|failure| anyhow!("{failure}"));
-    Ok(Change { before: view(&before)?, after: view(&after)?, changed })
+    match trigger::observe(Judge::Guest, declared, Some(&Judged::of(&before, declared)), &after) {
+        Move::Ask { change, .. } => Ok(*change),
+        _ => bail!("the upgrade is not put to the trigger guest"),
+    }
 }
