@@ -1,4 +1,4 @@
-//! Labels and annotations that the agent puts on what it writes. Never put on an object of a user.
+//! Labels and annotations that the agent puts on what it writes. The agent never puts one on an object of a user.
 
 /// Label: who manages the object; its value is [`MANAGER`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -12,3 +12,5 @@ pub const SOURCE: &str = "transom.dev/source";
 pub const INPUTS: &str = "transom.dev/inputs";
 /// Annotation: digest of the component that decided the last write.
 pub const COMPONENT: &str = "transom.dev/component";
+/// Annotation of a user on a subject: any value but `false` pauses it, for every policy.
+pub const PAUSED: &str = "transom.dev/paused";

@@ -159,6 +159,16 @@ words! {
     ReadFailed: "An object could not be read.", "See the cause in the message; it is tried again.";
     WriteFailed: "A write did not succeed.", "See the cause in the message; it is tried again.";
     AgentFailed: "The agent itself failed while it evaluated the subject.", "Report the file and line in the log; the subject is tried again.";
+    KindMissing: "The API server does not know a kind that a policy names.", "Install the CRD of the kind; the watch starts by itself when it is there.";
+    ReadForbidden: "The API server does not let the agent read what a policy needs.", "Give the agent the rights that `transom rbac` prints.";
+    WriteForbidden: "The API server does not let the agent write what a policy grants.", "Give the agent the rights that `transom rbac` prints.";
+    WriteInvalid: "The API server calls what is written invalid.", "See the field in the message.";
+    TargetImmutable: "The target is an immutable Secret and differs from what it should be.", "Delete the target, so that it is made again.";
+    QuotaExceeded: "A quota of the namespace leaves no room for the object.", "Raise the quota named in the message.";
+    AdmissionRefused: "An admission webhook or policy of the cluster refused the write.", "See its answer in the message; let it allow what the policy grants.";
+    AdmissionChanged: "An admission webhook of the cluster changed what was written, so it is not written again.", "Let the webhook leave the fields of the object alone.";
+    ServerUnavailable: "The API server cannot be reached or is overloaded.", "Nothing to do when it passes: it is tried again.";
+    Paused: "The subject carries the pause annotation.", "Remove the annotation transom.dev/paused from the subject.";
     WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is evaluated again at once.";
 }
 

@@ -2,3 +2,4 @@
 //! Never decides what should be written; never runs a guest.
 
 pub mod directory;
+pub mod kubernetes;

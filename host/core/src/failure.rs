@@ -40,7 +40,7 @@ impl Class {
     )]
     pub fn of(word: Word) -> Self {
         match word {
-            Word::AsDesired | Word::Suspended | Word::SourceGone => Self::Held,
+            Word::AsDesired | Word::Suspended | Word::SourceGone | Word::Paused => Self::Held,
             Word::InputTerminating | Word::TargetsUnlocated | Word::TargetClaimed | Word::StillNeeded => Self::Waiting,
             Word::GuestTimedOut
             | Word::EngineBusy
@@ -48,6 +48,12 @@ impl Class {
             | Word::AgentFailed
             | Word::ReadFailed
             | Word::WriteFailed
+            | Word::KindMissing
+            | Word::ReadForbidden
+            | Word::WriteForbidden
+            | Word::QuotaExceeded
+            | Word::AdmissionRefused
+            | Word::ServerUnavailable
             // Time alone mends this one.
             | Word::CertificateNotYetValid => Self::Missing,
             Word::WriteConflict => Self::Conflict,
@@ -100,7 +106,10 @@ impl Class {
             | Word::SettingsRefused
             | Word::PolicyInvalid
             | Word::DuplicateObject
-            | Word::ManifestInvalid => Self::Invalid,
+            | Word::ManifestInvalid
+            | Word::WriteInvalid
+            | Word::TargetImmutable
+            | Word::AdmissionChanged => Self::Invalid,
         }
     }
 }

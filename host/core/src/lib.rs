@@ -35,4 +35,5 @@ pub mod signal;
 pub mod stamp;
 pub mod time;
 pub mod trigger;
+pub mod watches;
 pub mod work;

@@ -1,0 +1,83 @@
+//! From flags and environment to a client of one API server. Never shows what a kubeconfig holds.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::PathBuf;
+
+/// Which API server, and how it is used.
+#[derive(Clone, Debug, Default)]
+pub struct KubernetesOptions {
+    /// Name of the connection; the cluster of every reference.
+    pub name: String,
+    /// A kubeconfig; nothing for `KUBECONFIG`, the user's own, or the pod's identity, in this order.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig; nothing for its current one.
+    pub context: Option<String>,
+}
+
+/// Why an API server cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to use the API server of connection `{connection}`: {message}")]
+pub struct ConnectError {
+    /// Name of the connection.
+    pub connection: String,
+    /// What was attempted on what, and why it failed; nothing that a kubeconfig holds.
+    pub message: String,
+}
+
+/// A client; nothing is sent yet.
+pub(super) async fn client(options: &KubernetesOptions) -> Result<Client, ConnectError> {
+    let failed = |message: String| ConnectError { connection: options.name.clone(), message };
+    let mut config = config(options).await.map_err(failed)?;
+    // Every request of ours is paced and tried again in one place.
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| failed(cause(&error)))
+}
+
+async fn config(options: &KubernetesOptions) -> Result<Config, String> {
+    let context = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    match (&options.kubeconfig, &options.context) {
+        (Some(path), _) => {
+            let about = |error| format!("kubeconfig `{}`: {error}", path.display());
+            let read = Kubeconfig::read_from(path).map_err(|error| about(kubeconfig_cause(&error)))?;
+            let config = Config::from_custom_kubeconfig(read, &context).await;
+            config.map_err(|error| about(kubeconfig_cause(&error)))
+        }
+        (None, Some(name)) => {
+            let config = Config::from_kubeconfig(&context).await;
+            config.map_err(|error| format!("context `{name}`: {}", kubeconfig_cause(&error)))
+        }
+        (None, None) => Config::infer().await.map_err(|_| {
+            "there is neither a usable kubeconfig (KUBECONFIG, ~/.kube/config) nor a pod's service account; give --kubeconfig"
+                .to_owned()
+        }),
+    }
+}
+
+/// What is wrong with a kubeconfig, without a word of what it holds: a parser's text may quote a value.
+fn kubeconfig_cause(error: &kube::config::KubeconfigError) -> String {
+    use kube::config::KubeconfigError as E;
+    match error {
+        E::ReadConfig(cause, _) => cause.to_string(),
+        E::Parse(_) | E::KindMismatch | E::ApiVersionMismatch => "it is not one well-formed kubeconfig".to_owned(),
+        E::CurrentContextNotSet => "it sets no current-context; name one with --context".to_owned(),
+        E::LoadContext(name) => format!("it has no context `{name}`"),
+        E::LoadClusterOfContext(name) => format!("it has no cluster `{name}`, which the context names"),
+        E::MissingClusterUrl => "its cluster has no server".to_owned(),
+        E::ParseClusterUrl(_) => "the server of its cluster is no URL".to_owned(),
+        E::FindPath => "there is none: neither KUBECONFIG nor a home directory is set".to_owned(),
+        _ => "it cannot be used: a certificate, key or proxy in it is broken".to_owned(),
+    }
+}
+
+/// Why no client can be made, by kind only.
+fn cause(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Auth(_) => "its credential cannot be used".to_owned(),
+        kube::Error::RustlsTls(_) | kube::Error::TlsRequired => "its certificates cannot be used for TLS".to_owned(),
+        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
+            "its proxy uses a protocol that is not supported; use http or https".to_owned()
+        }
+        _ => "no client can be made of its settings".to_owned(),
+    }
+}

@@ -1,0 +1,81 @@
+//! Which path of the API a kind lives at, asked once and kept. Never keeps that a kind is missing: it may be installed.
+
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
+use kube::discovery::{self, Scope};
+use kube::error::DiscoveryError;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The path of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Resource {
+    /// Group, version, kind and plural.
+    pub(super) api: ApiResource,
+    /// Whether its objects lie in namespaces.
+    pub(super) namespaced: bool,
+}
+
+/// Why the path of a kind is not known.
+#[derive(Debug)]
+pub(super) enum Unresolved {
+    /// The API server does not know the kind.
+    Missing,
+    /// It could not be asked.
+    Failed(kube::Error),
+}
+
+/// The kinds of one API server. Cheap to clone; all clones know the same.
+#[derive(Clone)]
+pub(super) struct Resources {
+    client: Client,
+    known: Arc<RwLock<BTreeMap<(String, String), Arc<Resource>>>>,
+}
+
+impl Resources {
+    /// None known yet.
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, known: Arc::default() }
+    }
+
+    /// The path of a kind; `api_version` is group and version, `v1` for the core group.
+    pub(super) async fn resolve(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Unresolved> {
+        let name = (api_version.to_owned(), kind.to_owned());
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let version: GroupVersion = api_version.parse().map_err(|_| Unresolved::Missing)?;
+        let kind = GroupVersionKind::gvk(&version.group, &version.version, kind);
+        let (api, capabilities) = discovery::pinned_kind(&self.client, &kind).await.map_err(unresolved)?;
+        let resource = Arc::new(Resource { api, namespaced: capabilities.scope == Scope::Namespaced });
+        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&resource));
+        Ok(resource)
+    }
+
+    /// Forgets the path of a kind: the API server no longer knows it, or may know it otherwise.
+    pub(super) fn forget(&self, api_version: &str, kind: &str) {
+        let name = (api_version.to_owned(), kind.to_owned());
+        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
+    }
+
+    /// The objects of a kind: those of a namespace, of all namespaces, or of the cluster.
+    pub(super) fn api(&self, resource: &Resource, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) if resource.namespaced => {
+                Api::namespaced_with(self.client.clone(), namespace, &resource.api)
+            }
+            _ => Api::all_with(self.client.clone(), &resource.api),
+        }
+    }
+}
+
+fn unresolved(error: kube::Error) -> Unresolved {
+    match &error {
+        kube::Error::Api(status) if status.code == 404 => Unresolved::Missing,
+        kube::Error::Discovery(DiscoveryError::InvalidGroupVersion(_)) => Unresolved::Failed(error),
+        kube::Error::Discovery(_) => Unresolved::Missing,
+        _ => Unresolved::Failed(error),
+    }
+}
