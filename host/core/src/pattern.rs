@@ -80,6 +80,21 @@ impl Pattern {
             .collect()
     }
 
+    /// The wildcard of every name that it may stand for, for subjects in namespaces of another wildcard:
+    /// `{subject.namespace}` is that one, `{subject.name}` any text.
+    pub fn wildcard(&self, namespace: &str) -> String {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.to_string(),
+            Part::SubjectNamespace => namespace.to_owned(),
+            Part::Star | Part::SubjectName => "*".to_owned(),
+        };
+        let mut wildcard: String = self.parts.iter().map(part).collect();
+        while wildcard.contains("**") {
+            wildcard = wildcard.replace("**", "*");
+        }
+        wildcard
+    }
+
     /// How many stars it has.
     pub fn stars(&self) -> usize {
         self.parts.iter().filter(|part| **part == Part::Star).count()
@@ -191,6 +206,20 @@ mod tests {
         assert_eq!(fill("klusterlet-*", &["demo"]).as_deref(), Some("klusterlet-demo"));
         assert_eq!(fill("{subject.name}-*-*", &["a", "b"]).as_deref(), Some("demo-a-b"));
         assert_eq!(fill("*-*", &["a"]), None);
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_all_subjects() {
+        for (pattern, namespace, wildcard) in [
+            ("kube-apiserver", "*", "kube-apiserver"),
+            ("{subject.namespace}", "clusters", "clusters"),
+            ("{subject.namespace}-*", "clusters", "clusters-*"),
+            ("{subject.namespace}-*", "team-*", "team-*-*"),
+            ("{subject.namespace}{subject.name}*", "*", "*"),
+            ("*-{subject.name}-x", "*", "*-*-x"),
+        ] {
+            assert_eq!(Pattern::parse(pattern).unwrap().wildcard(namespace), wildcard, "{pattern} in {namespace}");
+        }
     }
 
     #[test]

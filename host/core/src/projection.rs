@@ -60,7 +60,20 @@ impl Paths {
 
     /// The declared fields of a value, nested as they are there; lists keep the order of what is left of them.
     pub fn project(&self, value: &Value) -> Value {
-        select(&self.root, value).unwrap_or_else(|| Value::Object(Map::new()))
+        select(&self.root, value, Misshapen::Dropped).unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// As [`Paths::project`], but a value of another shape than a path needs stays as an empty one of its type:
+    /// whatever is decided by the paths of what is left is decided as by the whole.
+    pub fn retain(&self, value: &Value) -> Value {
+        select(&self.root, value, Misshapen::Emptied).unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// All paths of several, each once.
+    pub fn union<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut union = Self::default();
+        all.into_iter().flat_map(|paths| &paths.list).for_each(|path| union.add(path.clone()));
+        union
     }
 
     /// Where a value has another shape than a declared path needs: a map or a list was expected and is something else.
@@ -69,8 +82,15 @@ impl Paths {
     }
 }
 
+/// What becomes of a value of another shape than a path needs.
+#[derive(Clone, Copy, PartialEq)]
+enum Misshapen {
+    Dropped,
+    Emptied,
+}
+
 /// What is left of a value under a node; nothing when nothing of it is selected.
-fn select(node: &Node, value: &Value) -> Option<Value> {
+fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
     if node.whole {
         return Some(value.clone());
     }
@@ -79,22 +99,27 @@ fn select(node: &Node, value: &Value) -> Option<Value> {
             let kept: Map<_, _> = node
                 .fields
                 .iter()
-                .filter_map(|(key, below)| Some((key.to_string(), select(below, map.get(&**key)?)?)))
+                .filter_map(|(key, below)| Some((key.to_string(), select(below, map.get(&**key)?, misshapen)?)))
                 .collect();
-            (!kept.is_empty()).then_some(Value::Object(kept))
+            let odd = misshapen == Misshapen::Emptied && !node.elements.is_empty();
+            (!kept.is_empty() || odd).then_some(Value::Object(kept))
         }
         Value::Array(items) => {
-            let kept: Vec<_> = items.iter().filter_map(|item| select_element(node, item)).collect();
-            (!kept.is_empty()).then_some(Value::Array(kept))
+            let kept: Vec<_> = items.iter().filter_map(|item| select_element(node, item, misshapen)).collect();
+            let odd = misshapen == Misshapen::Emptied && !node.fields.is_empty();
+            (!kept.is_empty() || odd).then_some(Value::Array(kept))
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        Value::Null => None,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            (misshapen == Misshapen::Emptied).then(|| Value::String(String::new()))
+        }
     }
 }
 
 /// What is left of an element of a list; its `type` always stays, because it names the element.
-fn select_element(node: &Node, item: &Value) -> Option<Value> {
+fn select_element(node: &Node, item: &Value, misshapen: Misshapen) -> Option<Value> {
     let kind = item.get("type")?.as_str()?;
-    let mut kept = select(node.elements.get(kind)?, item).unwrap_or_else(|| Value::Object(Map::new()));
+    let mut kept = select(node.elements.get(kind)?, item, misshapen).unwrap_or_else(|| Value::Object(Map::new()));
     if let Some(map) = kept.as_object_mut() {
         map.insert("type".to_owned(), Value::from(kind));
     }

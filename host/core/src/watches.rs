@@ -1,10 +1,24 @@
 //! Which objects a connection must watch for the loaded policies, and what of them is kept. Never watches anything itself.
 
+mod plan;
+
+pub use plan::of;
+
 use crate::projection::Paths;
 use crate::reference::ObjectRef;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// How Secrets are read whose names are not known exactly before there is a subject.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecretReads {
+    /// Those of type `Opaque` are watched: one list at the start, no request for a read; takes the right to list Secrets.
+    #[default]
+    Watch,
+    /// One by one, by exact name, whenever one is needed; a change of one is seen at the next evaluation.
+    Strict,
+}
 
 /// Everything that one connection watches: each scope once, with what is kept of its objects.
 pub type Watches = BTreeMap<Scope, Keep>;
@@ -46,6 +60,21 @@ impl Keep {
         any(&self.names, &object.name) && object.namespace.as_deref().is_none_or(|name| any(&self.namespaces, name))
     }
 
+    /// Keeps also what another one keeps.
+    fn widen(&mut self, other: Self) {
+        let union = |mine: &mut Vec<Arc<str>>, mut theirs: Vec<Arc<str>>| {
+            if mine.is_empty() || theirs.is_empty() {
+                return mine.clear();
+            }
+            mine.append(&mut theirs);
+            mine.sort();
+            mine.dedup();
+        };
+        union(&mut self.names, other.names);
+        union(&mut self.namespaces, other.namespaces);
+        self.fields = self.fields.take().zip(other.fields).map(|(mine, theirs)| Paths::union([&mine, &theirs]));
+    }
+
     /// What is kept of an object's body.
     pub fn project(&self, mut body: Value) -> Value {
         let Some(map) = body.as_object_mut() else { return body };
@@ -55,7 +84,7 @@ impl Keep {
         }
         if let Some(fields) = &self.fields {
             let (api_version, kind) = (map.remove("apiVersion"), map.remove("kind"));
-            let mut kept = fields.project(&body);
+            let mut kept = fields.retain(&body);
             if let Some(map) = kept.as_object_mut() {
                 map.extend(api_version.map(|value| ("apiVersion".to_owned(), value)));
                 map.extend(kind.map(|value| ("kind".to_owned(), value)));
@@ -68,15 +97,26 @@ impl Keep {
     }
 }
 
-/// Whether a name matches a wildcard, each `*` as short as possible.
+/// Whether a watch would hold an object of its connection if it existed, so that absence needs no read. Never of a watch
+/// that selects by labels, or by fields beside the name: the object may exist and not be selected.
+pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {
+    let Scope { api_version, kind, namespace, name, fields, labels } = scope;
+    *api_version == reference.api_version
+        && *kind == reference.kind
+        && fields.is_none()
+        && labels.is_none()
+        && (namespace.is_none() || *namespace == reference.namespace)
+        && name.as_ref().is_none_or(|name| *name == reference.name)
+        && keep.admits(reference)
+}
+
+/// Whether a name matches a wildcard.
 fn matches(wildcard: &str, name: &str) -> bool {
-    match wildcard.split_once('*') {
-        None => wildcard == name,
-        Some((before, after)) => {
-            let Some(rest) = name.strip_prefix(before) else { return false };
-            (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|rest| matches(after, rest)))
-        }
-    }
+    let Some((first, others)) = wildcard.split_once('*') else { return wildcard == name };
+    let (middle, last) = others.rsplit_once('*').unwrap_or(("", others));
+    let inner = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
+    let found = |rest: &mut &str, piece: &str| rest.split_once(piece).map(|(_, after)| *rest = after).is_some();
+    inner.is_some_and(|mut rest| middle.split('*').all(|piece| found(&mut rest, piece)))
 }
 
 #[cfg(test)]
@@ -96,6 +136,56 @@ mod tests {
         assert!(admits("clusters", "a-admin-kubeconfig") && admits("team-1", "-admin-kubeconfig"));
         assert!(!admits("clusters", "a-admin-kubeconfig-2") && !admits("other", "a-admin-kubeconfig"));
         assert!(Keep::default().admits(&ObjectRef::local("v1", "Namespace", None, "x")));
+    }
+
+    #[test]
+    fn wildcards_match_whole_names() {
+        let hostile = "a".repeat(253);
+        for (wildcard, name, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("*-x-*-x", "1-x-2-x", true),
+            ("*-x-*-x", "1-x-x", false),
+            ("ab*bc", "abc", false),
+            ("*b*", "abc", true),
+            ("a*a*a*a*a*b", &hostile, false),
+            ("*ä", "ä", true),
+        ] {
+            assert_eq!(matches(wildcard, name), expected, "{wildcard} on {name}");
+        }
+    }
+
+    #[test]
+    fn absence_is_known_where_a_watch_would_hold_the_object() {
+        let secret = ObjectRef::local("v1", "Secret", Some("n"), "s");
+        let all = Scope {
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            namespace: None,
+            name: None,
+            fields: None,
+            labels: None,
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let names = |name: &str| Keep { names: vec![name.into()], ..Keep::default() };
+        for (scope, keep, expected) in [
+            (all.clone(), Keep::default(), true),
+            (all.clone(), names("s*"), true),
+            (all.clone(), names("t*"), false),
+            (all.clone(), Keep { namespaces: vec!["m".into()], ..Keep::default() }, false),
+            (Scope { namespace: some("n"), name: some("s"), ..all.clone() }, Keep::default(), true),
+            (Scope { namespace: some("m"), ..all.clone() }, Keep::default(), false),
+            (Scope { name: some("t"), ..all.clone() }, Keep::default(), false),
+            (Scope { kind: "Service".to_owned(), ..all.clone() }, Keep::default(), false),
+            (Scope { api_version: "v2".to_owned(), ..all.clone() }, Keep::default(), false),
+            (Scope { fields: some("type=Opaque"), ..all.clone() }, Keep::default(), false),
+            (Scope { labels: some("a=b"), ..all.clone() }, Keep::default(), false),
+        ] {
+            assert_eq!(covers(&scope, &keep, &secret), expected, "{scope:?} {keep:?}");
+        }
     }
 
     #[test]

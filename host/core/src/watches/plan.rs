@@ -1,0 +1,304 @@
+//! From the policies at work to what a connection watches for them. Never asks for more than the grants name.
+
+use super::{Keep, Scope, SecretReads, Watches};
+use crate::catalogue::{Catalogue, Revision};
+use crate::pattern::Pattern;
+use crate::policy::{ReadRule, SecretRule, Writes};
+use crate::projection::Paths;
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use transom_api::labels;
+
+/// Kinds of the core group of which the whole object is kept: the host itself reads what no guest declares.
+const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
+
+/// The field of a subject that the host reads to plan taints.
+const TAINTS: [&str; 1] = ["spec.taints"];
+
+/// What a connection watches for every policy at work. A watch that another one holds whole is left out.
+pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watches {
+    let mut watches = Watches::new();
+    for revision in catalogue.entries().filter_map(|(_, entry)| entry.revision.as_ref()) {
+        for (scope, keep) in wanted(revision, connection, secrets) {
+            merge(&mut watches, scope, keep);
+        }
+    }
+    narrow(watches)
+}
+
+/// Every watch of one policy on one connection.
+fn wanted(revision: &Revision, connection: &str, secrets: SecretReads) -> Vec<(Scope, Keep)> {
+    let policy = &revision.policy;
+    let mut all = Vec::new();
+    if policy.subject.cluster == connection {
+        all.extend(subject(revision));
+    }
+    for rule in policy.reads.iter().filter(|rule| rule.cluster == connection) {
+        all.extend(read(revision, rule, secrets));
+    }
+    if let Writes::Kubeconfig(rules) = &policy.writes {
+        all.extend(rules.iter().filter(|rule| rule.cluster == connection).flat_map(|rule| target(revision, rule)));
+    }
+    all
+}
+
+/// The watches of the subjects of a policy.
+fn subject(revision: &Revision) -> Vec<(Scope, Keep)> {
+    let rule = &revision.policy.subject;
+    let guests = revision.trigger.iter().chain([&revision.decide]);
+    let declared = guests.map(|guest| guest.declared(&rule.api_version, &rule.kind));
+    let mut paths: Vec<_> = declared.flat_map(|declared| [&declared.fields, &declared.changes]).collect();
+    let taints = Paths::parse(&TAINTS).unwrap_or_default();
+    if matches!(revision.policy.writes, Writes::Taints(_)) {
+        paths.push(&taints);
+    }
+    let fields = (!whole(&rule.api_version, &rule.kind)).then(|| Paths::union(paths));
+    bound(&rule.api_version, &rule.kind, &namespaces(revision), &["*".to_owned()], fields.as_ref())
+}
+
+/// The watches of what a role may read.
+fn read(revision: &Revision, rule: &ReadRule, secrets: SecretReads) -> Vec<(Scope, Keep)> {
+    // Only the guest that decides asks for objects, and gets the fields that it declared.
+    let declared = &revision.decide.declared(&rule.api_version, &rule.kind).fields;
+    let fields = (!whole(&rule.api_version, &rule.kind)).then_some(declared);
+    let namespaces = rule.namespace.as_ref().map(|pattern| wildcards(revision, pattern)).unwrap_or_default();
+    let mut all = bound(&rule.api_version, &rule.kind, &namespaces, &wildcards(revision, &rule.name), fields);
+    if rule.api_version == "v1" && rule.kind == "Secret" {
+        all.retain(|(scope, _)| scope.name.is_some() || secrets == SecretReads::Watch);
+        for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
+            scope.fields = Some("type=Opaque".to_owned());
+        }
+    }
+    all
+}
+
+/// The watches of the Secrets that a policy makes. Those without an exact name are found by our label, in either mode:
+/// what was made must be found again after a start. A target without the label is read by exact name.
+fn target(revision: &Revision, rule: &SecretRule) -> Vec<(Scope, Keep)> {
+    let names = wildcards(revision, &rule.name);
+    let mut all = bound("v1", "Secret", &wildcards(revision, &rule.namespace), &names, None);
+    for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
+        scope.labels = Some(format!("{}={}", labels::MANAGED_BY, labels::MANAGER));
+    }
+    all
+}
+
+/// The watches of objects by wildcards of namespace (none for what is cluster-scoped) and name: one for each exact
+/// namespace and name, else one for all that keeps what matches.
+fn bound(
+    api_version: &str,
+    kind: &str,
+    namespaces: &[String],
+    names: &[String],
+    fields: Option<&Paths>,
+) -> Vec<(Scope, Keep)> {
+    let ((namespaces, kept_namespaces), (names, kept_names)) = (exact(namespaces), exact(names));
+    let pairs = namespaces.iter().flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
+    let one = |(namespace, name): (&Option<String>, &Option<String>)| {
+        let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
+        let (namespace, name) = (namespace.clone(), name.clone());
+        let scope = Scope { api_version, kind, namespace, name, fields: None, labels: None };
+        (scope, Keep { names: kept_names.clone(), namespaces: kept_namespaces.clone(), fields: fields.cloned() })
+    };
+    pairs.map(one).collect()
+}
+
+/// Exact texts to ask for, or nothing exact and the wildcards to keep.
+fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
+    if !wildcards.is_empty() && wildcards.iter().all(|wildcard| !wildcard.contains('*')) {
+        return (wildcards.iter().cloned().map(Some).collect(), Vec::new());
+    }
+    let all = wildcards.iter().any(|wildcard| wildcard == "*");
+    (vec![None], if all { Vec::new() } else { wildcards.iter().map(|wildcard| wildcard.as_str().into()).collect() })
+}
+
+/// What a pattern may stand for under a policy, each once.
+fn wildcards(revision: &Revision, pattern: &Pattern) -> Vec<String> {
+    let all: BTreeSet<_> = namespaces(revision).iter().map(|namespace| pattern.wildcard(namespace)).collect();
+    all.into_iter().collect()
+}
+
+/// Wildcards of the namespaces of a policy's subjects.
+fn namespaces(revision: &Revision) -> Vec<String> {
+    let all: BTreeSet<_> = revision.policy.subject.namespaces.iter().map(ToString::to_string).collect();
+    if all.contains("*") { vec!["*".to_owned()] } else { all.into_iter().collect() }
+}
+
+fn whole(api_version: &str, kind: &str) -> bool {
+    api_version == "v1" && WHOLE.contains(&kind)
+}
+
+/// Adds a watch; one that is there keeps what both keep.
+fn merge(watches: &mut Watches, scope: Scope, keep: Keep) {
+    match watches.entry(scope) {
+        Entry::Vacant(place) => drop(place.insert(keep)),
+        Entry::Occupied(mut there) => there.get_mut().widen(keep),
+    }
+}
+
+/// Leaves out what another watch holds whole, and has that one keep it.
+fn narrow(mut watches: Watches) -> Watches {
+    let scopes: Vec<Scope> = watches.keys().cloned().collect();
+    for scope in &scopes {
+        let Some(holder) = watches.keys().find(|other| *other != scope && holds(other, scope)).cloned() else {
+            continue;
+        };
+        let Some(mut keep) = watches.remove(scope) else { continue };
+        if let Some(name) = scope.name.as_deref().filter(|_| holder.name.is_none()) {
+            keep.names = vec![name.into()];
+        }
+        if let Some(namespace) = scope.namespace.as_deref().filter(|_| holder.namespace.is_none()) {
+            keep.namespaces = vec![namespace.into()];
+        }
+        merge(&mut watches, holder, keep);
+    }
+    watches
+}
+
+/// Whether every object of the inner scope is one of the outer: each bound of the outer is one of the inner, too.
+fn holds(outer: &Scope, inner: &Scope) -> bool {
+    let within = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
+    outer.api_version == inner.api_version
+        && outer.kind == inner.kind
+        && within(&outer.namespace, &inner.namespace)
+        && within(&outer.name, &inner.name)
+        && within(&outer.fields, &inner.fields)
+        && within(&outer.labels, &inner.labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{guest, kubeconfig_manifest, policy, taints_manifest};
+    use serde_json::{Value, json};
+
+    fn revision(manifest: &Value) -> Revision {
+        let guests = (Some(guest(&["status"], &["metadata.annotations"])), guest(&["spec.platform"], &[]));
+        Revision { policy: policy(manifest), trigger: guests.0, decide: guests.1 }
+    }
+
+    /// A policy with the value at some pointers set.
+    fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Revision {
+        for (pointer, value) in changes {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            manifest.pointer_mut(parent).unwrap()[name] = value.clone();
+        }
+        revision(&manifest)
+    }
+
+    fn catalogue(revisions: impl IntoIterator<Item = Revision>) -> Catalogue {
+        revisions.into_iter().fold(Catalogue::default(), |catalogue, revision| catalogue.with(revision, "file"))
+    }
+
+    /// `kind namespace/name selectors: names in namespaces, fields`, with `*` for all.
+    fn shown(watches: &Watches) -> Vec<String> {
+        let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
+        let list = |texts: &[Arc<str>]| if texts.is_empty() { "*".to_owned() } else { texts.join(",") };
+        let one = |(scope, keep): (&Scope, &Keep)| {
+            let selectors: String =
+                scope.fields.iter().chain(&scope.labels).map(|selector| format!(" {selector}")).collect();
+            let fields = keep.fields.as_ref().map_or_else(
+                || "whole".to_owned(),
+                |paths| paths.list().iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            );
+            let (namespace, name) = (or_all(&scope.namespace), or_all(&scope.name));
+            let (names, namespaces) = (list(&keep.names), list(&keep.namespaces));
+            format!("{} {namespace}/{name}{selectors}: {names} in {namespaces}, {fields}", scope.kind)
+        };
+        watches.iter().map(one).collect()
+    }
+
+    fn watched(revisions: impl IntoIterator<Item = Revision>, secrets: SecretReads) -> Vec<String> {
+        shown(&of(&catalogue(revisions), "local", secrets))
+    }
+
+    const HOSTED: &str = "HostedCluster */*: * in *, status,metadata.annotations,spec.platform";
+    const KLUSTERLET: &str = "Klusterlet */*: klusterlet-* in *, ";
+    const NAMESPACE: &str = "Namespace */*: klusterlet-* in *, whole";
+    const TARGET: &str = "Secret */external-managed-kubeconfig: * in klusterlet-*, whole";
+    const SERVICE: &str = "Service */kube-apiserver: * in *-*, whole";
+
+    #[test]
+    fn a_policy_is_watched_by_what_its_grant_names() {
+        let source = "Secret */* type=Opaque: *-admin-kubeconfig in *, whole";
+        assert_eq!(
+            watched([revision(&kubeconfig_manifest())], SecretReads::Watch),
+            [HOSTED, KLUSTERLET, NAMESPACE, source, TARGET, SERVICE]
+        );
+        assert_eq!(
+            watched([revision(&kubeconfig_manifest())], SecretReads::Strict),
+            [HOSTED, KLUSTERLET, NAMESPACE, TARGET, SERVICE]
+        );
+        let taints = ["ManagedCluster */*: * in *, spec.taints"];
+        assert_eq!(watched([revision(&taints_manifest())], SecretReads::Watch), taints);
+        assert_eq!(of(&catalogue([revision(&kubeconfig_manifest())]), "hub", SecretReads::Watch), Watches::new());
+        assert_eq!(watched([], SecretReads::Watch), Vec::<String>::new());
+    }
+
+    #[test]
+    fn exact_namespaces_are_watched_one_by_one() {
+        let exact = with(kubeconfig_manifest(), &[("/spec/subject/namespaces", json!(["two", "one"]))]);
+        let hosted = |namespace: &str| HOSTED.replace("*/*", &format!("{namespace}/*"));
+        let source = |namespace: &str| format!("Secret {namespace}/* type=Opaque: *-admin-kubeconfig in *, whole");
+        let service = SERVICE.replace("*-*", "one-*,two-*");
+        assert_eq!(
+            watched([exact], SecretReads::Watch),
+            [
+                &*hosted("one"),
+                &*hosted("two"),
+                KLUSTERLET,
+                NAMESPACE,
+                TARGET,
+                &*source("one"),
+                &*source("two"),
+                &*service
+            ]
+        );
+        let mixed = with(kubeconfig_manifest(), &[("/spec/subject/namespaces", json!(["one", "team-*"]))]);
+        let watched = watched([mixed], SecretReads::Strict);
+        assert_eq!(watched[0], HOSTED.replace("in *", "in one,team-*"));
+        assert_eq!(watched[4], SERVICE.replace("*-*", "one-*,team-*-*"));
+    }
+
+    #[test]
+    fn targets_without_an_exact_name_are_found_by_our_label() {
+        let target = with(kubeconfig_manifest(), &[("/spec/grant/write/0/name", json!("{subject.name}-kubeconfig"))]);
+        let expected = "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
+        assert_eq!(watched([target], SecretReads::Strict)[3], expected);
+    }
+
+    #[test]
+    fn what_two_policies_want_is_watched_once() {
+        let other = |changes: &[(&str, Value)]| {
+            let named = [("/metadata/name", json!("other")), ("/spec/own/keepUntilAbsent", json!([]))];
+            with(kubeconfig_manifest(), &[&named[..], changes].concat())
+        };
+        let watched =
+            |changes: &[(&str, Value)]| watched([revision(&kubeconfig_manifest()), other(changes)], SecretReads::Watch);
+        let all =
+            [HOSTED, KLUSTERLET, NAMESPACE, "Secret */* type=Opaque: *-admin-kubeconfig in *, whole", TARGET, SERVICE];
+        assert_eq!(watched(&[]), all);
+        for (pointer, value, expected) in [
+            // The same watch keeps what either wants.
+            ("/spec/grant/read/2/name", json!("home-*"), NAMESPACE.replace("klusterlet-*", "home-*,klusterlet-*")),
+            ("/spec/grant/read/2/name", json!("*"), NAMESPACE.replace("klusterlet-*", "*")),
+            (
+                "/spec/grant/read/0/name",
+                json!("x-*"),
+                all[3].replace("kubeconfig in", "kubeconfig,x-* in"),
+            ),
+            ("/spec/grant/write/0/namespace", json!("home-*"), TARGET.replace("klusterlet-*", "home-*,klusterlet-*")),
+            // What is held by another watch is kept by it.
+            ("/spec/grant/read/2/name", json!("home"), NAMESPACE.replace("klusterlet-*", "home,klusterlet-*")),
+            ("/spec/grant/write/0/namespace", json!("home"), TARGET.replace("klusterlet-*", "home,klusterlet-*")),
+            ("/spec/subject/namespaces", json!(["one"]), HOSTED.to_owned()),
+        ] {
+            let watched = watched(&[(pointer, value.clone())]);
+            assert!(watched.contains(&expected), "{pointer} {value}: {expected} is not in {watched:#?}");
+            assert_eq!(watched.len(), all.len(), "{pointer} {value}: {watched:#?}");
+        }
+        let service = watched(&[("/spec/grant/read/1/name", json!("kube-*"))]);
+        assert_eq!(service[5], "Service */*: kube-*,kube-apiserver in *-*, whole", "one more, which holds the other");
+    }
+}
