@@ -381,7 +381,12 @@ mod tests {
 
     /// JSON with few keys, so that paths hit.
     fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(json!(null)), any::<bool>().prop_map(Value::from), (0..3i64).prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            Just(json!("")),
+            any::<bool>().prop_map(Value::from),
+            (0..3i64).prop_map(Value::from)
+        ];
         leaf.prop_recursive(4, 24, 4, |inner| {
             prop_oneof![
                 proptest::collection::btree_map("[abc]", inner.clone(), 0..4)
@@ -414,6 +419,19 @@ mod tests {
             let declared = Paths::parse(&texts).unwrap();
             let (old, new) = (declared.project(&before), declared.project(&after));
             prop_assert_eq!(changed(&before, &after, &declared), changed(&old, &new, &declared));
+        }
+
+        #[test]
+        fn what_is_retained_decides_as_the_whole(before in value(), after in value(), mine in declared(), others in declared()) {
+            let declared = Declared { fields: Paths::parse(&mine).unwrap(), changes: Paths::parse(&mine).unwrap() };
+            let all = Paths::union([&declared.fields, &Paths::parse(&others).unwrap()]);
+            let [old, new] = [&before, &after].map(|value| all.retain(value));
+            prop_assert_eq!(declared.fields.project(&new), declared.fields.project(&after));
+            prop_assert_eq!(declared.fields.misfit(&new), declared.fields.misfit(&after));
+            prop_assert_eq!(changed(&old, &new, &declared.fields), changed(&before, &after, &declared.fields));
+            let marks = |value: &Value| declared.marks(&object(hosted("demo"), value.clone()));
+            prop_assert_eq!(marks(&new), marks(&after));
+            prop_assert_eq!(all.retain(&new), new);
         }
 
         #[test]

@@ -283,11 +283,7 @@ mod tests {
             // The same watch keeps what either wants.
             ("/spec/grant/read/2/name", json!("home-*"), NAMESPACE.replace("klusterlet-*", "home-*,klusterlet-*")),
             ("/spec/grant/read/2/name", json!("*"), NAMESPACE.replace("klusterlet-*", "*")),
-            (
-                "/spec/grant/read/0/name",
-                json!("x-*"),
-                all[3].replace("kubeconfig in", "kubeconfig,x-* in"),
-            ),
+            ("/spec/grant/read/0/name", json!("x-*"), all[3].replace("kubeconfig in", "kubeconfig,x-* in")),
             ("/spec/grant/write/0/namespace", json!("home-*"), TARGET.replace("klusterlet-*", "home-*,klusterlet-*")),
             // What is held by another watch is kept by it.
             ("/spec/grant/read/2/name", json!("home"), NAMESPACE.replace("klusterlet-*", "home,klusterlet-*")),
