@@ -7,10 +7,8 @@ pub mod catalogue;
 pub mod claims;
 pub mod contract;
 pub mod digest;
-pub mod dns;
 pub mod document;
 pub mod failure;
-mod field;
 pub mod inputs;
 pub mod interest;
 pub mod kubeconfig;
@@ -28,6 +26,7 @@ pub mod redact;
 pub mod reference;
 pub mod report;
 pub mod requirements;
+pub mod rights;
 #[cfg(test)]
 mod sample;
 pub mod service;

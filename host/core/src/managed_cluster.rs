@@ -3,8 +3,8 @@
 
 use crate::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
 use crate::failure::InvalidField;
-use crate::field::Place;
 use crate::object::Object;
+use crate::object::field::Place;
 use crate::projection::Declared;
 
 /// `spec.leaseDurationSeconds` where a cluster says nothing.

@@ -1,5 +1,7 @@
 //! One object as a cluster gave it. Never prints what a Secret holds: its debug form is its name and size.
 
+pub(crate) mod field;
+
 use crate::reference::ObjectRef;
 use crate::time;
 use serde_json::{Map, Value};

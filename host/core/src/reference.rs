@@ -1,5 +1,7 @@
 //! Names one object on one connection. Never holds anything of the object itself.
 
+pub mod dns;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

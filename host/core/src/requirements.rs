@@ -3,10 +3,10 @@
 use crate::catalogue::guest::Guest;
 use crate::contract::Refusal;
 use crate::contract::decide::{Form, Need, Requirement};
-use crate::dns;
 use crate::failure::{Class, Failure};
 use crate::policy::Policy;
 use crate::reference::ObjectRef;
+use crate::reference::dns;
 use std::collections::BTreeSet;
 use transom_api::Word;
 

@@ -2,8 +2,8 @@
 
 use crate::contract::decide::{Protocol, Service, ServicePort};
 use crate::failure::InvalidField;
-use crate::field::{self, Place};
 use crate::object::Object;
+use crate::object::field::{self, Place};
 use serde_json::Value;
 
 /// Reads a Service.

@@ -1,6 +1,6 @@
 //! Which objects a connection must watch for the loaded policies, and what of them is kept. Never watches anything itself.
 
-mod plan;
+pub(crate) mod plan;
 #[cfg(test)]
 mod same;
 

@@ -2,8 +2,8 @@
 //! Never shows a name from inside it, nor a field that is not listed here.
 
 use super::{Source, url};
-use crate::dns;
 use crate::redact::Marks;
+use crate::reference::dns;
 use serde_json::{Map, Value};
 
 /// How a field is shown.

@@ -78,7 +78,7 @@ fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted
 
 /// `spec.taints` as it is, each a map with a key.
 fn current(subject: &Object) -> Result<Vec<Value>, InvalidField> {
-    let spec = crate::field::Place::top(&subject.body).map("spec")?;
+    let spec = crate::object::field::Place::top(&subject.body).map("spec")?;
     let list = spec.get("taints");
     for taint in list.list()? {
         taint.as_map()?.get("key").required_text()?;

@@ -4,8 +4,8 @@ mod write;
 
 use super::manifest::{Manifest, PolicyError};
 use super::{Policy, ReadRule, SubjectRule, Writes};
-use crate::dns;
 use crate::pattern::Pattern;
+use crate::reference::dns;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, ReadGrant, SubjectSpec};

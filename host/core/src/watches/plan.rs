@@ -5,8 +5,9 @@ use crate::catalogue::{Catalogue, Revision};
 use crate::pattern::Pattern;
 use crate::policy::{ReadRule, SecretRule, Writes};
 use crate::projection::Paths;
-use std::collections::BTreeSet;
+use crate::rights::Because;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::labels;
 
@@ -16,35 +17,67 @@ const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
 /// The field of a subject that the host reads to plan taints.
 const TAINTS: [&str; 1] = ["spec.taints"];
 
+/// What is kept of a scope, and which lines of policies want it.
+pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
+
 /// What a connection watches for every policy at work. A watch that another one holds whole is left out.
 pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watches {
-    let mut watches = Watches::new();
-    for revision in catalogue.entries().filter_map(|(_, entry)| entry.revision.as_ref()) {
-        for (scope, keep) in wanted(revision, connection, secrets) {
-            merge(&mut watches, scope, keep);
+    explained(catalogue, connection, secrets).into_iter().map(|(scope, (keep, _))| (scope, keep)).collect()
+}
+
+/// The same, with the lines of policies that want each watch.
+pub(crate) fn explained(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Explained {
+    let mut watches = Explained::new();
+    for revision in at_work(catalogue) {
+        for (line, bounds) in wanted(revision, connection, secrets) {
+            let because = Because::Policy { policy: Arc::clone(&revision.policy.name), line };
+            for (scope, keep) in bounds {
+                merge(&mut watches, scope, keep, BTreeSet::from([because.clone()]));
+            }
         }
     }
     narrow(watches)
 }
 
-/// Every watch of one policy on one connection.
-fn wanted(revision: &Revision, connection: &str, secrets: SecretReads) -> Vec<(Scope, Keep)> {
+/// The policies at work.
+pub(crate) fn at_work(catalogue: &Catalogue) -> impl Iterator<Item = &Revision> {
+    catalogue.entries().filter_map(|(_, entry)| entry.revision.as_deref())
+}
+
+/// Watches that one line of a policy wants.
+type Bounds = Vec<(Scope, Keep)>;
+
+/// Every line of one policy that wants watches on one connection.
+fn wanted(revision: &Revision, connection: &str, secrets: SecretReads) -> Vec<(String, Bounds)> {
     let policy = &revision.policy;
     let mut all = Vec::new();
     if policy.subject.cluster == connection {
-        all.extend(subject(revision));
+        all.push(("spec.subject".to_owned(), subject(revision)));
     }
-    for rule in policy.reads.iter().filter(|rule| rule.cluster == connection) {
-        all.extend(read(revision, rule, secrets));
+    for (index, rule) in policy.reads.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
+        let mut bounds = read(revision, rule);
+        bounds.retain(|(scope, _)| scope.fields.is_none() || secrets == SecretReads::Watch);
+        all.push((read_line(index, rule), bounds));
     }
     if let Writes::Kubeconfig(rules) = &policy.writes {
-        all.extend(rules.iter().filter(|rule| rule.cluster == connection).flat_map(|rule| target(revision, rule)));
+        let ours = rules.iter().enumerate().filter(|(_, rule)| rule.cluster == connection);
+        all.extend(ours.map(|(index, rule)| (write_line(index), target(revision, rule))));
     }
     all
 }
 
+/// Names the line of a read grant.
+pub(crate) fn read_line(index: usize, rule: &ReadRule) -> String {
+    format!("spec.grant.read[{index}] ({})", rule.role)
+}
+
+/// Names the line of a write grant.
+pub(crate) fn write_line(index: usize) -> String {
+    format!("spec.grant.write[{index}]")
+}
+
 /// The watches of the subjects of a policy.
-fn subject(revision: &Revision) -> Vec<(Scope, Keep)> {
+pub(crate) fn subject(revision: &Revision) -> Bounds {
     let rule = &revision.policy.subject;
     let guests = revision.trigger.iter().chain([&revision.decide]);
     let declared = guests.map(|guest| guest.declared(&rule.api_version, &rule.kind));
@@ -57,15 +90,14 @@ fn subject(revision: &Revision) -> Vec<(Scope, Keep)> {
     bound(&rule.api_version, &rule.kind, &namespaces(revision), &["*".to_owned()], fields.as_ref())
 }
 
-/// The watches of what a role may read.
-fn read(revision: &Revision, rule: &ReadRule, secrets: SecretReads) -> Vec<(Scope, Keep)> {
+/// The watches of what a role may read. Secrets without an exact name are those of type `Opaque`.
+pub(crate) fn read(revision: &Revision, rule: &ReadRule) -> Bounds {
     // Only the guest that decides asks for objects, and gets the fields that it declared.
     let declared = &revision.decide.declared(&rule.api_version, &rule.kind).fields;
     let fields = (!whole(&rule.api_version, &rule.kind)).then_some(declared);
     let namespaces = rule.namespace.as_ref().map(|pattern| wildcards(revision, pattern)).unwrap_or_default();
     let mut all = bound(&rule.api_version, &rule.kind, &namespaces, &wildcards(revision, &rule.name), fields);
     if rule.api_version == "v1" && rule.kind == "Secret" {
-        all.retain(|(scope, _)| scope.name.is_some() || secrets == SecretReads::Watch);
         for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
             scope.fields = Some("type=Opaque".to_owned());
         }
@@ -75,7 +107,7 @@ fn read(revision: &Revision, rule: &ReadRule, secrets: SecretReads) -> Vec<(Scop
 
 /// The watches of the Secrets that a policy makes. Those without an exact name are found by our label, in either mode:
 /// what was made must be found again after a start. A target without the label is read by exact name.
-fn target(revision: &Revision, rule: &SecretRule) -> Vec<(Scope, Keep)> {
+pub(crate) fn target(revision: &Revision, rule: &SecretRule) -> Bounds {
     let names = wildcards(revision, &rule.name);
     let mut all = bound("v1", "Secret", &wildcards(revision, &rule.namespace), &names, None);
     for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
@@ -86,13 +118,7 @@ fn target(revision: &Revision, rule: &SecretRule) -> Vec<(Scope, Keep)> {
 
 /// The watches of objects by wildcards of namespace (none for what is cluster-scoped) and name: one for each exact
 /// namespace and name, else one for all that keeps what matches.
-fn bound(
-    api_version: &str,
-    kind: &str,
-    namespaces: &[String],
-    names: &[String],
-    fields: Option<&Paths>,
-) -> Vec<(Scope, Keep)> {
+fn bound(api_version: &str, kind: &str, namespaces: &[String], names: &[String], fields: Option<&Paths>) -> Bounds {
     let ((namespaces, kept_namespaces), (names, kept_names)) = (exact(namespaces), exact(names));
     let pairs = namespaces.iter().flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
     let one = |(namespace, name): (&Option<String>, &Option<String>)| {
@@ -130,28 +156,31 @@ fn whole(api_version: &str, kind: &str) -> bool {
 }
 
 /// Adds a watch; one that is there keeps what both keep.
-fn merge(watches: &mut Watches, scope: Scope, keep: Keep) {
+fn merge(watches: &mut Explained, scope: Scope, keep: Keep, mut because: BTreeSet<Because>) {
     match watches.entry(scope) {
-        Entry::Vacant(place) => drop(place.insert(keep)),
-        Entry::Occupied(mut there) => there.get_mut().widen(keep),
+        Entry::Vacant(place) => drop(place.insert((keep, because))),
+        Entry::Occupied(mut there) => {
+            let (kept, reasons) = there.get_mut();
+            kept.widen(keep);
+            reasons.append(&mut because);
+        }
     }
 }
 
 /// Leaves out what another watch holds whole, and has that one keep it.
-fn narrow(mut watches: Watches) -> Watches {
+fn narrow(mut watches: Explained) -> Explained {
     let scopes: Vec<Scope> = watches.keys().cloned().collect();
     for scope in &scopes {
-        let Some(holder) = watches.keys().find(|other| *other != scope && holds(other, scope)).cloned() else {
-            continue;
-        };
-        let Some(mut keep) = watches.remove(scope) else { continue };
+        let holder = watches.keys().find(|other| *other != scope && holds(other, scope)).cloned();
+        let Some((holder, (mut keep, because))) = holder.zip(watches.get(scope).cloned()) else { continue };
+        watches.remove(scope);
         if let Some(name) = scope.name.as_deref().filter(|_| holder.name.is_none()) {
             keep.names = vec![name.into()];
         }
         if let Some(namespace) = scope.namespace.as_deref().filter(|_| holder.namespace.is_none()) {
             keep.namespaces = vec![namespace.into()];
         }
-        merge(&mut watches, holder, keep);
+        merge(&mut watches, holder, keep, because);
     }
     watches
 }

@@ -21,10 +21,13 @@ use std::sync::Arc;
 
 const KLUSTERLET: (&str, &str) = ("operator.open-cluster-management.io/v1", "Klusterlet");
 
+/// A kind, the fields of it that cross, and those of which changes cross.
+type Reads<'a> = ((&'a str, &'a str), &'a [&'a str], &'a [&'a str]);
+
 /// A guest that reads paths of kinds.
-fn guest(reads: &[((&str, &str), &[&str], &[&str])]) -> Guest {
+fn guest(reads: &[Reads<'_>]) -> Guest {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-    let read = |((api_version, kind), fields, changes): &((&str, &str), &[&str], &[&str])| Read {
+    let read = |((api_version, kind), fields, changes): &Reads<'_>| Read {
         api_version: (*api_version).to_owned(),
         kind: (*kind).to_owned(),
         fields: texts(fields),

@@ -4,7 +4,7 @@ use super::super::manifest::PolicyError;
 use super::super::{ReadRule, SecretRule, TaintsRule, Writes};
 use super::{Checked, connection, data_key, pattern, unique};
 use crate::contract::taints::MANAGED_CLUSTER;
-use crate::dns;
+use crate::reference::dns;
 use transom_api::policy::{KubeconfigGrant, PolicySpec, SubjectSpec, Verb, WriteGrant};
 
 /// All write grants are of one sort, and that sort says which world the decide guest is built for.

@@ -1,0 +1,382 @@
+//! The least rights that the policies at work need on the cluster of one connection, each with its reasons.
+//! Values only: never a manifest, never a wildcard.
+
+pub mod kinds;
+mod least;
+
+use crate::catalogue::{Catalogue, Revision};
+use crate::policy::Writes;
+use crate::reference::LOCAL;
+use crate::watches::{Scope, SecretReads, plan};
+use kinds::Kind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use transom_api::GROUP;
+use transom_api::policy::Verb as Granted;
+
+/// Name of the Lease by which replicas elect their leader.
+pub const LEASE: &str = "transom";
+
+/// Where Events about what lies in no namespace are put.
+const EVENTS_OF_CLUSTER: &str = "default";
+
+/// What may be done, in the order in which it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// Read one by name.
+    Get,
+    /// Read all.
+    List,
+    /// Follow changes.
+    Watch,
+    /// Make.
+    Create,
+    /// Replace.
+    Update,
+    /// Change fields.
+    Patch,
+    /// Remove.
+    Delete,
+}
+
+impl Verb {
+    /// As RBAC spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// Why a right is needed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Because {
+    /// A line of a policy.
+    Policy {
+        /// Name of the policy.
+        policy: Arc<str>,
+        /// Path of the line, with the role that it grants: `spec.grant.read[0] (source)`.
+        line: String,
+    },
+    /// The agent itself does something, whatever the policies say.
+    Agent(&'static str),
+}
+
+/// `policy external, spec.grant.write[0]`, or `the agent elects its leader`.
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy { policy, line } => write!(f, "policy {policy}, {line}"),
+            Self::Agent(what) => write!(f, "the agent {what}"),
+        }
+    }
+}
+
+/// The objects that a right is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Objects {
+    /// Exact namespace; nothing for all of them, or for what is cluster-scoped.
+    pub namespace: Option<String>,
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Plural name, with the subresource if it is one: `policies/status`.
+    pub resource: String,
+    /// Exact name; nothing for all.
+    pub name: Option<String>,
+}
+
+/// What may be done with some objects, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Right {
+    /// What may be done; never empty.
+    pub verbs: BTreeSet<Verb>,
+    /// Why; never empty.
+    pub because: BTreeSet<Because>,
+}
+
+/// Every right once; none is part of another.
+pub type Rights = BTreeMap<Objects, Right>;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Name of the connection; what the agent itself needs is on [`LOCAL`].
+    pub connection: &'a str,
+    /// How Secrets are read.
+    pub secrets: SecretReads,
+    /// Namespace that the agent runs in.
+    pub home: &'a str,
+    /// The plural and the scope of a kind by its group and name, for those that [`kinds::known`] does not know:
+    /// from discovery, or [`kinds::guess`].
+    pub kind: &'a dyn Fn(&str, &str) -> Kind,
+}
+
+/// The rights that the policies at work need on one connection, and on [`LOCAL`] those of the agent itself.
+pub fn of(catalogue: &Catalogue, asked: Asked<'_>) -> Rights {
+    let mut needed = Needed { kind: asked.kind, rights: Rights::new() };
+    for (scope, (_, because)) in plan::explained(catalogue, asked.connection, asked.secrets) {
+        needed.scope(&scope, &[Verb::Get, Verb::List, Verb::Watch], &because);
+    }
+    for revision in plan::at_work(catalogue) {
+        needed.reads(revision, asked.connection);
+        needed.writes(revision, asked.connection);
+        needed.events(revision, asked.connection);
+    }
+    if asked.connection == LOCAL {
+        needed.own(asked.home);
+    }
+    least::of(needed.rights)
+}
+
+/// Rights as they are found, also those that are part of others.
+struct Needed<'a> {
+    kind: &'a dyn Fn(&str, &str) -> Kind,
+    rights: Rights,
+}
+
+impl Needed<'_> {
+    fn add(&mut self, objects: Objects, verbs: &[Verb], because: impl IntoIterator<Item = Because>) {
+        let right = self.rights.entry(objects).or_default();
+        right.verbs.extend(verbs);
+        right.because.extend(because);
+    }
+
+    /// Group and kind of what a scope is about.
+    fn kind<'s>(&self, scope: &'s Scope) -> (&'s str, Kind) {
+        let group = scope.api_version.split_once('/').map_or("", |(group, _)| group);
+        (group, kinds::known(group, &scope.kind).unwrap_or_else(|| (self.kind)(group, &scope.kind)))
+    }
+
+    /// The objects of a scope; what it selects beside names cannot be bound by a right.
+    fn scope(&mut self, scope: &Scope, verbs: &[Verb], because: &BTreeSet<Because>) {
+        let (group, kind) = self.kind(scope);
+        let objects = Objects {
+            namespace: scope.namespace.clone().filter(|_| kind.namespaced),
+            group: group.to_owned(),
+            resource: kind.plural,
+            name: scope.name.clone(),
+        };
+        self.add(objects, verbs, because.iter().cloned());
+    }
+
+    /// Secrets are read by exact name where they are not watched.
+    fn reads(&mut self, revision: &Revision, connection: &str) {
+        let policy = &revision.policy;
+        let secrets =
+            policy.reads.iter().enumerate().filter(|(_, rule)| rule.kind == "Secret" && rule.api_version == "v1");
+        for (index, rule) in secrets.filter(|(_, rule)| rule.cluster == connection) {
+            let because = because(revision, plan::read_line(index, rule));
+            for (scope, _) in plan::read(revision, rule) {
+                self.scope(&scope, &[Verb::Get], &because);
+            }
+        }
+    }
+
+    /// A Secret is made by a server-side apply, whose path names it: `create` and `patch` can both be bound by name.
+    fn writes(&mut self, revision: &Revision, connection: &str) {
+        match &revision.policy.writes {
+            Writes::Kubeconfig(rules) => {
+                for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
+                    let because = because(revision, plan::write_line(index));
+                    let verbs: Vec<Verb> = rule.verbs.iter().flat_map(|verb| requests(*verb)).copied().collect();
+                    for (scope, _) in plan::target(revision, rule) {
+                        self.scope(&scope, &verbs, &because);
+                    }
+                }
+            }
+            Writes::Taints(_) if revision.policy.subject.cluster == connection => {
+                let because = because(revision, plan::write_line(0));
+                for (scope, _) in plan::subject(revision) {
+                    self.scope(&scope, &[Verb::Patch], &because);
+                }
+                let webhooks = Objects {
+                    namespace: None,
+                    group: "admissionregistration.k8s.io".to_owned(),
+                    resource: "mutatingwebhookconfigurations".to_owned(),
+                    name: None,
+                };
+                self.add(webhooks, &[Verb::List], because);
+            }
+            Writes::Taints(_) => {}
+        }
+    }
+
+    /// Warnings about a subject are told in its namespace.
+    fn events(&mut self, revision: &Revision, connection: &str) {
+        if revision.policy.subject.cluster != connection {
+            return;
+        }
+        for (scope, _) in plan::subject(revision) {
+            let (_, kind) = self.kind(&scope);
+            let namespace = if kind.namespaced { scope.namespace } else { Some(EVENTS_OF_CLUSTER.to_owned()) };
+            let (group, resource) = ("events.k8s.io".to_owned(), "events".to_owned());
+            let objects = Objects { namespace, group, resource, name: None };
+            let because = because(revision, "spec.subject (warnings)".to_owned());
+            self.add(objects, &[Verb::Create, Verb::Patch], because);
+        }
+    }
+
+    /// What the agent itself does, whatever the policies say.
+    fn own(&mut self, home: &str) {
+        use Verb::{Create, Get, List, Patch, Update, Watch};
+        let (policies, reviews, access) = (GROUP, "authentication.k8s.io", "authorization.k8s.io");
+        for (namespace, group, resource, name, verbs, why) in [
+            (Some(home), "coordination.k8s.io", "leases", Some(LEASE), &[Get, Create, Update][..], "elects its leader"),
+            (None, policies, "policies", None, &[Get, List, Watch], "follows its policies"),
+            (None, policies, "policies/status", None, &[Patch], "says how its policies fare"),
+            (None, reviews, "tokenreviews", None, &[Create], "asks who reads its metrics"),
+            (None, access, "subjectaccessreviews", None, &[Create], "asks whether they may"),
+        ] {
+            let owned = |text: Option<&str>| text.map(str::to_owned);
+            let (group, resource) = (group.to_owned(), resource.to_owned());
+            let objects = Objects { namespace: owned(namespace), group, resource, name: owned(name) };
+            self.add(objects, verbs, [Because::Agent(why)]);
+        }
+    }
+}
+
+/// The requests that a granted verb is made of.
+fn requests(verb: Granted) -> &'static [Verb] {
+    match verb {
+        Granted::Create => &[Verb::Create, Verb::Patch],
+        Granted::Update | Granted::Patch => &[Verb::Patch],
+        Granted::Delete => &[Verb::Delete],
+    }
+}
+
+fn because(revision: &Revision, line: String) -> BTreeSet<Because> {
+    BTreeSet::from([Because::Policy { policy: Arc::clone(&revision.policy.name), line }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{guest, kubeconfig_manifest, policy, taints_manifest};
+    use serde_json::{Value, json};
+
+    fn catalogue(manifests: &[Value]) -> Catalogue {
+        let revision = |manifest| Revision { policy: policy(manifest), trigger: None, decide: guest(&[], &[]) };
+        manifests.iter().fold(Catalogue::default(), |catalogue, manifest| catalogue.with(revision(manifest), "file"))
+    }
+
+    fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Value {
+        for (pointer, value) in changes {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            manifest.pointer_mut(parent).unwrap()[name] = value.clone();
+        }
+        manifest
+    }
+
+    fn rights(manifests: &[Value], connection: &str, secrets: SecretReads) -> Rights {
+        let kind = |_: &str, kind: &str| kinds::guess(kind);
+        of(&catalogue(manifests), Asked { connection, secrets, home: "transom", kind: &kind })
+    }
+
+    /// `namespace/resource.group/name: verbs`, with `*` for all; those of the agent itself are left out.
+    fn shown(rights: &Rights) -> Vec<String> {
+        let ours = |right: &&Right| right.because.iter().any(|because| matches!(because, Because::Policy { .. }));
+        let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
+        let one = |(objects, right): (&Objects, &Right)| {
+            let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
+            let (namespace, name) = (or_all(&objects.namespace), or_all(&objects.name));
+            format!("{namespace}/{}.{}/{name}: {}", objects.resource, objects.group, verbs.join(" "))
+        };
+        rights.iter().filter(|(_, right)| ours(right)).map(one).collect()
+    }
+
+    const KLUSTERLETS: &str = "*/klusterlets.operator.open-cluster-management.io/*: get list watch";
+    const SERVICES: &str = "*/services./kube-apiserver: get list watch";
+    const EVENTS: &str = "*/events.events.k8s.io/*: create patch";
+    const HOSTED: &str = "*/hostedclusters.hypershift.openshift.io/*: get list watch";
+
+    #[test]
+    fn a_grant_is_bound_by_names() {
+        let manifests = [kubeconfig_manifest()];
+        assert_eq!(
+            shown(&rights(&manifests, LOCAL, SecretReads::Watch)),
+            [
+                "*/namespaces./*: get list watch",
+                "*/secrets./*: get list watch",
+                "*/secrets./external-managed-kubeconfig: create patch delete",
+                SERVICES,
+                EVENTS,
+                HOSTED,
+                KLUSTERLETS
+            ]
+        );
+        let strict = shown(&rights(&manifests, LOCAL, SecretReads::Strict));
+        let secrets: Vec<_> = strict.iter().filter(|line| line.contains("secrets")).collect();
+        let target = "*/secrets./external-managed-kubeconfig: list watch create patch delete";
+        assert_eq!(secrets, ["*/secrets./*: get", target]);
+        assert_eq!(rights(&manifests, "hub", SecretReads::Watch), Rights::new());
+    }
+
+    #[test]
+    fn taints_take_patches_of_subjects_and_events_beside_policies() {
+        assert_eq!(
+            shown(&rights(&[taints_manifest()], LOCAL, SecretReads::Strict)),
+            [
+                "*/mutatingwebhookconfigurations.admissionregistration.k8s.io/*: list",
+                "*/managedclusters.cluster.open-cluster-management.io/*: get list watch patch",
+                "default/events.events.k8s.io/*: create patch"
+            ]
+        );
+    }
+
+    #[test]
+    fn exact_namespaces_need_no_more() {
+        let exact = with(
+            kubeconfig_manifest(),
+            &[
+                ("/spec/subject/namespaces", json!(["clusters"])),
+                ("/spec/own/keepUntilAbsent", json!([])),
+                ("/spec/grant/write/0/namespace", json!("home")),
+                ("/spec/grant/write/0/verbs", json!(["update"])),
+                ("/spec/grant/read/3/kind", json!("Widget")),
+            ],
+        );
+        assert_eq!(
+            shown(&rights(&[exact], LOCAL, SecretReads::Strict)),
+            [
+                "*/namespaces./*: get list watch",
+                SERVICES,
+                "*/widgets.operator.open-cluster-management.io/*: get list watch",
+                "clusters/secrets./*: get",
+                &EVENTS.replace('*', "clusters").replace("/clusters:", "/*:"),
+                "clusters/hostedclusters.hypershift.openshift.io/*: get list watch",
+                "home/secrets./external-managed-kubeconfig: get list watch patch"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_part_of_another_right_leaves_it_its_reason() {
+        let other = with(
+            kubeconfig_manifest(),
+            &[("/metadata/name", json!("other")), ("/spec/subject/namespaces", json!(["clusters"]))],
+        );
+        let rights = rights(&[kubeconfig_manifest(), other], LOCAL, SecretReads::Watch);
+        assert!(rights.keys().all(|objects| objects.namespace.as_deref().is_none_or(|name| name == "transom")));
+        let hosted = rights.iter().find(|(objects, _)| objects.resource == "hostedclusters").unwrap().1;
+        let reasons: Vec<_> = hosted.because.iter().map(ToString::to_string).collect();
+        assert_eq!(reasons, ["policy external, spec.subject", "policy other, spec.subject"]);
+        let source = rights.iter().find(|(objects, _)| objects.resource == "secrets" && objects.name.is_none());
+        let reasons: Vec<_> = source.unwrap().1.because.iter().map(ToString::to_string).collect();
+        assert!(reasons.contains(&"policy other, spec.grant.read[0] (source)".to_owned()), "{reasons:?}");
+    }
+
+    #[test]
+    fn the_agent_needs_little_without_policies() {
+        let rights = rights(&[], LOCAL, SecretReads::Watch);
+        let lease = rights.iter().find(|(objects, _)| objects.resource == "leases").unwrap();
+        assert_eq!((lease.0.namespace.as_deref(), lease.0.name.as_deref()), (Some("transom"), Some(LEASE)));
+        assert_eq!((rights.len(), shown(&rights)), (5, vec![]));
+    }
+}

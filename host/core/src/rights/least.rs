@@ -1,0 +1,38 @@
+//! Takes out what other rights hold already. Never takes a right away.
+
+use super::{Because, Objects, Right, Rights, Verb};
+use std::collections::BTreeSet;
+
+/// The same rights without what is part of others; a right that goes leaves its reasons to one that holds it.
+pub(super) fn of(mut rights: Rights) -> Rights {
+    let all: Vec<Objects> = rights.keys().cloned().collect();
+    for objects in &all {
+        let Some(Right { mut verbs, because }) = rights.remove(objects) else { continue };
+        for outer in all.iter().filter(|outer| *outer != objects && holds(outer, objects)) {
+            let Some(right) = rights.get_mut(outer) else { continue };
+            verbs = take(right, verbs, &because);
+        }
+        if !verbs.is_empty() {
+            rights.insert(objects.clone(), Right { verbs, because });
+        }
+    }
+    rights
+}
+
+/// What is left of some verbs when those of a wider right are taken out; their reasons are reasons of that one, too.
+fn take(wider: &mut Right, verbs: BTreeSet<Verb>, because: &BTreeSet<Because>) -> BTreeSet<Verb> {
+    let (held, left): (BTreeSet<Verb>, _) = verbs.into_iter().partition(|verb| wider.verbs.contains(verb));
+    if !held.is_empty() {
+        wider.because.extend(because.iter().cloned());
+    }
+    left
+}
+
+/// Whether a right to the outer objects is one to the inner: each bound of the outer is one of the inner, too.
+fn holds(outer: &Objects, inner: &Objects) -> bool {
+    let within = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
+    outer.group == inner.group
+        && outer.resource == inner.resource
+        && within(&outer.namespace, &inner.namespace)
+        && within(&outer.name, &inner.name)
+}
