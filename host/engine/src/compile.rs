@@ -42,14 +42,26 @@ impl Inner {
         if let Some(found) = self.find(&digest) {
             return Ok(found);
         }
-        let component = Component::from_binary(&self.wasm, bytes).map_err(|error| invalid(&format!("{error:#}")))?;
-        self.compilations.fetch_add(1, Ordering::Relaxed);
+        let component = self.code(bytes, &digest)?;
         within_pool(&component, &self.options)?;
         let compiled = Arc::new(Compiled { component, digest: digest.clone(), size: bytes.len() as u64 });
         let mut all = lock(&self.compiled);
         all.retain(|_, code| code.strong_count() > 0);
         all.insert(digest, Arc::downgrade(&compiled));
         Ok(compiled)
+    }
+
+    /// Code that was kept by an earlier engine, or else compiled now and kept for later ones.
+    fn code(&self, bytes: &[u8], digest: &str) -> Result<Component, LoadError> {
+        if let Some(kept) = self.cache.as_ref().and_then(|cache| cache.read(&self.wasm, digest)) {
+            return Ok(kept);
+        }
+        let component = Component::from_binary(&self.wasm, bytes).map_err(|error| invalid(&format!("{error:#}")))?;
+        self.compilations.fetch_add(1, Ordering::Relaxed);
+        if let Some(cache) = &self.cache {
+            cache.write(&self.wasm, digest, &component);
+        }
+        Ok(component)
     }
 
     fn find(&self, digest: &str) -> Option<Arc<Compiled>> {

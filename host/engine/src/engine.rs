@@ -4,10 +4,12 @@
 use crate::bindings::v0_1::log;
 use crate::call::CallState;
 use crate::compile::Compiled;
+use crate::compiled::Cache;
 use crate::config::config;
 use crate::failure::EngineError;
 use crate::gate::Gate;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -30,6 +32,8 @@ pub struct EngineOptions {
     pub max_table_elements: u64,
     /// Bytes of the largest component that is looked at.
     pub max_component_bytes: u64,
+    /// Folder in which compiled code is kept for the next engine; used only when it belongs to this user alone.
+    pub code_cache: Option<PathBuf>,
 }
 
 impl Default for EngineOptions {
@@ -42,6 +46,7 @@ impl Default for EngineOptions {
             max_memory_bytes: 64 << 20,
             max_table_elements: 10_000,
             max_component_bytes: 8 << 20,
+            code_cache: None,
         }
     }
 }
@@ -93,6 +98,8 @@ pub(crate) struct Inner {
     /// One compilation at a time: it is the one thing here that takes long and much memory.
     pub(crate) compiling: Mutex<()>,
     pub(crate) compilations: AtomicU64,
+    /// Code of earlier engines.
+    pub(crate) cache: Option<Cache>,
 }
 
 impl Engine {
@@ -123,6 +130,7 @@ impl Engine {
         log::add_to_linker::<_, HasSelf<_>>(&mut with_log, |state: &mut CallState| state).map_err(setup)?;
         let gate = Gate::new(usize::try_from(options.concurrency).unwrap_or(usize::MAX));
         let ticker = options.ticker;
+        let cache = options.code_cache.as_deref().and_then(Cache::open);
         let inner = Arc::new(Inner {
             wasm,
             gate,
@@ -133,6 +141,7 @@ impl Engine {
             compiled: Mutex::default(),
             compiling: Mutex::default(),
             compilations: AtomicU64::default(),
+            cache,
         });
         if ticker == Ticker::EveryMillisecond {
             start_ticker(&inner)?;
@@ -150,7 +159,7 @@ impl Engine {
         self.inner.allocation
     }
 
-    /// Compilations so far, of components that no guest was using.
+    /// Compilations so far, of components that no guest was using and that were not kept on disk.
     pub fn compilations(&self) -> u64 {
         self.inner.compilations.load(Ordering::Relaxed)
     }

@@ -4,6 +4,7 @@
 mod bindings;
 mod call;
 mod compile;
+mod compiled;
 mod config;
 mod description;
 mod engine;

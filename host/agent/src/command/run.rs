@@ -11,6 +11,7 @@ use crate::policies::swap::Swap;
 use crate::{command::summary, policies::watch, telemetry};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits, Observations};
@@ -92,7 +93,14 @@ fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
 /// # Errors
 /// When it cannot be made.
 pub(crate) fn engine() -> anyhow::Result<Engine> {
-    Ok(Engine::new(EngineOptions::default())?)
+    Ok(Engine::new(EngineOptions { code_cache: code_cache(), ..EngineOptions::default() })?)
+}
+
+/// Where compiled code is kept between runs: below the user's folder for such things, if there is one.
+fn code_cache() -> Option<PathBuf> {
+    let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache")));
+    caches.map(|caches| caches.join("transom").join("code"))
 }
 
 /// Refuses a path of policies that is not there.

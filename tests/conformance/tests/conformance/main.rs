@@ -7,6 +7,7 @@ mod canaries;
 #[cfg(test)]
 mod engines;
 #[cfg(test)]
+mod kept;
 mod limits;
 #[cfg(test)]
 mod loading;

@@ -1,0 +1,104 @@
+//! Compiled code kept on disk, so that the next start need not compile. Never runs code that another user could have
+//! written; whatever is wrong with what is kept, the component is compiled instead.
+
+use sha2::{Digest as _, Sha256};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::{fs, process};
+use wasmtime::component::Component;
+
+/// How many files are kept; beyond it the oldest go.
+const KEPT: usize = 64;
+/// Bytes of the checksum in front of the code.
+const CHECKSUM: usize = 32;
+/// Bits of a mode that let anyone but the owner in.
+const OTHERS: u32 = 0o077;
+
+/// A folder of compiled code.
+pub(crate) struct Cache {
+    folder: PathBuf,
+    /// The user that we are: owner of everything that is believed.
+    user: u32,
+}
+
+impl Cache {
+    /// The cache in a folder, which is made when it is not there; nothing when it cannot be used or is not ours alone.
+    pub(crate) fn open(folder: &Path) -> Option<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+        let probe = folder.join(format!(".{}", process::id()));
+        let user = fs::File::create(&probe).and_then(|file| file.metadata()).ok()?.uid();
+        fs::remove_file(&probe).ok()?;
+        let about = fs::symlink_metadata(folder).ok()?;
+        let ours = about.is_dir() && about.uid() == user && about.mode() & OTHERS == 0;
+        ours.then(|| Self { folder: folder.to_owned(), user })
+    }
+
+    /// The code of the component with this digest, if it was kept by this very engine.
+    #[expect(
+        unsafe_code,
+        reason = "deserialising trusts its bytes: they come from a file that only we can have written"
+    )]
+    pub(crate) fn read(&self, wasm: &wasmtime::Engine, digest: &str) -> Option<Component> {
+        let bytes = self.bytes(&self.file(wasm, digest)).ok()?;
+        let (checksum, code) = bytes.split_at_checked(CHECKSUM)?;
+        if Sha256::digest(code).as_slice() != checksum {
+            return None;
+        }
+        // SAFETY: the file belongs to us, nobody else may write it or its folder, it is whole, and wasmtime
+        // itself compares version and settings.
+        unsafe { Component::deserialize(wasm, code) }.ok()
+    }
+
+    /// Keeps the code of a component; whoever reads at the same time sees all of it or nothing.
+    pub(crate) fn write(&self, wasm: &wasmtime::Engine, digest: &str, component: &Component) {
+        let Ok(code) = component.serialize() else { return };
+        let file = self.file(wasm, digest);
+        let partial = file.with_extension(format!("partial-{}", process::id()));
+        // What cannot be kept is compiled again the next time.
+        if self.fill(&partial, &code).and_then(|()| fs::rename(&partial, &file)).is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        self.prune();
+    }
+
+    fn fill(&self, partial: &Path, code: &[u8]) -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(partial)?;
+        file.write_all(&Sha256::digest(code))?;
+        file.write_all(code)
+    }
+
+    fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if fs::symlink_metadata(path)?.is_symlink() {
+            return Err(io::Error::other("a link"));
+        }
+        let mut file = fs::File::open(path)?;
+        let about = file.metadata()?;
+        if !about.is_file() || about.uid() != self.user || about.mode() & OTHERS != 0 {
+            return Err(io::Error::other("not ours alone"));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or_default());
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// One file per component and engine: another version or setting of wasmtime has its own.
+    fn file(&self, wasm: &wasmtime::Engine, digest: &str) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        wasm.precompile_compatibility_hash().hash(&mut hasher);
+        let digest = digest.trim_start_matches("sha256:");
+        self.folder.join(format!("{digest}-{:016x}.code", hasher.finish()))
+    }
+
+    fn prune(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut all: Vec<_> =
+            entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+        all.sort();
+        let excess = all.len().saturating_sub(KEPT);
+        for (_, path) in all.into_iter().take(excess) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}

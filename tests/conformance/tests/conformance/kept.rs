@@ -1,0 +1,84 @@
+//! Compiled code kept on disk: found by the next engine, never believed when anyone else could have written it.
+//! Never says how long compiling takes.
+
+use crate::support::{compute, engine_with, no_taints, unlimited};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use transom_conformance::fixture::hostile;
+use transom_core::contract::description::World;
+use transom_engine::{Capabilities, Capability, EngineOptions};
+
+/// How many compilations a new engine needs for one guest that answers as it should.
+fn compilations(folder: &Path, options: EngineOptions) -> u64 {
+    let engine = engine_with(EngineOptions { code_cache: Some(folder.to_owned()), ..options });
+    let bytes = hostile("log-lines").unwrap();
+    let guest = engine.load(&bytes, World::Taints, &Capabilities::of([Capability::Log])).unwrap();
+    assert_eq!(compute(&guest, &unlimited()).result.unwrap(), no_taints());
+    engine.compilations()
+}
+
+/// A folder that is ours alone, holding the code of one guest.
+fn kept() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("below").join("code");
+    assert_eq!(compilations(&folder, EngineOptions::default()), 1);
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [file] = &*files else { panic!("one file of code, no probe and no part: {files:?}") };
+    let file = file.clone();
+    (temp, folder, file)
+}
+
+#[test]
+fn the_next_engine_need_not_compile() {
+    let (_temp, folder, file) = kept();
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(compilations(&folder, EngineOptions::default()), 0);
+}
+
+#[test]
+fn damaged_code_is_compiled_again_and_replaced() {
+    let (_temp, folder, file) = kept();
+    let whole = fs::read(&file).unwrap();
+    for damage in [0, 40, whole.len() / 2, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[damage] ^= 1;
+        fs::write(&file, bytes).unwrap();
+        assert_eq!(compilations(&folder, EngineOptions::default()), 1, "byte {damage}");
+        assert_eq!(compilations(&folder, EngineOptions::default()), 0);
+    }
+    for length in [0, 31, 32, whole.len() / 2] {
+        fs::write(&file, &whole[..length]).unwrap();
+        assert_eq!(compilations(&folder, EngineOptions::default()), 1, "{length} bytes");
+    }
+}
+
+#[test]
+fn code_that_others_could_have_written_is_not_believed() {
+    let (temp, folder, file) = kept();
+    let mode = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&folder, 0o770);
+    assert_eq!(compilations(&folder, EngineOptions::default()), 1);
+    mode(&folder, 0o700);
+    assert_eq!(compilations(&folder, EngineOptions::default()), 0);
+    mode(&file, 0o602);
+    assert_eq!(compilations(&folder, EngineOptions::default()), 1);
+    let elsewhere = temp.path().join("elsewhere");
+    fs::rename(&file, &elsewhere).unwrap();
+    symlink(&elsewhere, &file).unwrap();
+    assert_eq!(compilations(&folder, EngineOptions::default()), 1);
+    let link = temp.path().join("link");
+    symlink(&folder, &link).unwrap();
+    assert_eq!(compilations(&link, EngineOptions::default()), 1);
+}
+
+#[test]
+fn another_engine_has_its_own_code_and_no_folder_is_no_fault() {
+    let (temp, folder, _) = kept();
+    let small = EngineOptions { allocate: transom_engine::Allocate::OnDemand, ..EngineOptions::default() };
+    // On demand the same code may fit or not; what matters is that the guest answers.
+    assert!(compilations(&folder, small) <= 1);
+    fs::write(temp.path().join("file"), "").unwrap();
+    assert_eq!(compilations(&temp.path().join("file").join("code"), EngineOptions::default()), 1);
+}
