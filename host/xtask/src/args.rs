@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
 
-use crate::{bench, check, demo, fleet, guests, soak};
+use crate::{bench, check, cluster, demo, fleet, guests, servers, soak};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -18,7 +18,11 @@ enum Task {
     Guests(guests::Args),
     /// The main job on a folder of manifests, from nothing to a swapped component
     Demo,
-    /// Every check and every test: format, guests, clippy, documentation, tests
+    /// A real API server with the CRDs and an example fleet, until Ctrl-C; prints its kubeconfig
+    Cluster(cluster::Args),
+    /// The real kube-apiserver, etcd, kubectl and CRDs for the tests, built with Go where they are missing
+    Servers,
+    /// Every check and every test: format, guests, servers, clippy, documentation, tests
     Test,
     /// What Transom costs, as ratios to floors of the same run; takes minutes and wants a quiet machine
     Bench(bench::Args),
@@ -34,6 +38,8 @@ impl Args {
         match self.task {
             Task::Guests(args) => guests::run(&args),
             Task::Demo => demo::run(),
+            Task::Cluster(args) => cluster::run(&args),
+            Task::Servers => servers::run(),
             Task::Test => check::run(),
             Task::Bench(args) => bench::run(&args),
             Task::Soak(args) => soak::run(&args),

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check and every test, in the order in which failures are cheapest. Never goes on after a failure.
 
-use crate::{guests, process, progress, workspace};
+use crate::{guests, process, progress, servers, workspace};
 use anyhow::{Context as _, Result};
 use std::process::Command;
 use std::time::Instant;
@@ -12,9 +12,10 @@ struct Step {
 }
 
 /// The steps, cheapest first; guests stand before the first build, so that nothing is compiled twice.
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 6] = [
     Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { what: "guests", run: || guests::run(&guests::Args::default()) },
+    Step { what: "servers", run: || servers::prepare().map(drop) },
     Step {
         what: "clippy, warnings denied",
         run: || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
@@ -41,7 +42,8 @@ fn documentation() -> Result<()> {
 /// The tests of the agent's own package make cargo build the binary with the rest; the end-to-end tests use that one.
 fn tests() -> Result<()> {
     let binary = workspace::read()?.target.join("debug/transom");
-    process::run(in_root(&["test", "--workspace"])?.env("TRANSOM_BINARY", binary))
+    let mut tests = in_root(&["test", "--workspace"])?;
+    process::run(tests.env("TRANSOM_BINARY", binary).env(servers::VARIABLE, servers::prepare()?))
 }
 
 fn cargo(words: &[&str]) -> Result<()> {

@@ -3,12 +3,14 @@
 mod args;
 mod bench;
 mod check;
+mod cluster;
 mod component;
 mod demo;
 mod fleet;
 mod guests;
 mod process;
 mod progress;
+mod servers;
 mod soak;
 mod wasm_std;
 mod workspace;

@@ -26,6 +26,12 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         rule: Rule::Sleep,
+        place: "tests/cluster/src/wait.rs",
+        most: 1,
+        reason: "the same for asynchronous tests: between two looks at a state, up to a deadline",
+    },
+    Exception {
+        rule: Rule::Sleep,
         place: "tests/bench/src/process.rs",
         most: 1,
         reason: "a measurement, not a test: looks at a process's peak memory until it ends",

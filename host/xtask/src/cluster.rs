@@ -1,0 +1,28 @@
+//! `cargo xtask cluster`: a real API server with the CRDs and an example fleet, to play with. Never anything else than
+//! starting what `tests/cluster` is.
+
+use crate::{progress, servers, workspace};
+use anyhow::{Context as _, Result};
+use std::os::unix::process::CommandExt as _;
+
+/// What to start with.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// HostedClusters, each with secret, Service and namespaces
+    #[arg(long, default_value_t = 8)]
+    hosted: usize,
+    /// ManagedClusters; the first belong to the HostedClusters
+    #[arg(long, default_value_t = 10)]
+    managed: usize,
+}
+
+/// Becomes the cluster's own program, so that Ctrl-C goes to it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    progress::step("preparing the servers");
+    let folder = servers::prepare()?;
+    let mut cargo = workspace::cargo();
+    cargo.current_dir(workspace::read()?.root).env(servers::VARIABLE, folder);
+    cargo.args(["run", "--quiet", "--package", "transom-test-cluster", "--"]);
+    cargo.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);
+    Err(cargo.exec()).context("failed to start `cargo run`")
+}

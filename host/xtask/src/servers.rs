@@ -1,0 +1,61 @@
+//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl and CRDs for the tests. Never builds what is up to date,
+//! and never takes a version that `tests/servers` does not name.
+
+mod binaries;
+mod crds;
+mod go;
+
+use crate::progress;
+use crate::workspace::{self, Workspace};
+use anyhow::{Context as _, Result};
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// Where tests look for them; set beforehand, it is where they are kept, so that several work trees can share them.
+pub(crate) const VARIABLE: &str = "TRANSOM_SERVERS";
+
+/// Prepares them and tells how tests find them when they are run without `cargo xtask test`.
+pub(crate) fn run() -> Result<()> {
+    let folder = prepare()?;
+    progress::say(&format!("    ready; for `cargo test` alone: export {VARIABLE}={}", folder.display()));
+    Ok(())
+}
+
+/// The folder that holds them, made and filled where it is not yet.
+pub(crate) fn prepare() -> Result<PathBuf> {
+    let workspace = workspace::read()?;
+    let folder = folder(&workspace)?;
+    fs::create_dir_all(&folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
+    let _alone = lock(&folder)?;
+    let recipe = workspace.root.join("tests/servers");
+    binaries::prepare(&recipe, &folder)?;
+    crds::prepare(&folder)?;
+    Ok(folder)
+}
+
+/// Absolute, because tests run in folders of their own.
+fn folder(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = env::var_os(VARIABLE).map_or_else(|| workspace.target.join("servers"), PathBuf::from);
+    std::path::absolute(&folder).with_context(|| format!("failed to find `{}`", folder.display()))
+}
+
+/// Waits until no other work tree fills the folder. Ends with the value.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let about = || format!("failed to lock `{}`", path.display());
+    let file = File::create(&path).with_context(about)?;
+    file.lock().with_context(about)?;
+    Ok(file)
+}
+
+/// Whether what lies in the folder was made from this recipe.
+fn is_current(folder: &Path, name: &str, key: &str) -> bool {
+    fs::read_to_string(folder.join(name)).is_ok_and(|kept| kept == key)
+}
+
+/// Remembers what the things in the folder were made from.
+fn keep(folder: &Path, name: &str, key: &str) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, key).with_context(|| format!("failed to write `{}`", path.display()))
+}

@@ -1,0 +1,18 @@
+//! The Go toolchain: what tests run against is built with it. Never installs it.
+
+use crate::process;
+use anyhow::{Result, ensure};
+use std::path::Path;
+use std::process::Command;
+
+/// A `go` command in a folder; one sentence where there is no Go.
+pub(super) fn command(folder: &Path) -> Result<Command> {
+    ensure!(
+        process::probe(Command::new("go").arg("version")).is_some(),
+        "there is no Go here, which builds the kube-apiserver, etcd and kubectl of the tests and fetches the CRDs; install Go 1.24 or later (https://go.dev/dl)"
+    );
+    let mut go = Command::new("go");
+    // Settings of the user or of folders above change nothing.
+    go.current_dir(folder).env("GOFLAGS", "").env("GOWORK", "off").env("CGO_ENABLED", "0");
+    Ok(go)
+}

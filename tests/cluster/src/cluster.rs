@@ -1,0 +1,198 @@
+//! One cluster: etcd and kube-apiserver in a folder of their own, gone with the value. Never shared between processes.
+
+use crate::audit::Audit;
+use crate::certificates::Authority;
+use crate::flags::{self, Ports};
+use crate::keeper::Keeper;
+use crate::objects::Objects;
+use crate::process::Process;
+use crate::user::{self, User};
+use crate::{ports, servers, wait};
+use anyhow::{Context as _, Result};
+use kube::Client;
+use kube::api::GetParams;
+use kube::core::Request;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long the servers may take to serve; far more than they need on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(180);
+/// How long one look at readiness may take.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What may differ between clusters.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether etcd flushes to disk; slower, and of use only where the machine may fail.
+    pub fsync: bool,
+    /// More flags for the API server, such as `--max-mutating-requests-inflight=1`.
+    pub apiserver: Vec<String>,
+}
+
+/// A running cluster. Ends with the value, also in a panic, and with the process, also when that is killed.
+pub struct Cluster {
+    // Order matters: the group ends first, then its processes are reaped, then the folder goes.
+    _keeper: Keeper,
+    apiserver: Process,
+    etcd: Process,
+    authority: Authority,
+    ports: Ports,
+    admin: User,
+    objects: Objects,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts the servers and waits until they are ready; about five seconds on a quiet machine.
+    pub async fn start(options: &Options) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("transom-cluster-").tempdir();
+        let folder = folder.context("failed to make a folder for the cluster")?;
+        let ports = Ports { etcd: ports::free()?, peer: ports::free()?, apiserver: ports::free()? };
+        let authority = Authority::new()?;
+        let admin = User::with_certificate("admin", &authority.client("admin", &["system:masters"])?);
+        let kubeconfig = admin.kubeconfig(&server(ports), &authority.pem())?;
+        let objects = Objects::new(user::client(&kubeconfig).await?);
+        let keeper = Keeper::start(folder.path())?;
+        let group = keeper.group()?;
+        let log = |name: &str| folder.path().join(format!("{name}.log"));
+        let mut flags = flags::apiserver(folder.path(), ports, &authority)?;
+        flags.extend(options.apiserver.iter().cloned());
+        let apiserver =
+            Process::new("kube-apiserver", servers::binary("kube-apiserver")?, flags, log("kube-apiserver"), group);
+        let flags = flags::etcd(folder.path(), ports, options.fsync);
+        let etcd = Process::new("etcd", servers::binary("etcd")?, flags, log("etcd"), group);
+        let cluster = Self { _keeper: keeper, apiserver, etcd, authority, ports, admin, objects, folder };
+        cluster.etcd.start()?;
+        cluster.apiserver.start()?;
+        cluster.ready().await?;
+        Ok(cluster)
+    }
+
+    /// Waits until the API server says that it is ready, and reads what it just read from etcd.
+    pub async fn ready(&self) -> Result<()> {
+        wait::until("a ready API server", DEADLINE, async || {
+            self.etcd.check()?;
+            self.apiserver.check()?;
+            let look = tokio::time::timeout(LOOK, self.look()).await;
+            Ok(matches!(look, Ok(Ok(()))).then_some(()))
+        })
+        .await
+    }
+
+    /// Its own word on readiness may be some seconds old; the namespace is made at its first start.
+    async fn look(&self) -> kube::Result<()> {
+        let client = self.objects.client();
+        for (path, name) in [("", "readyz"), ("/api/v1/namespaces", "default")] {
+            let look = Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            client.request_text(look).await?;
+        }
+        Ok(())
+    }
+
+    /// Kills the API server, starts it again on the same port, and waits until it is ready.
+    pub async fn restart_apiserver(&self) -> Result<()> {
+        self.apiserver.kill()?;
+        self.apiserver.start()?;
+        self.ready().await
+    }
+
+    /// Kills etcd, starts it again on the same port and data, and waits until the API server is ready.
+    pub async fn restart_etcd(&self) -> Result<()> {
+        self.etcd.kill()?;
+        self.etcd.start()?;
+        self.ready().await
+    }
+
+    /// The API server, to kill, start, freeze and thaw.
+    pub fn apiserver(&self) -> &Process {
+        &self.apiserver
+    }
+
+    /// etcd, to kill, start, freeze and thaw.
+    pub fn etcd(&self) -> &Process {
+        &self.etcd
+    }
+
+    /// Where the API server listens, `https://127.0.0.1:<port>`.
+    pub fn server(&self) -> String {
+        server(self.ports)
+    }
+
+    /// Where etcd listens for clients, `http://127.0.0.1:<port>`.
+    pub fn etcd_server(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports.etcd)
+    }
+
+    /// The folder of logs, data and kubeconfigs; a test may put its own files there.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The certificate of the authority of the API server, PEM.
+    pub fn authority(&self) -> String {
+        self.authority.pem()
+    }
+
+    /// The user who may do everything (`system:masters`).
+    pub fn admin(&self) -> &User {
+        &self.admin
+    }
+
+    /// The objects of the cluster through the eyes of the admin.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// The log of all requests.
+    pub fn audit(&self) -> Audit {
+        Audit::new(self.folder.path().join("audit.log"))
+    }
+
+    /// A user by certificate; it may nothing but what RBAC gives its name and groups.
+    pub fn user(&self, name: &str, groups: &[&str]) -> Result<User> {
+        Ok(User::with_certificate(name, &self.authority.client(name, groups)?))
+    }
+
+    /// A service account with a token for an hour; namespace and account are made where they are missing.
+    pub async fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
+        let token = self.objects.token(namespace, name).await?;
+        Ok(User::with_token(&format!("system:serviceaccount:{namespace}:{name}"), &token))
+    }
+
+    /// A kubeconfig as YAML; it holds the user's credential.
+    pub fn kubeconfig(&self, user: &User) -> Result<String> {
+        self.kubeconfig_at(user, &self.server())
+    }
+
+    /// The same for another address of this API server, such as a proxy in between.
+    pub fn kubeconfig_at(&self, user: &User, server: &str) -> Result<String> {
+        user.kubeconfig(server, &self.authority.pem())
+    }
+
+    /// Writes the kubeconfig of a user into the folder of the cluster, and gives its path.
+    pub fn write_kubeconfig(&self, user: &User) -> Result<PathBuf> {
+        let path = self.folder.path().join(format!("{}.kubeconfig", user.name().replace(':', "-")));
+        fs::write(&path, self.kubeconfig(user)?).with_context(|| format!("failed to write `{}`", path.display()))?;
+        Ok(path)
+    }
+
+    /// A client of a user.
+    pub async fn client(&self, user: &User) -> Result<Client> {
+        user::client(&self.kubeconfig(user)?).await
+    }
+
+    /// The real kubectl as a user.
+    pub fn kubectl(&self, user: &User) -> Result<Command> {
+        let mut kubectl = Command::new(servers::binary("kubectl")?);
+        kubectl.arg("--kubeconfig").arg(self.write_kubeconfig(user)?);
+        kubectl.arg("--cache-dir").arg(self.folder.path().join("kubectl"));
+        Ok(kubectl)
+    }
+}
+
+fn server(ports: Ports) -> String {
+    format!("https://127.0.0.1:{}", ports.apiserver)
+}

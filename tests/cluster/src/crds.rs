@@ -1,0 +1,69 @@
+//! The real CRDs, installed as they were published. Never applied on the client's side: some are larger than that allows.
+
+use crate::cluster::Cluster;
+use crate::{servers, wait};
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
+use kube::core::Request;
+use serde_json::Value;
+use std::fs;
+use std::time::Duration;
+
+/// How long a CRD may take until it is served; far more than it needs.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// Where CRDs are.
+const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+impl Cluster {
+    /// Installs CRDs by their names (`hostedclusters.hypershift.openshift.io`), and waits until they are served.
+    pub async fn install_crds(&self, names: &[&str]) -> Result<()> {
+        try_join_all(names.iter().map(|name| self.install_crd(name))).await?;
+        Ok(())
+    }
+
+    /// Installs every CRD that `cargo xtask servers` prepared.
+    pub async fn install_all_crds(&self) -> Result<()> {
+        let names = available_crds()?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.install_crds(&names).await
+    }
+
+    async fn install_crd(&self, name: &str) -> Result<()> {
+        let about = || format!("failed to install the CRD `{name}`");
+        let path = servers::folder()?.join("crds").join(format!("{name}.yaml"));
+        let text = fs::read(&path)
+            .with_context(|| format!("failed to read `{}`; run `cargo xtask servers`", path.display()))?;
+        let mut request = Request::new(PATH).create(&PostParams::default(), text).with_context(about)?;
+        // The API server reads YAML itself, so that what it gets is what was published.
+        request.headers_mut().insert("content-type", "application/yaml".parse().with_context(about)?);
+        self.objects().client().request::<Value>(request).await.with_context(about)?;
+        self.wait_for_crd(name).await
+    }
+
+    /// Waits until a CRD is served.
+    pub async fn wait_for_crd(&self, name: &str) -> Result<()> {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.objects().client().clone());
+        wait::until(&format!("an established CRD `{name}`"), DEADLINE, async || {
+            let crd = crds.get(name).await.with_context(|| format!("failed to read the CRD `{name}`"))?;
+            let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
+            Ok(conditions.iter().any(|it| it.type_ == "Established" && it.status == "True").then_some(()))
+        })
+        .await
+    }
+}
+
+/// Names of the CRDs that `cargo xtask servers` prepared, in order.
+pub fn available_crds() -> Result<Vec<String>> {
+    let folder = servers::folder()?.join("crds");
+    let about = || format!("failed to read `{}`; run `cargo xtask servers`", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(about)? {
+        let name = entry.with_context(about)?.file_name().to_string_lossy().into_owned();
+        names.extend(name.strip_suffix(".yaml").map(str::to_owned));
+    }
+    names.sort();
+    ensure!(!names.is_empty(), "`{}` holds no CRD; run `cargo xtask servers`", folder.display());
+    Ok(names)
+}

@@ -1,0 +1,70 @@
+//! The command lines of the two servers and the files that they name. Never decides where anything lies.
+
+use crate::certificates::{self, Authority};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::Path;
+
+/// Every request once, when it is answered; a watch also when it begins. Nobody is left out.
+const AUDIT: &str =
+    "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
+
+/// Where the servers listen, all on loopback.
+#[derive(Clone, Copy)]
+pub(crate) struct Ports {
+    /// etcd for its client.
+    pub(crate) etcd: u16,
+    /// etcd for members, of which there is one.
+    pub(crate) peer: u16,
+    /// The API server.
+    pub(crate) apiserver: u16,
+}
+
+/// Flags of etcd; without `fsync` it is faster and loses writes when the machine (not the process) fails.
+pub(crate) fn etcd(folder: &Path, ports: Ports, fsync: bool) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{}", ports.etcd), format!("http://127.0.0.1:{}", ports.peer));
+    let mut flags = vec![
+        "--name=test".to_owned(),
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=test={peer}"),
+        "--quota-backend-bytes=4294967296".to_owned(),
+    ];
+    if !fsync {
+        flags.push("--unsafe-no-fsync".to_owned());
+    }
+    flags
+}
+
+/// Flags of the API server; writes the files that they name.
+pub(crate) fn apiserver(folder: &Path, ports: Ports, authority: &Authority) -> Result<Vec<String>> {
+    let server = authority.server()?;
+    let (private, public) = certificates::signing_key()?;
+    let file = |name: &str, text: &str| -> Result<String> {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("failed to write `{}`", path.display()))?;
+        Ok(path.display().to_string())
+    };
+    Ok(vec![
+        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", ports.apiserver),
+        format!("--tls-cert-file={}", file("server.crt", &server.certificate)?),
+        format!("--tls-private-key-file={}", file("server.key", &server.key)?),
+        format!("--client-ca-file={}", file("ca.crt", &authority.pem())?),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", file("service-accounts.pub", &public)?),
+        format!("--service-account-signing-key-file={}", file("service-accounts.key", &private)?),
+        "--service-cluster-ip-range=172.30.0.0/16".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        // Endpoints of the API server itself may not be on loopback, and nobody needs them.
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--audit-policy-file={}", file("audit-policy.yaml", AUDIT)?),
+        format!("--audit-log-path={}", folder.join("audit.log").display()),
+        // One file, however long: the default turns to another one at 100 MB.
+        "--audit-log-maxsize=1000000".to_owned(),
+    ])
+}

@@ -1,0 +1,27 @@
+//! A real etcd and kube-apiserver for tests, and for playing: RBAC on, every request in an audit log, no controllers.
+//! Never used by what ships, and never a cluster that is not its own.
+
+mod audit;
+mod certificates;
+mod cluster;
+mod crds;
+mod flags;
+mod fleet;
+mod keeper;
+mod metrics;
+mod namespace;
+mod objects;
+mod ports;
+mod process;
+mod servers;
+mod user;
+pub mod wait;
+
+pub use audit::{Audit, Line, Mark, Target};
+pub use cluster::{Cluster, Options};
+pub use crds::available_crds;
+pub use fleet::Installed;
+pub use metrics::{Metrics, Requests};
+pub use objects::Objects;
+pub use process::Process;
+pub use user::User;

@@ -1,0 +1,144 @@
+//! Objects of any kind in one cluster, given and read as JSON. Never knows a kind by heart: it asks the API server.
+
+use anyhow::{Context as _, Result};
+use futures::TryFutureExt as _;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
+use kube::discovery::{self, Scope};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// The field manager of what tests apply.
+const OWNER: &str = "test";
+
+/// The objects of a cluster through the eyes of one user.
+pub struct Objects {
+    client: Client,
+    known: Mutex<BTreeMap<(String, String), (ApiResource, Scope)>>,
+}
+
+impl Objects {
+    /// No kind known yet.
+    pub fn new(client: Client) -> Self {
+        Self { client, known: Mutex::default() }
+    }
+
+    /// The client behind it.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The objects of a kind; `api_version` is group and version, no namespace means all of them.
+    pub async fn api(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Result<Api<DynamicObject>> {
+        let (resource, scope) = self.resolve(api_version, kind).await?;
+        Ok(match namespace {
+            Some(namespace) if scope == Scope::Namespaced => {
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
+            _ => Api::all_with(self.client.clone(), &resource),
+        })
+    }
+
+    /// Creates an object with its status: what the API server left out of `status` is written as its subresource.
+    pub async fn create(&self, object: Value) -> Result<DynamicObject> {
+        let what = named(&object);
+        let (api, object) = self.parsed(object).await?;
+        let created = api.create(&PostParams::default(), &object).await;
+        let created = created.with_context(|| format!("failed to create {what}"))?;
+        let name = created.metadata.name.clone().unwrap_or_default();
+        match object.data.get("status").filter(|status| !status.is_null()) {
+            Some(status) if created.data.get("status") != Some(status) => {
+                let patch = Patch::Merge(json!({"status": status}));
+                let patched = api.patch_status(&name, &PatchParams::default(), &patch).await;
+                patched.with_context(|| format!("failed to write the status of {what}"))
+            }
+            _ => Ok(created),
+        }
+    }
+
+    /// Applies an object on the server's side, with force, as `test`; its `status` is not written.
+    pub async fn apply(&self, object: Value) -> Result<DynamicObject> {
+        let what = named(&object);
+        let (api, object) = self.parsed(object).await?;
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let applied = api.patch(&name, &PatchParams::apply(OWNER).force(), &Patch::Apply(&object)).await;
+        applied.with_context(|| format!("failed to apply {what}"))
+    }
+
+    /// Applies every document of a manifest, one after the other.
+    pub async fn apply_manifest(&self, text: &str) -> Result<()> {
+        for object in documents(text)? {
+            self.apply(object).await?;
+        }
+        Ok(())
+    }
+
+    /// A namespace; nothing happens where it is there.
+    pub async fn namespace(&self, name: &str) -> Result<()> {
+        self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).map_ok(drop).await
+    }
+
+    /// A token of a service account, made with its namespace where they are missing.
+    pub(crate) async fn token(&self, namespace: &str, name: &str) -> Result<String> {
+        self.namespace(namespace).await?;
+        let account =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}});
+        self.apply(account).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() },
+            ..TokenRequest::default()
+        };
+        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
+        let answer =
+            answer.with_context(|| format!("failed to get a token of service account `{namespace}/{name}`"))?;
+        answer.status.map(|status| status.token).context("the API server answered a token request without a token")
+    }
+
+    async fn parsed(&self, object: Value) -> Result<(Api<DynamicObject>, DynamicObject)> {
+        let what = named(&object);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let parsed: DynamicObject =
+            serde_json::from_value(object).ok().with_context(|| format!("{what} is no object"))?;
+        let api = self.api(&version, &kind, parsed.metadata.namespace.as_deref()).await?;
+        Ok((api, parsed))
+    }
+
+    async fn resolve(&self, api_version: &str, kind: &str) -> Result<(ApiResource, Scope)> {
+        let key = (api_version.to_owned(), kind.to_owned());
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let about = || format!("failed to find kind `{kind}` of `{api_version}` on the API server");
+        let version: GroupVersion = api_version.parse().with_context(about)?;
+        let full = GroupVersionKind::gvk(&version.group, &version.version, kind);
+        let (resource, capabilities) = discovery::pinned_kind(&self.client, &full).await.with_context(about)?;
+        let found = (resource, capabilities.scope);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found.clone());
+        Ok(found)
+    }
+}
+
+/// The documents of a YAML text, empty ones left out.
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
+    use serde::Deserialize as _;
+    let documents = serde_yaml::Deserializer::from_str(text).map(Value::deserialize);
+    // The text of a parser's error may quote a value.
+    let documents: Option<Vec<Value>> = documents.map(Result::ok).collect();
+    let documents = documents.context("a manifest is not well-formed YAML")?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// Kind and name as an error calls them.
+fn named(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    let name = [text(&metadata["namespace"]), text(&metadata["name"])];
+    format!("{} `{}`", text(&object["kind"]), name.join("/").trim_start_matches('/'))
+}

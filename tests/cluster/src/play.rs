@@ -1,0 +1,50 @@
+//! Starts a cluster with all CRDs and a fleet, and tells how to use it. Never stops by itself.
+
+use anyhow::{Context as _, Result};
+use transom_support::fleet::Fleet;
+use transom_test_cluster::{Cluster, Options};
+
+/// A real API server with the CRDs and an example fleet, until Ctrl-C.
+#[derive(clap::Parser)]
+pub(crate) struct Args {
+    /// HostedClusters, each with secret, Service and namespaces
+    #[arg(long, default_value_t = 8)]
+    hosted: usize,
+    /// ManagedClusters; the first belong to the HostedClusters
+    #[arg(long, default_value_t = 10)]
+    managed: usize,
+}
+
+/// Runs until it is told to end.
+pub(crate) async fn run(args: Args) -> Result<()> {
+    tokio::select! {
+        ended = play(&args) => ended,
+        asked = tokio::signal::ctrl_c() => asked.context("failed to wait for Ctrl-C"),
+    }
+}
+
+async fn play(args: &Args) -> Result<()> {
+    say("==> starting etcd and kube-apiserver");
+    let cluster = Cluster::start(&Options::default()).await?;
+    say("==> installing the CRDs");
+    cluster.install_all_crds().await?;
+    say("==> creating the fleet");
+    let fleet = Fleet { clusters: args.hosted, managed: args.managed, seed: 1 };
+    let installed = cluster.install_fleet(fleet).await?;
+    let kubeconfig = cluster.write_kubeconfig(cluster.admin())?;
+    let kubectl = cluster.kubectl(cluster.admin())?.get_program().display().to_string();
+    say(&format!(
+        "    {} objects: {} HostedClusters, {} ManagedClusters",
+        installed.objects, args.hosted, args.managed
+    ));
+    say(&format!("==> ready at {}; Ctrl-C ends it and removes all of it", cluster.server()));
+    say(&format!("    export KUBECONFIG={}", kubeconfig.display()));
+    say(&format!("    {kubectl} get hostedclusters,managedclusters -A"));
+    say(&format!("    audit log: {}", cluster.folder().join("audit.log").display()));
+    std::future::pending().await
+}
+
+#[expect(clippy::print_stderr, reason = "what the program is for")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}

@@ -1,0 +1,27 @@
+//! Loopback ports for servers that must find theirs again after a restart. Never one of the range that the system gives
+//! to outgoing connections: it could be taken while a server is down.
+
+use anyhow::{Context as _, Result};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The first port of the first slot.
+const FIRST: u32 = 10_000;
+/// Ports of one process.
+const SLOT: u32 = 50;
+/// Slots below the range of outgoing connections, which begins at 32768.
+const SLOTS: u32 = 440;
+
+/// Ports given so far in this process.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+
+/// A port that is free now; another one at each call, and other ones than in processes that run beside this one.
+pub(crate) fn free() -> Result<u16> {
+    let slot = FIRST + std::process::id() % SLOTS * SLOT;
+    let next = || u16::try_from(slot + GIVEN.fetch_add(1, Ordering::Relaxed) % SLOT).ok();
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    (0..SLOT)
+        .filter_map(|_| next())
+        .find(is_free)
+        .with_context(|| format!("no port from {slot} to {} is free", slot + SLOT))
+}

@@ -1,0 +1,99 @@
+//! One server as a process that can be killed, frozen and started again. Never started outside its cluster's group.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Lines of a log that an error shows.
+const TAIL: usize = 15;
+
+/// A server, running or not; each start has the same ports and data.
+pub struct Process {
+    name: &'static str,
+    program: PathBuf,
+    flags: Vec<String>,
+    log: PathBuf,
+    group: i32,
+    child: Mutex<Option<Child>>,
+}
+
+impl Process {
+    /// A server that does not run yet; its output is appended to `log`.
+    pub(crate) fn new(name: &'static str, program: PathBuf, flags: Vec<String>, log: PathBuf, group: i32) -> Self {
+        Self { name, program, flags, log, group, child: Mutex::new(None) }
+    }
+
+    /// Starts it, without waiting until it serves; an error where it runs already.
+    pub fn start(&self) -> Result<()> {
+        let mut child = self.child();
+        ensure!(child.is_none(), "{} runs already", self.name);
+        let log = File::options().create(true).append(true).open(&self.log);
+        let log = log.with_context(|| format!("failed to open `{}`", self.log.display()))?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.flags).process_group(self.group).stdin(Stdio::null());
+        command.stdout(log.try_clone().context("failed to share a log")?).stderr(log);
+        let started = command.spawn().with_context(|| format!("failed to start `{}`", self.program.display()))?;
+        *child = Some(started);
+        Ok(())
+    }
+
+    /// Kills it (SIGKILL) and waits for its end; nothing where it does not run.
+    pub fn kill(&self) -> Result<()> {
+        let Some(mut child) = self.child().take() else { return Ok(()) };
+        child.kill().with_context(|| format!("failed to kill {}", self.name))?;
+        child.wait().with_context(|| format!("failed to wait for the end of {}", self.name))?;
+        Ok(())
+    }
+
+    /// Freezes it where it is (SIGSTOP); its connections stay open and silent.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal("-STOP")
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn thaw(&self) -> Result<()> {
+        self.signal("-CONT")
+    }
+
+    /// Its process id; none where it does not run.
+    pub fn id(&self) -> Option<u32> {
+        self.child().as_ref().map(Child::id)
+    }
+
+    /// All that it has printed since the cluster was made.
+    pub fn log(&self) -> Result<String> {
+        fs::read_to_string(&self.log).with_context(|| format!("failed to read `{}`", self.log.display()))
+    }
+
+    /// An error with the end of its log where it has ended by itself.
+    pub(crate) fn check(&self) -> Result<()> {
+        let ended = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
+        let Some(status) = ended else { return Ok(()) };
+        let log = self.log()?;
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n");
+        bail!("{} ended with {status}; the end of its log:\n{tail}", self.name)
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        let id = self.id().with_context(|| format!("{} does not run", self.name))?;
+        let status = Command::new("kill").args([signal, &id.to_string()]).status();
+        let status = status.with_context(|| format!("failed to start `kill {signal} {id}`"))?;
+        ensure!(status.success(), "`kill {signal} {id}` ended with {status}");
+        Ok(())
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The group has been ended before; this only reaps.
+        drop(self.kill());
+    }
+}

@@ -1,0 +1,22 @@
+//! Where the servers and the CRDs lie. Never builds them: that is what `cargo xtask servers` does.
+
+use anyhow::{Context as _, Result, ensure};
+use std::env;
+use std::path::PathBuf;
+
+/// The folder that `cargo xtask servers` prepared.
+pub(crate) fn folder() -> Result<PathBuf> {
+    let folder = env::var_os("TRANSOM_SERVERS").map(PathBuf::from);
+    folder.context("TRANSOM_SERVERS is not set; run `cargo xtask servers`, it prints what to set")
+}
+
+/// A server's binary: that of `KUBEBUILDER_ASSETS` where it is set, else that of the folder.
+pub(crate) fn binary(name: &str) -> Result<PathBuf> {
+    let (variable, folder) = match env::var_os("KUBEBUILDER_ASSETS") {
+        Some(assets) => ("KUBEBUILDER_ASSETS", PathBuf::from(assets)),
+        None => ("TRANSOM_SERVERS", folder()?),
+    };
+    let path = folder.join(name);
+    ensure!(path.is_file(), "`{}` of {variable} holds no `{name}`; run `cargo xtask servers`", folder.display());
+    Ok(path)
+}

@@ -1,0 +1,156 @@
+//! The cluster itself: it starts, tells users apart, logs every request, takes the real CRDs with the fleet, and keeps
+//! its data when its servers are killed. Never anything of the agent.
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::time::Duration;
+use transom_support::fleet::{self, Fleet};
+use transom_test_cluster::{Cluster, Line, Mark, Options, User, wait};
+
+/// For what comes within a moment.
+const DEADLINE: Duration = Duration::from_secs(60);
+const HOSTED: &str = "hypershift.openshift.io/v1beta1";
+const MANAGED: &str = "cluster.open-cluster-management.io/v1";
+const CRDS: [&str; 3] = [
+    "hostedclusters.hypershift.openshift.io",
+    "managedclusters.cluster.open-cluster-management.io",
+    "klusterlets.operator.open-cluster-management.io",
+];
+
+/// Whether a user may read a secret, as the API server answers.
+async fn may_read(cluster: &Cluster, user: &User, name: &str) -> Result<bool> {
+    let client = cluster.client(user).await?;
+    let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::namespaced(client, "default");
+    match secrets.get_opt(name).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
+        Err(error) => Err(error).context("the API server answered neither yes nor no"),
+    }
+}
+
+async fn line(cluster: &Cluster, since: Mark, wanted: impl Fn(&Line) -> bool) -> Result<Line> {
+    wait::until("a line of the audit log", DEADLINE, async || {
+        Ok(cluster.audit().since(since)?.into_iter().find(|line| wanted(line)))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn users_have_only_the_rights_that_they_are_given_and_all_is_logged() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    let (nobody, somebody) = (cluster.user("nobody", &[])?, cluster.user("somebody", &["readers"])?);
+    let agent = cluster.service_account("transom", "agent").await?;
+    cluster.objects().apply_manifest(RIGHTS).await?;
+    let mark = cluster.audit().mark()?;
+    for (user, may) in [(&nobody, false), (&somebody, true), (&agent, true), (cluster.admin(), true)] {
+        // Rights come to the API server by a watch of its own.
+        wait::until("the rights", DEADLINE, async || Ok((may_read(&cluster, user, "any").await? == may).then_some(())))
+            .await?;
+    }
+    let denied = line(&cluster, mark, |line| line.user == "nobody").await?;
+    assert_eq!((denied.verb.as_str(), denied.code, denied.allowed), ("get", 403, false));
+    assert_eq!(denied.uri, "/api/v1/namespaces/default/secrets/any");
+    assert_eq!(denied.target.map(|target| (target.resource, target.name)), Some(("secrets".into(), "any".into())));
+    let account = |line: &Line| line.user == "system:serviceaccount:transom:agent" && line.allowed;
+    let allowed = line(&cluster, mark, account).await?;
+    assert_eq!(allowed.code, 404);
+    assert!(allowed.reason.contains("\"readers\""), "{}", allowed.reason);
+    Ok(())
+}
+
+/// Readers may get secrets in `default`.
+const RIGHTS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: readers, namespace: default}
+rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: readers, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: readers}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: readers}
+- {kind: ServiceAccount, name: agent, namespace: transom}
+";
+
+#[tokio::test]
+async fn the_real_crds_take_the_fleet_with_its_status() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_all_crds().await?;
+    let before = cluster.metrics().await?.requests();
+    let installed = cluster.install_fleet(Fleet { clusters: 12, managed: 20, seed: 1 }).await?;
+    // One of the HostedClusters has no klusterlet namespace yet: five objects each, four for that one.
+    assert_eq!(installed.objects, 12 * 5 - 1 + 20);
+    let hosted = cluster.objects().api(HOSTED, "HostedCluster", Some("clusters")).await?;
+    let hosted = hosted.get(&fleet::hosted_name(0)).await?;
+    assert_eq!(
+        hosted.data["status"]["kubeconfig"]["name"],
+        json!(format!("{}-admin-kubeconfig", fleet::hosted_name(0)))
+    );
+    let secrets = cluster.objects().api("v1", "Secret", Some("clusters")).await?;
+    let secret = secrets.get(&format!("{}-admin-kubeconfig", fleet::hosted_name(0))).await?;
+    assert_eq!(secret.metadata.owner_references.unwrap_or_default()[0].uid, hosted.metadata.uid.unwrap_or_default());
+    let managed = cluster.objects().api(MANAGED, "ManagedCluster", None).await?.get(&fleet::managed_name(7)).await?;
+    let conditions = managed.data["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    assert!(conditions.iter().any(|it| it["reason"] == "ManagedClusterKubeAPIServerUnavailable"), "{conditions:?}");
+    let after = cluster.metrics().await?.requests();
+    let key = ("POST".to_owned(), "managedclusters.cluster.open-cluster-management.io".to_owned());
+    assert_eq!(after.get(&key).copied().unwrap_or_default() - before.get(&key).copied().unwrap_or_default(), 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_and_frozen_servers_come_back_with_their_data() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    let object: Value =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
+    let created = cluster.objects().create(object).await?;
+    let maps = cluster.objects().api("v1", "ConfigMap", Some("default")).await?;
+
+    cluster.restart_apiserver().await?;
+    assert_eq!(maps.get("a").await?.metadata.uid, created.metadata.uid);
+    cluster.restart_etcd().await?;
+    assert_eq!(maps.get("a").await?.metadata.uid, created.metadata.uid);
+    cluster.wait_for_crd(CRDS[0]).await?;
+
+    cluster.apiserver().freeze()?;
+    assert!(tokio::time::timeout(Duration::from_millis(200), maps.get("a")).await.is_err(), "a frozen server answered");
+    cluster.apiserver().thaw()?;
+    assert_eq!(maps.get("a").await?.metadata.uid, created.metadata.uid);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_namespace_is_terminating_until_it_is_finalised() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.objects().namespace("home").await?;
+    let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "home"}});
+    cluster.objects().create(object.clone()).await?;
+    cluster.delete_namespace("home").await?;
+    let refused = cluster
+        .objects()
+        .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b", "namespace": "home"}}));
+    assert!(refused.await.is_err(), "a namespace that is Terminating took an object");
+    cluster.finalize_namespace("home").await?;
+    cluster.objects().namespace("home").await?;
+    cluster.objects().create(object).await.context("the object of the old namespace is still there")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_cluster_that_ends() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    let folder = cluster.folder().to_owned();
+    let ids = [cluster.apiserver().id(), cluster.etcd().id()].map(|id| id.unwrap_or_default());
+    let version = cluster.kubectl(cluster.admin())?.args(["version", "-o", "json"]).output()?;
+    let version: Value = serde_json::from_slice(&version.stdout)?;
+    assert_eq!(version["serverVersion"]["gitVersion"], version["clientVersion"]["gitVersion"]);
+    drop(cluster);
+    assert!(!folder.exists(), "the folder is still there");
+    for id in ids {
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "process {id} is still there");
+    }
+    Ok(())
+}
