@@ -16,6 +16,7 @@ mod store;
 mod tree;
 mod watch;
 
+pub use crate::ReadFailure;
 pub use feed::Observations;
 pub use status::PolicyStatus;
 
@@ -27,7 +28,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use transom_api::Word;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::outcome::Outcome;
@@ -125,16 +125,6 @@ pub enum OpenError {
         /// The own folder.
         path: PathBuf,
     },
-}
-
-/// Why an object cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ReadFailure {
-    /// `DuplicateObject` or `ReadFailed`.
-    pub reason: Word,
-    /// What was attempted on what, and why it failed; without a value of it.
-    pub message: String,
 }
 
 /// A directory of manifests as a cluster. Safe to use from many threads.

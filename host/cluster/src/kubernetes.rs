@@ -1,7 +1,154 @@
 //! A cluster behind the Kubernetes API: watched into a cache, written one step at a time.
 //! Never decides what should be written; never holds more of an object than the policies declared.
 
+mod cache;
+mod cause;
 mod connect;
+mod decode;
+mod feed;
+mod follow;
+mod health;
+mod pace;
+mod read;
 mod resources;
+mod selector;
+mod shared;
+mod shelf;
+mod stream;
+mod watching;
 
 pub use connect::{ConnectError, KubernetesOptions};
+pub use feed::Observations;
+pub use health::{Health, WatchHealth};
+
+use crate::ReadFailure;
+use follow::Follow;
+use shared::Shared;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::AbortHandle;
+use transom_core::object::Object;
+use transom_core::observation::Unreadable;
+use transom_core::reference::ObjectRef;
+use transom_core::stamp::Stamp;
+use transom_core::watches::{Keep, Scope, Watches};
+
+/// One API server as a cluster. Safe to use from many threads; its watches end with it.
+pub struct Kubernetes {
+    shared: Arc<Shared>,
+    following: Mutex<BTreeMap<Arc<Scope>, Following>>,
+}
+
+/// The task of one watch; ends when this is dropped.
+struct Following {
+    keep: Keep,
+    task: AbortHandle,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Kubernetes {
+    /// Makes a client and asks the API server once, so that a wrong address or credential is found here.
+    ///
+    /// # Errors
+    /// When there is no usable kubeconfig or identity, or the API server does not answer within 10 s.
+    pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
+        let client = connect::client(&options).await?;
+        connect::greet(&options, &client).await?;
+        Ok(Self { shared: Arc::new(Shared::new(&options.name, client)), following: Mutex::default() })
+    }
+
+    /// Name of the connection.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// What is watched from now on: starts, stops and restarts watches, and returns at once. Of an object that is
+    /// watched no longer nothing is told. Must be called inside of a tokio runtime.
+    pub fn watch(&self, wanted: Watches) {
+        let mut following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = watching::aligned(wanted);
+        following.retain(|scope, _| {
+            let still = wanted.contains_key(&**scope);
+            if !still {
+                self.shared.wants_no_more(scope);
+            }
+            still
+        });
+        for (scope, keep) in wanted {
+            let scope = Arc::new(scope);
+            if following.get(&scope).is_some_and(|running| running.keep == keep) {
+                continue;
+            }
+            let number = self.shared.wants(&scope, &keep);
+            let follow =
+                Follow { shared: Arc::clone(&self.shared), number, scope: Arc::clone(&scope), keep: keep.clone() };
+            let task = tokio::spawn(follow.run()).abort_handle();
+            following.insert(scope, Following { keep, task });
+        }
+    }
+
+    /// Waits until every wanted watch was listed whole, or is known to be unreadable.
+    pub async fn synced(&self) {
+        self.shared.settle().await;
+    }
+
+    /// Every change from now on. Of an object that changes several times before it is taken, only the last state is told.
+    pub fn changes(&self) -> Observations {
+        Observations { feed: self.shared.listen(), shared: Arc::clone(&self.shared) }
+    }
+
+    /// An object: from the cache where a watch that was listed whole covers it, else asked for. Nothing when there is
+    /// none, or its kind is not served.
+    ///
+    /// # Errors
+    /// `InvalidObject` or `ObjectTooLarge` when it cannot be used; `ReadForbidden`, `ServerUnavailable` or `ReadFailed`
+    /// when it cannot be asked for.
+    pub async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        match self.shared.known(reference) {
+            Some(known) => known,
+            None => self.shared.ask(reference).await,
+        }
+    }
+
+    /// An object, asked for; the cache learns what is answered.
+    ///
+    /// # Errors
+    /// As of [`Kubernetes::read`].
+    pub async fn read_fresh(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        let before = self.shared.version(reference);
+        let read = self.shared.ask(reference).await?;
+        match (&read, before) {
+            (Some(object), _) => self.shared.took(object),
+            (None, Some(version)) => self.shared.gone(reference, &version),
+            (None, None) => {}
+        }
+        Ok(read)
+    }
+
+    /// The objects of a kind that are watched, in a namespace or in all; sorted.
+    pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
+        self.shared.cache().list(api_version, kind, namespace)
+    }
+
+    /// The objects that are watched and bear our stamp.
+    pub fn stamped(&self) -> Vec<Object> {
+        let ours = self.shared.cache().ours();
+        let read = ours.iter().filter_map(|reference| self.shared.known(reference)?.ok()?);
+        read.filter(|object| Stamp::read(object).is_some()).collect()
+    }
+
+    /// Everything that cannot be followed or used now.
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        self.shared.cache().unreadable()
+    }
+
+    /// How the watches do.
+    pub fn health(&self) -> Health {
+        self.shared.health()
+    }
+}

@@ -3,3 +3,6 @@
 
 pub mod directory;
 pub mod kubernetes;
+mod read;
+
+pub use read::ReadFailure;

@@ -1,8 +1,18 @@
 //! From flags and environment to a client of one API server. Never shows what a kubeconfig holds.
 
+use super::cause::Cause;
+use super::stream;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::timeout;
+use transom_api::Word;
+
+/// How long a connection may take to be made, TLS included.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the API server may take to answer for the first time.
+const GREETING: Duration = Duration::from_secs(10);
 
 /// Which API server, and how it is used.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +41,24 @@ pub(super) async fn client(options: &KubernetesOptions) -> Result<Client, Connec
     let mut config = config(options).await.map_err(failed)?;
     // Every request of ours is paced and tried again in one place.
     config.default_retry = false;
+    // A server that is back is found soon: no connection waits for the long pauses between later attempts of TCP.
+    config.connect_timeout = Some(CONNECT);
     Client::try_from(config).map_err(|error| failed(cause(&error)))
+}
+
+/// Asks the API server for its version, so that a wrong address or credential is found early.
+pub(super) async fn greet(options: &KubernetesOptions, client: &Client) -> Result<(), ConnectError> {
+    let failed = |message: String| ConnectError { connection: options.name.clone(), message };
+    let answer = timeout(GREETING, stream::get(client, "", "version")).await;
+    match answer.map_err(|_| failed(Cause::late(GREETING).message))? {
+        Ok(_) => Ok(()),
+        // Whoever refuses to tell its version is there.
+        Err(cause) if cause.reason == Word::ReadForbidden => Ok(()),
+        Err(cause) if cause.reason == Word::KindMissing => {
+            Err(failed("there is no API server at its address".to_owned()))
+        }
+        Err(cause) => Err(failed(cause.message)),
+    }
 }
 
 async fn config(options: &KubernetesOptions) -> Result<Config, String> {

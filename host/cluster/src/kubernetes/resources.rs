@@ -26,11 +26,14 @@ pub(super) enum Unresolved {
     Failed(kube::Error),
 }
 
+/// By `apiVersion` and kind.
+type Known = BTreeMap<(String, String), Arc<Resource>>;
+
 /// The kinds of one API server. Cheap to clone; all clones know the same.
 #[derive(Clone)]
 pub(super) struct Resources {
     client: Client,
-    known: Arc<RwLock<BTreeMap<(String, String), Arc<Resource>>>>,
+    known: Arc<RwLock<Known>>,
 }
 
 impl Resources {
@@ -48,7 +51,10 @@ impl Resources {
         }
         let version: GroupVersion = api_version.parse().map_err(|_| Unresolved::Missing)?;
         let kind = GroupVersionKind::gvk(&version.group, &version.version, kind);
-        let (api, capabilities) = discovery::pinned_kind(&self.client, &kind).await.map_err(unresolved)?;
+        let (api, capabilities) = match discovery::pinned_kind(&self.client, &kind).await {
+            Ok(found) => found,
+            Err(error) => return Err(self.unresolved(error).await),
+        };
         let resource = Arc::new(Resource { api, namespaced: capabilities.scope == Scope::Namespaced });
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&resource));
         Ok(resource)
@@ -69,13 +75,17 @@ impl Resources {
             _ => Api::all_with(self.client.clone(), &resource.api),
         }
     }
-}
 
-fn unresolved(error: kube::Error) -> Unresolved {
-    match &error {
-        kube::Error::Api(status) if status.code == 404 => Unresolved::Missing,
-        kube::Error::Discovery(DiscoveryError::InvalidGroupVersion(_)) => Unresolved::Failed(error),
-        kube::Error::Discovery(_) => Unresolved::Missing,
-        _ => Unresolved::Failed(error),
+    /// Why a kind was not found. Anybody between us and the API server may answer 404: only one that tells its groups
+    /// is believed.
+    async fn unresolved(&self, error: kube::Error) -> Unresolved {
+        match &error {
+            kube::Error::Api(status) if status.code == 404 => {
+                self.client.list_api_groups().await.map_or_else(Unresolved::Failed, |_| Unresolved::Missing)
+            }
+            kube::Error::Discovery(DiscoveryError::InvalidGroupVersion(_)) => Unresolved::Failed(error),
+            kube::Error::Discovery(_) => Unresolved::Missing,
+            _ => Unresolved::Failed(error),
+        }
     }
 }

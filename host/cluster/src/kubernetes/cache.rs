@@ -1,0 +1,294 @@
+//! What is known of a cluster: a shelf for every watch, looked at as one. Never waits; never asks the API server.
+
+use super::decode;
+use super::feed::{News, Topic};
+use super::selector;
+use super::shelf::{Change, Content, Fault, Item, Kept, Key, Shelf, key, newer, parts};
+use std::sync::Arc;
+use std::time::Instant;
+use transom_core::object::Object;
+use transom_core::observation::Unreadable;
+use transom_core::reference::ObjectRef;
+use transom_core::watches::{Keep, Scope};
+
+/// What is known of an object without asking.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Known {
+    /// It is there at this version.
+    There(Box<str>, Content),
+    /// It is not there.
+    Absent,
+    /// It must be asked for.
+    Unknown,
+}
+
+/// One watch and its objects.
+pub(super) struct Watched {
+    /// Number of the watch: what an earlier one with the same scope still says is not heard.
+    pub(super) number: u64,
+    /// What is asked for.
+    pub(super) scope: Arc<Scope>,
+    /// What is kept.
+    pub(super) keep: Keep,
+    /// The objects.
+    pub(super) shelf: Shelf,
+    /// Whether it was listed whole, with what is kept now.
+    pub(super) synced: bool,
+    /// Why it cannot be followed now.
+    pub(super) failure: Option<Fault>,
+    /// How often it was begun again before its time.
+    pub(super) restarts: u64,
+    /// When the API server last said something.
+    pub(super) last_word: Instant,
+}
+
+/// What is known of a cluster.
+pub(super) struct Cache {
+    /// Name of the connection.
+    cluster: String,
+    /// Every watch.
+    pub(super) watches: Vec<Watched>,
+}
+
+impl Cache {
+    /// Knows nothing yet.
+    pub(super) fn new(cluster: &str) -> Self {
+        Self { cluster: cluster.to_owned(), watches: Vec::new() }
+    }
+
+    /// The watch of a number.
+    pub(super) fn watch(&mut self, number: u64) -> Option<&mut Watched> {
+        self.watches.iter_mut().find(|watched| watched.number == number)
+    }
+
+    /// The reference of an object of a scope.
+    pub(super) fn reference(&self, scope: &Scope, key: &str) -> ObjectRef {
+        let (namespace, name) = parts(key);
+        ObjectRef {
+            cluster: self.cluster.clone(),
+            api_version: scope.api_version.clone(),
+            kind: scope.kind.clone(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+
+    /// What is known of an object for sure: from watches that were listed whole.
+    pub(super) fn find(&self, reference: &ObjectRef) -> Known {
+        let absent = || self.about(reference).any(Watched::knows_all);
+        match self.latest(reference, |watched| watched.synced) {
+            Some(kept) => Known::There(kept.version.clone(), kept.content.clone()),
+            None if absent() => Known::Absent,
+            None => Known::Unknown,
+        }
+    }
+
+    /// What was last heard of an object, whether its watch is whole yet or not.
+    pub(super) fn heard(&self, reference: &ObjectRef) -> Known {
+        let heard = self.latest(reference, |_| true);
+        heard.map_or(Known::Unknown, |kept| Known::There(kept.version.clone(), kept.content.clone()))
+    }
+
+    fn latest(&self, reference: &ObjectRef, of: impl Fn(&Watched) -> bool) -> Option<&Kept> {
+        let key = key(reference.namespace.as_deref(), &reference.name);
+        let kept = self.about(reference).filter(|watched| of(watched)).filter_map(|watched| watched.shelf.get(&key));
+        kept.reduce(|one, other| if newer(&other.version, &one.version) { other } else { one })
+    }
+
+    /// An object with what the watches of its kind keep of it; whole where none is about it.
+    pub(super) fn projected(&self, object: Object) -> Object {
+        let Object { reference, version, body } = object;
+        let keep = self.about(&reference).next().map(|watched| &watched.keep);
+        let body = match keep {
+            Some(keep) => keep.project(body),
+            None => body,
+        };
+        Object { reference, version, body }
+    }
+
+    /// The watches whose scope and wildcards hold an object's name.
+    fn about<'a, 'b>(&'a self, reference: &'b ObjectRef) -> impl Iterator<Item = &'a Watched> + use<'a, 'b> {
+        let ObjectRef { api_version, kind, namespace, name, .. } = reference;
+        self.watches
+            .iter()
+            .filter(|watched| selector::names(&watched.scope, api_version, kind, namespace.as_deref(), name))
+            .filter(|watched| watched.keep.admits(reference))
+    }
+
+    /// An event or a list named an object.
+    pub(super) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
+        let (key, version) = (item.key.clone(), item.version.clone());
+        let Some(watched) = self.watch(number) else { return Vec::new() };
+        let before = faulty(watched.shelf.get(&key));
+        let change = watched.shelf.put(item);
+        let after = faulty(watched.shelf.get(&key));
+        let scope = Arc::clone(&watched.scope);
+        if change != Change::Changed || self.told(number, &scope, &key, &version) {
+            return Vec::new();
+        }
+        let reference = Arc::new(self.reference(&scope, &key));
+        let fault = (before || after).then(|| News { topic: Topic::Fault(Arc::clone(&reference)), gone: false });
+        let object = (!after).then_some(News { topic: Topic::Object(reference), gone: false });
+        fault.into_iter().chain(object).collect()
+    }
+
+    /// Whether another watch told this version of an object already.
+    fn told(&self, number: u64, scope: &Scope, key: &str, version: &str) -> bool {
+        self.others(number, scope)
+            .filter_map(|other| other.shelf.get(key))
+            .any(|kept| !newer(version, &kept.version) && !kept.version.is_empty())
+    }
+
+    /// The other watches of a kind.
+    fn others<'a>(&'a self, number: u64, scope: &'a Scope) -> impl Iterator<Item = &'a Watched> {
+        self.watches.iter().filter(move |other| {
+            other.number != number && other.scope.kind == scope.kind && other.scope.api_version == scope.api_version
+        })
+    }
+
+    /// An event said that an object left a scope.
+    pub(super) fn remove(&mut self, number: u64, key: &str, version: &str) -> Vec<News> {
+        let Some(watched) = self.watch(number) else { return Vec::new() };
+        let before = faulty(watched.shelf.get(key));
+        let change = watched.shelf.remove(key, version);
+        let scope = Arc::clone(&watched.scope);
+        if change == Change::Gone { self.gone_from(number, &scope, key, before) } else { Vec::new() }
+    }
+
+    /// An object is on a shelf no longer; it is gone when it is on no other.
+    fn gone_from(&self, number: u64, scope: &Scope, key: &str, faulty: bool) -> Vec<News> {
+        let reference = Arc::new(self.reference(scope, key));
+        let fault = faulty.then(|| News { topic: Topic::Fault(Arc::clone(&reference)), gone: true });
+        let elsewhere = self.others(number, scope).any(|other| other.shelf.get(key).is_some());
+        let object = (!elsewhere).then_some(News { topic: Topic::Object(reference), gone: true });
+        fault.into_iter().chain(object).collect()
+    }
+
+    /// A list ended: what it did not name is gone, except what is not kept any more.
+    pub(super) fn listed(&mut self, number: u64, version: &str) -> Vec<News> {
+        let Some(watched) = self.watch(number) else { return Vec::new() };
+        watched.synced = true;
+        let gone: Vec<(Key, bool)> =
+            watched.shelf.end(version).into_iter().map(|(key, kept)| (key, faulty(Some(&kept)))).collect();
+        let (scope, keep) = (Arc::clone(&watched.scope), watched.keep.clone());
+        let kept = gone.into_iter().filter(|(key, _)| keep.admits(&self.reference(&scope, key)));
+        kept.flat_map(|(key, faulty)| self.gone_from(number, &scope, &key, faulty)).collect()
+    }
+
+    /// A write or a fresh read answered with an object: it is known on every shelf that surely holds it.
+    pub(super) fn took(&mut self, object: &Object) -> Vec<News> {
+        let holds = |watched: &&Watched| {
+            watched.synced && watched.keep.admits(&object.reference) && selector::holds(&watched.scope, object)
+        };
+        let numbers: Vec<(u64, Keep)> =
+            self.watches.iter().filter(holds).map(|watched| (watched.number, watched.keep.clone())).collect();
+        numbers.into_iter().flat_map(|(number, keep)| self.put(number, decode::kept(object.clone(), &keep))).collect()
+    }
+
+    /// We deleted an object that had this version.
+    pub(super) fn gone(&mut self, reference: &ObjectRef, version: &str) -> Vec<News> {
+        let key = key(reference.namespace.as_deref(), &reference.name);
+        let numbers: Vec<u64> = self.about(reference).map(|watched| watched.number).collect();
+        let mut news = Vec::new();
+        for number in numbers {
+            let Some(watched) = self.watch(number) else { continue };
+            let before = faulty(watched.shelf.get(&key));
+            let scope = Arc::clone(&watched.scope);
+            if watched.shelf.deleted(&key, version) == Change::Gone {
+                news.extend(self.gone_from(number, &scope, &key, before));
+            }
+        }
+        news
+    }
+
+    /// The objects of a kind in a namespace, or in all; each once.
+    pub(super) fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
+        let of_kind = |watched: &&Watched| watched.scope.kind == kind && watched.scope.api_version == api_version;
+        let mut found: Vec<ObjectRef> = self
+            .watches
+            .iter()
+            .filter(of_kind)
+            .flat_map(|watched| watched.shelf.iter(namespace).map(|(key, _)| self.reference(&watched.scope, key)))
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// The objects that carry the label of what we make; each once.
+    pub(super) fn ours(&self) -> Vec<ObjectRef> {
+        let ours = |watched: &Watched| -> Vec<ObjectRef> {
+            let marked = watched.shelf.iter(None).filter(|(_, kept)| kept.ours);
+            marked.map(|(key, _)| self.reference(&watched.scope, key)).collect()
+        };
+        let mut found: Vec<ObjectRef> = self.watches.iter().flat_map(ours).collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// Everything that cannot be followed or used now.
+    pub(super) fn unreadable(&self) -> Vec<Unreadable> {
+        let watches = self.watches.iter().filter_map(|watched| self.unreadable_watch(&watched.scope));
+        let faulty = |watched: &Watched| -> Vec<ObjectRef> {
+            let faulty = watched.shelf.iter(None).filter(|(_, kept)| matches!(kept.content, Content::Fault(_)));
+            faulty.map(|(key, _)| self.reference(&watched.scope, key)).collect()
+        };
+        let mut objects: Vec<ObjectRef> = self.watches.iter().flat_map(faulty).collect();
+        objects.sort();
+        objects.dedup();
+        watches.chain(objects.iter().filter_map(|object| self.unreadable_object(object))).collect()
+    }
+
+    /// A watch that cannot be followed now.
+    pub(super) fn unreadable_watch(&self, scope: &Scope) -> Option<Unreadable> {
+        let watched = self.watches.iter().find(|watched| *watched.scope == *scope)?;
+        let Fault { reason, message } = watched.failure.clone()?;
+        Some(Unreadable { place: self.place(scope), reason, message, objects: Vec::new() })
+    }
+
+    /// An object that cannot be used now.
+    pub(super) fn unreadable_object(&self, reference: &ObjectRef) -> Option<Unreadable> {
+        let Known::There(_, Content::Fault(fault)) = self.find(reference) else { return None };
+        let message = format!("failed to read {reference}: {}", fault.message);
+        Some(Unreadable {
+            place: reference.to_string(),
+            reason: fault.reason,
+            message,
+            objects: vec![reference.clone()],
+        })
+    }
+
+    /// How a watch is named: its kind and what bounds it.
+    pub(super) fn place(&self, scope: &Scope) -> String {
+        let cluster = if self.cluster == transom_core::reference::LOCAL { "" } else { &self.cluster };
+        let mut place = if cluster.is_empty() { String::new() } else { format!("{cluster}: ") };
+        place += &format!("watch of {} ({})", scope.kind, scope.api_version);
+        let bounds = [
+            ("namespace", &scope.namespace),
+            ("name", &scope.name),
+            ("fields", &scope.fields),
+            ("labels", &scope.labels),
+        ];
+        for (what, bound) in bounds {
+            if let Some(bound) = bound {
+                place += &format!(", {what} {bound}");
+            }
+        }
+        place
+    }
+}
+
+impl Watched {
+    /// Whether an object of the scope that is not on the shelf is not there at all.
+    fn knows_all(&self) -> bool {
+        let whole = self.synced && self.scope.fields.is_none() && self.scope.labels.is_none();
+        whole
+            || (self.failure.as_ref().is_some_and(|fault| fault.reason == transom_api::Word::KindMissing)
+                && self.shelf.len() == 0)
+    }
+}
+
+fn faulty(kept: Option<&Kept>) -> bool {
+    kept.is_some_and(|kept| matches!(kept.content, Content::Fault(_)))
+}

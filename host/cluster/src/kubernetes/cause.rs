@@ -1,0 +1,178 @@
+//! Why a request failed, in a word and a sentence. Never shows a credential, nor an answer that is none of an API server.
+
+use super::decode::Malformed;
+use kube::core::Status;
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+use transom_api::Word;
+
+/// Characters of a server's own message that are shown.
+const MESSAGE_CHARS: usize = 300;
+
+/// What to do after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Wait, then ask the same again.
+    Again,
+    /// The stream broke: go on from where it was, at once.
+    Resume,
+    /// What is known has a gap: list everything, at once.
+    Relist,
+    /// The request itself is not understood.
+    Otherwise,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// In one word; `KindMissing` for everything that is not found, with `Next::Again` when that is sure.
+    pub(super) reason: Word,
+    /// In a sentence without its end.
+    pub(super) message: String,
+    /// What to do about it.
+    pub(super) next: Next,
+    /// What the API server asks to wait.
+    pub(super) wait: Option<Duration>,
+}
+
+impl From<Malformed> for Cause {
+    fn from(Malformed: Malformed) -> Self {
+        Self::malformed()
+    }
+}
+
+impl Cause {
+    /// A cause that is no answer.
+    pub(super) fn new(reason: Word, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), next: Next::Again, wait: None }
+    }
+
+    /// The API server did not answer in time.
+    pub(super) fn late(after: Duration) -> Self {
+        Self::new(Word::ServerUnavailable, format!("the API server did not answer within {} s", after.as_secs()))
+    }
+
+    /// The kind is not served.
+    pub(super) fn missing() -> Self {
+        Self::new(Word::KindMissing, "the API server does not know the kind")
+    }
+
+    /// The answer is none of an API server.
+    pub(super) fn malformed() -> Self {
+        Self { next: Next::Relist, ..Self::new(Word::ReadFailed, "the answer is none that an API server gives") }
+    }
+
+    /// A stream ended before everything that is there was told.
+    pub(super) fn unfinished() -> Self {
+        Self::new(Word::ServerUnavailable, "the API server ended the watch before everything was told").in_stream()
+    }
+
+    /// Versions went back: everything must be listed.
+    pub(super) fn restored() -> Self {
+        let message = "the versions of the API server went back, as after a restore from a backup";
+        Self { next: Next::Relist, ..Self::new(Word::ServerUnavailable, message) }
+    }
+
+    /// A stream that had begun ended before its time.
+    pub(super) fn cut(self) -> Self {
+        Self { next: Next::Resume, ..self }
+    }
+
+    /// An error inside of a stream: what it leaves out is not known.
+    pub(super) fn in_stream(self) -> Self {
+        Self { next: Next::Relist, ..self }
+    }
+
+    /// What the API server answered.
+    pub(super) fn of_status(status: &Status) -> Self {
+        let about_one = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+        let next = match status.code {
+            // The path is not known, or somebody else answered: the kind is looked up again.
+            404 if !about_one => Next::Relist,
+            410 => Next::Relist,
+            400 | 422 => Next::Otherwise,
+            _ => Next::Again,
+        };
+        let wait = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
+        let wait = wait.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        let (reason, message) = match status.code {
+            410 => (Word::ServerUnavailable, "the API server no longer knows what changed since".to_owned()),
+            401 => (Word::ReadFailed, "the API server does not accept the credential of the connection".to_owned()),
+            403 => (Word::ReadForbidden, said(status)),
+            404 => (Word::KindMissing, Self::missing().message),
+            429 => (Word::ServerUnavailable, "the API server is overloaded (429)".to_owned()),
+            500..=599 => (Word::ServerUnavailable, said(status)),
+            _ => (Word::ReadFailed, said(status)),
+        };
+        Self { reason, message, next, wait }
+    }
+
+    /// Why a request failed.
+    pub(super) fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_status(status),
+            kube::Error::Auth(_) => Self::new(Word::ReadFailed, "the credential of the connection cannot be used"),
+            kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => {
+                Self::new(Word::ServerUnavailable, unreachable(error))
+            }
+            _ => Self::malformed(),
+        }
+    }
+}
+
+/// The message of an API server, on one line; of somebody else in its place only the code.
+fn said(status: &Status) -> String {
+    if status.reason == "Failed to parse error data" || status.message.is_empty() {
+        return format!("the answer has code {} and is none that an API server gives", status.code);
+    }
+    let plain = status.message.chars().map(|c| if c.is_control() { ' ' } else { c });
+    plain.take(MESSAGE_CHARS).collect()
+}
+
+/// Why a server cannot be reached: what the system or TLS says, nothing that was sent.
+fn unreachable(error: &(dyn Error + 'static)) -> String {
+    let mut cause = Some(error);
+    let mut said = None;
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            said = Some(told(error));
+        }
+        cause = error.source();
+    }
+    match said {
+        Some(said) => format!("the API server cannot be reached: {said}"),
+        None => "the API server cannot be reached, or the connection to it broke".to_owned(),
+    }
+}
+
+fn told(error: &io::Error) -> String {
+    let inner = error.get_ref().map(ToString::to_string);
+    inner.filter(|text| text.starts_with("invalid peer certificate")).unwrap_or_else(|| error.kind().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_somebody_else_is_not_shown() {
+        let status = Status::failure("Authorization: Bearer abc", "Failed to parse error data").with_code(502);
+        let cause = Cause::of_status(&status);
+        assert_eq!(cause.reason, Word::ServerUnavailable);
+        assert_eq!(cause.message, "the answer has code 502 and is none that an API server gives");
+    }
+
+    #[test]
+    fn answers_become_words() {
+        let word = |code: u16| Cause::of_status(&Status::failure("said\nthus", "").with_code(code)).reason;
+        assert_eq!(
+            [403, 404, 429, 503].map(word),
+            [Word::ReadForbidden, Word::KindMissing, Word::ServerUnavailable, Word::ServerUnavailable,]
+        );
+        assert_eq!([400, 401, 422].map(word), [Word::ReadFailed; 3]);
+        let status = Status::failure("said\nthus", "Forbidden").with_code(403);
+        assert_eq!(Cause::of_status(&status).message, "said thus");
+        assert_eq!(Cause::of_status(&status.with_code(410)).next, Next::Relist);
+    }
+}

@@ -1,0 +1,276 @@
+//! Text of an API server as objects that are small to keep.
+//! Never lets an object that cannot be read stand in the way of others; never shows what one holds.
+
+use super::shelf::{Content, Fault, Item, Key, key};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use transom_api::{Word, labels};
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+use transom_core::watches::{Keep, Scope};
+
+/// The largest object, in bytes as the API server writes it.
+const OBJECT_BYTES: usize = 1_572_864;
+
+/// What is said of an answer that no API server gives.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// One line of a watch.
+#[derive(Deserialize)]
+pub(super) struct Line<'a> {
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    /// What it is about.
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+/// One page of a list.
+#[derive(Deserialize)]
+pub(super) struct Page<'a> {
+    /// Version and the token of the next page.
+    pub(super) metadata: PageMeta,
+    /// Its objects.
+    #[serde(borrow, default)]
+    pub(super) items: Vec<&'a RawValue>,
+}
+
+/// Version of a list and the token of the next page.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageMeta {
+    /// Version of the list.
+    #[serde(default)]
+    pub(super) resource_version: String,
+    /// Token of the next page, empty at the last one.
+    #[serde(default, rename = "continue")]
+    pub(super) next: String,
+}
+
+/// Which object at which version, and little more.
+#[derive(Deserialize)]
+pub(super) struct Identity<'a> {
+    #[serde(borrow)]
+    metadata: IdentityMeta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityMeta<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+    #[serde(default)]
+    annotations: Option<InitialEnd>,
+}
+
+/// The one annotation of a bookmark that counts.
+#[derive(Deserialize)]
+struct InitialEnd {
+    #[serde(rename = "k8s.io/initial-events-end", default)]
+    ended: Option<String>,
+}
+
+impl<'a> Identity<'a> {
+    /// Reads no more than the metadata.
+    pub(super) fn of(text: &'a str) -> Result<Self, Malformed> {
+        serde_json::from_str(text).map_err(|_| Malformed)
+    }
+
+    /// Its version.
+    pub(super) fn version(&self) -> Result<&str, Malformed> {
+        Some(&*self.metadata.resource_version).filter(|version| !version.is_empty()).ok_or(Malformed)
+    }
+
+    /// Its key.
+    pub(super) fn key(&self) -> Result<Key, Malformed> {
+        let IdentityMeta { name, namespace, .. } = &self.metadata;
+        if name.is_empty() { Err(Malformed) } else { Ok(key(namespace.as_deref(), name)) }
+    }
+
+    /// Whether it is the bookmark that ends what was there at the start.
+    pub(super) fn ends_list(&self) -> bool {
+        self.metadata.annotations.as_ref().is_some_and(|annotations| annotations.ended.as_deref() == Some("true"))
+    }
+}
+
+/// An object of a watch: its version, and the object when it is one that is kept.
+pub(super) struct Read {
+    /// Its version.
+    pub(super) version: Box<str>,
+    /// The object; nothing when it is not kept.
+    pub(super) item: Option<Item>,
+}
+
+/// Reads an object of a scope and keeps what is declared of it.
+pub(super) fn object(text: &str, cluster: &str, scope: &Scope, keep: &Keep) -> Result<Read, Malformed> {
+    let body = match body(text) {
+        Ok(body) => body,
+        Err(fault) => {
+            let identity = Identity::of(text)?;
+            let (version, key) = (Box::<str>::from(identity.version()?), identity.key()?);
+            let content = Content::Fault(fault.into());
+            return Ok(Read { version: version.clone(), item: Some(Item { key, version, content, ours: false }) });
+        }
+    };
+    let object = named(body, |namespace, name| ObjectRef {
+        cluster: cluster.to_owned(),
+        api_version: scope.api_version.clone(),
+        kind: scope.kind.clone(),
+        namespace,
+        name,
+    })?;
+    let version = object.version.clone().into();
+    Ok(Read { version, item: keep.admits(&object.reference).then(|| kept(object, keep)) })
+}
+
+/// An object as it is kept.
+pub(super) fn kept(object: Object, keep: &Keep) -> Item {
+    let key = key(object.reference.namespace.as_deref(), &object.reference.name);
+    let ours = object.label(labels::MANAGED_BY) == Some(labels::MANAGER);
+    let mut body = keep.project(object.body);
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    // Writing a value of our own to memory cannot fail; if it did, the object would be told as one without fields.
+    let bytes = serde_json::to_vec(&body).unwrap_or_default();
+    Item { key, version: object.version.into(), content: Content::Body(bytes.into()), ours }
+}
+
+/// The object behind what is kept.
+pub(super) fn restore(reference: &ObjectRef, version: &str, bytes: &[u8]) -> Result<Object, Fault> {
+    let mut body: Value = serde_json::from_slice(bytes).map_err(|_| unusable())?;
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), version.into());
+    }
+    Ok(Object { reference: reference.clone(), version: version.to_owned(), body })
+}
+
+/// The answer to a request for one object, without what servers note for themselves.
+pub(super) fn answer(text: &str, reference: &ObjectRef) -> Result<Object, Fault> {
+    let mut body = body(text)?;
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    named(body, |_, _| reference.clone()).map_err(|Malformed| unusable())
+}
+
+fn body(text: &str) -> Result<Value, Fault> {
+    if text.len() > OBJECT_BYTES {
+        return Err(too_large());
+    }
+    serde_json::from_str(text).map_err(|_| unusable())
+}
+
+/// An object is larger than the limit.
+pub(super) fn too_large() -> Fault {
+    Fault { reason: Word::ObjectTooLarge, message: format!("it has more than the limit of {OBJECT_BYTES} bytes") }
+}
+
+/// The error of a parser may quote what it read, so it is not told.
+fn unusable() -> Fault {
+    let message = "it is nested too deeply, or is no object with a name and a version".to_owned();
+    Fault { reason: Word::InvalidObject, message }
+}
+
+/// An object with its name and version; items of lists do not repeat their kind.
+fn named(mut body: Value, reference: impl FnOnce(Option<String>, String) -> ObjectRef) -> Result<Object, Malformed> {
+    let text = |field: &str| body.get("metadata")?.get(field)?.as_str().map(str::to_owned);
+    let (namespace, name) = (text("namespace"), text("name").ok_or(Malformed)?);
+    let version = text("resourceVersion").ok_or(Malformed)?;
+    let reference = reference(namespace, name);
+    if let Some(map) = body.as_object_mut() {
+        map.entry("apiVersion").or_insert_with(|| reference.api_version.as_str().into());
+        map.entry("kind").or_insert_with(|| reference.kind.as_str().into());
+    }
+    Ok(Object { reference, version, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn scope() -> Scope {
+        Scope {
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            namespace: None,
+            name: None,
+            fields: None,
+            labels: None,
+        }
+    }
+
+    fn read(text: &str, keep: &Keep) -> Result<Read, Malformed> {
+        object(text, "local", &scope(), keep)
+    }
+
+    #[test]
+    fn an_object_comes_back_with_its_kind_and_version() {
+        let text = json!({"metadata": {"name": "a", "namespace": "n", "resourceVersion": "7", "managedFields": [1],
+            "labels": {"app.kubernetes.io/managed-by": "transom"}}, "data": {"k": "djE="}})
+        .to_string();
+        let item = read(&text, &Keep::default()).unwrap().item.unwrap();
+        assert!(item.ours);
+        let Content::Body(bytes) = &item.content else { panic!("{item:?}") };
+        assert!(!String::from_utf8_lossy(bytes).contains("resourceVersion"));
+        let reference = ObjectRef::local("v1", "Secret", Some("n"), "a");
+        let object = restore(&reference, &item.version, bytes).unwrap();
+        let labels = json!({"app.kubernetes.io/managed-by": "transom"});
+        assert_eq!(
+            object.body,
+            json!({"apiVersion": "v1", "kind": "Secret", "data": {"k": "djE="}, "metadata":
+                {"name": "a", "namespace": "n", "resourceVersion": "7", "labels": labels}})
+        );
+        assert_eq!(answer(&text, &reference).unwrap(), object);
+    }
+
+    #[test]
+    fn what_is_not_kept_still_has_a_version() {
+        let keep = Keep { names: vec!["b*".into()], ..Keep::default() };
+        let read = read(r#"{"metadata": {"name": "a", "resourceVersion": "7"}}"#, &keep).unwrap();
+        assert!(read.item.is_none() && &*read.version == "7");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_used_is_named_and_shows_nothing() {
+        let deep = format!("{}\"canary\"{}", "[".repeat(200), "]".repeat(200));
+        let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "spec": {deep}}}"#);
+        let item = read(&text, &Keep::default()).unwrap().item.unwrap();
+        let Content::Fault(fault) = &item.content else { panic!("{item:?}") };
+        assert_eq!((fault.reason, &*item.key), (Word::InvalidObject, "/a"));
+        assert!(!fault.message.contains("canary"));
+
+        let large = "x".repeat(OBJECT_BYTES);
+        let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "data": "{large}"}}"#);
+        let item = read(&text, &Keep::default()).unwrap().item.unwrap();
+        assert!(matches!(&item.content, Content::Fault(fault) if fault.reason == Word::ObjectTooLarge));
+    }
+
+    #[test]
+    fn what_is_no_object_is_malformed() {
+        for text in ["{}", "[]", r#"{"metadata": {"name": "a"}}"#, r#"{"metadata": {"resourceVersion": "1"}}"#] {
+            assert!(read(text, &Keep::default()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_bookmark_that_ends_a_list_is_told_from_others() {
+        let end = r#"{"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}"#;
+        assert!(Identity::of(end).unwrap().ends_list());
+        let other = r#"{"kind": "Secret", "metadata": {"resourceVersion": "9", "creationTimestamp": null}}"#;
+        let other = Identity::of(other).unwrap();
+        assert!(!other.ends_list());
+        assert_eq!(other.version(), Ok("9"));
+        let line = r#"{"type":"ADDED","object":{"metadata":{}}}"#;
+        assert_eq!(serde_json::from_str::<Line<'_>>(line).unwrap().kind, "ADDED");
+    }
+}

@@ -1,0 +1,231 @@
+//! One watch, followed for as long as it is wanted: listed whole, then event by event, and again after every failure.
+//! Never forgets an object because a server could not be asked.
+
+use super::cause::{Cause, Next};
+use super::decode::{self, Identity, Line, Malformed, Page};
+use super::pace::{Pace, SHORT, watch_seconds};
+use super::shared::Shared;
+use super::shelf::Item;
+use super::stream::{self, Lines};
+use futures::io::AsyncBufRead;
+use kube::api::{ListParams, WatchParams};
+use kube::core::Status;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use transom_api::Word;
+use transom_core::watches::{Keep, Scope};
+
+/// Objects on a page.
+const PAGE: u32 = 500;
+
+/// One watch at work.
+pub(super) struct Follow {
+    /// What it works on.
+    pub(super) shared: Arc<Shared>,
+    /// Its number in the cache.
+    pub(super) number: u64,
+    /// What it asks for.
+    pub(super) scope: Arc<Scope>,
+    /// What it keeps.
+    pub(super) keep: Keep,
+}
+
+/// Where a watch is.
+enum Phase {
+    /// What is there is being told.
+    Listing,
+    /// Changes are being told.
+    Watching,
+}
+
+impl Follow {
+    /// Follows the watch for ever; ends only when its task is ended.
+    pub(super) async fn run(self) {
+        let mut pace = Pace::default();
+        // From where changes are asked for; nothing when everything must be listed.
+        let mut position = None;
+        loop {
+            let (began, before) = (Instant::now(), position.clone());
+            let ended = self.turn(&mut position).await;
+            let lasted = began.elapsed() > SHORT || position != before;
+            if lasted {
+                pace.reset();
+            }
+            let cause = match ended {
+                // The API server ends a watch after its time.
+                Ok(()) if lasted => continue,
+                Ok(()) => Cause::new(Word::ServerUnavailable, "the API server ended the watch at once").cut(),
+                Err(cause) => cause,
+            };
+            if cause.next == Next::Relist || cause.reason == Word::KindMissing {
+                position = None;
+            }
+            if cause.reason == Word::KindMissing {
+                self.shared.resources.forget(&self.scope.api_version, &self.scope.kind);
+            }
+            let wait = pace.wait(&cause);
+            self.shared.stopped(self.number, &cause, pace.tells(&cause));
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// From the request to the end of the stream.
+    async fn turn(&self, position: &mut Option<String>) -> Result<(), Cause> {
+        let Scope { api_version, kind, namespace, .. } = &*self.scope;
+        let path = self.shared.path(api_version, kind, namespace.as_deref()).await?;
+        let client = &self.shared.client;
+        if position.is_none() && self.shared.streams.load(Ordering::Relaxed) {
+            match stream::watch(client, &path, &self.params(true), "").await {
+                Ok(mut lines) => return self.read(&mut lines, Phase::Listing, position).await,
+                // Servers that do not know how to stream a list call the parameters invalid.
+                Err(cause) if cause.next == Next::Otherwise => self.shared.streams.store(false, Ordering::Relaxed),
+                Err(cause) => return Err(cause),
+            }
+        }
+        let from = match position.take() {
+            Some(from) => from,
+            None => self.list(&path).await?,
+        };
+        *position = Some(from.clone());
+        let mut lines = stream::watch(client, &path, &self.params(false), &from).await?;
+        self.shared.heard(self.number);
+        self.read(&mut lines, Phase::Watching, position).await
+    }
+
+    fn params(&self, whole: bool) -> WatchParams {
+        WatchParams {
+            label_selector: self.scope.labels.clone(),
+            field_selector: self.fields(),
+            timeout: Some(watch_seconds()),
+            bookmarks: true,
+            send_initial_events: whole,
+        }
+    }
+
+    fn fields(&self) -> Option<String> {
+        let name = self.scope.name.as_ref().map(|name| format!("metadata.name={name}"));
+        let terms: Vec<String> = name.into_iter().chain(self.scope.fields.clone()).collect();
+        (!terms.is_empty()).then(|| terms.join(","))
+    }
+
+    /// Lists page by page; gives the version of the list.
+    async fn list(&self, path: &str) -> Result<String, Cause> {
+        let labels = self.scope.labels.clone();
+        let mut params = ListParams {
+            label_selector: labels,
+            field_selector: self.fields(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        self.shared.begin(self.number);
+        loop {
+            let Ok(bytes) = stream::page(&self.shared.client, path, &params).await? else {
+                // Nobody needs pages of so large objects; with a page of one there is nothing left to try.
+                let limit = params.limit.filter(|limit| *limit > 1).ok_or_else(Cause::malformed)?;
+                params.limit = Some((limit / 8).max(1));
+                continue;
+            };
+            let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| Cause::malformed())?;
+            for item in &page.items {
+                let read = decode::object(item.get(), &self.shared.name, &self.scope, &self.keep)?;
+                self.put(read.item);
+            }
+            if page.metadata.next.is_empty() {
+                let version = page.metadata.resource_version;
+                self.listed(&version)?;
+                return Ok(version);
+            }
+            params.continue_token = Some(page.metadata.next);
+        }
+    }
+
+    /// Reads a stream to its end.
+    async fn read(
+        &self,
+        lines: &mut Lines<impl AsyncBufRead + Unpin>,
+        mut phase: Phase,
+        position: &mut Option<String>,
+    ) -> Result<(), Cause> {
+        if matches!(phase, Phase::Listing) {
+            self.shared.begin(self.number);
+        }
+        loop {
+            let line = match lines.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) if matches!(phase, Phase::Watching) => return Ok(()),
+                Ok(None) => return Err(Cause::unfinished()),
+                Err(cause) => return Err(cause.cut()),
+            };
+            let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Cause::malformed())?;
+            if let Some(version) = self.event(&line, &mut phase)? {
+                *position = Some(version);
+            }
+        }
+    }
+
+    /// Takes one event; gives the version up to which everything is known now.
+    fn event(&self, line: &Line<'_>, phase: &mut Phase) -> Result<Option<String>, Cause> {
+        let text = line.object.get();
+        let version = match &*line.kind {
+            "ADDED" | "MODIFIED" => {
+                let read = decode::object(text, &self.shared.name, &self.scope, &self.keep)?;
+                if matches!(phase, Phase::Listing) {
+                    self.put(read.item);
+                    return Ok(None);
+                }
+                self.forward(&read.version)?;
+                self.put(read.item);
+                read.version.into()
+            }
+            "DELETED" => {
+                let identity = Identity::of(text)?;
+                let version = identity.version()?.to_owned();
+                self.forward(&version)?;
+                self.shared.change(|cache| match identity.key() {
+                    Ok(key) => cache.remove(self.number, &key, &version),
+                    Err(Malformed) => Vec::new(),
+                });
+                version
+            }
+            "BOOKMARK" => {
+                let identity = Identity::of(text)?;
+                let version = identity.version()?.to_owned();
+                match phase {
+                    Phase::Listing if !identity.ends_list() => return Ok(None),
+                    Phase::Listing => self.listed(&version)?,
+                    Phase::Watching => self.forward(&version)?,
+                }
+                *phase = Phase::Watching;
+                version
+            }
+            _ => {
+                let status: Status = serde_json::from_str(text).map_err(|_| Cause::malformed())?;
+                return Err(Cause::of_status(&status).in_stream());
+            }
+        };
+        self.shared.moved(self.number, &version);
+        Ok(Some(version))
+    }
+
+    fn put(&self, item: Option<Item>) {
+        if let Some(item) = item {
+            self.shared.change(|cache| cache.put(self.number, item));
+        }
+    }
+
+    /// Everything was listed at a version.
+    fn listed(&self, version: &str) -> Result<(), Cause> {
+        if version.is_empty() {
+            return Err(Cause::malformed());
+        }
+        self.forward(version)?;
+        self.shared.listed(self.number, version);
+        Ok(())
+    }
+
+    /// Refuses a version that lies before what was told already: the server was restored, and all is listed anew.
+    fn forward(&self, version: &str) -> Result<(), Cause> {
+        if self.shared.went_back(self.number, version) { Err(Cause::restored()) } else { Ok(()) }
+    }
+}

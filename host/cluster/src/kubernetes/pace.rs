@@ -1,0 +1,103 @@
+//! How long a watch waits before it asks again. Never longer than half a minute, unless the API server asks for it.
+
+use super::cause::{Cause, Next};
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+use transom_api::Word;
+
+/// A watch that ended sooner did nothing useful.
+pub(super) const SHORT: Duration = Duration::from_secs(1);
+/// Failures of a stream in a row that are nobody's business yet.
+const UNTOLD: u32 = 3;
+/// The longest wait that an API server may ask for.
+const ASKED: Duration = Duration::from_secs(60);
+
+/// Failures in a row, and what follows.
+#[derive(Default)]
+pub(super) struct Pace {
+    failures: u32,
+    last: Option<Word>,
+    random: RandomState,
+}
+
+impl Pace {
+    /// Something worked.
+    pub(super) fn reset(&mut self) {
+        *self = Self { random: self.random.clone(), ..Self::default() };
+    }
+
+    /// Whether a failure is told: a stream that broke is asked for again first.
+    pub(super) fn tells(&self, cause: &Cause) -> bool {
+        !matches!(cause.next, Next::Resume | Next::Relist) || self.failures > UNTOLD
+    }
+
+    /// How long to wait after one more failure: away servers are asked often, missing rights and kinds seldom.
+    pub(super) fn wait(&mut self, cause: &Cause) -> Duration {
+        if self.last != Some(cause.reason) {
+            self.failures = 0;
+            self.last = Some(cause.reason);
+        }
+        let (first, longest) = match cause.reason {
+            Word::ServerUnavailable => (200, 5_000),
+            _ => (1_000, 30_000),
+        };
+        let whole = match cause.next {
+            Next::Resume | Next::Relist if self.failures == 0 => 0,
+            _ => 1u64.checked_shl(self.failures).unwrap_or(u64::MAX).saturating_mul(first).min(longest),
+        };
+        self.failures = self.failures.saturating_add(1);
+        let jitter = self.random.hash_one(self.failures) % (whole / 4).max(1);
+        Duration::from_millis(whole - jitter.min(whole)).max(cause.wait.unwrap_or_default().min(ASKED))
+    }
+}
+
+/// How long the API server may keep one watch open, in seconds: less than five minutes, and not all at the same time.
+pub(super) fn watch_seconds() -> u32 {
+    let spread = RandomState::new().hash_one(0) % 60;
+    u32::try_from(spread).unwrap_or_default() + 230
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(cause: &Cause, count: usize) -> Vec<u128> {
+        let mut pace = Pace::default();
+        (0..count).map(|_| pace.wait(cause).as_millis()).collect()
+    }
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let missing = waits(&Cause::missing(), 10);
+        assert!((750..=1_000).contains(&missing[0]) && (1_500..=2_000).contains(&missing[1]), "{missing:?}");
+        assert!(missing.iter().all(|wait| *wait <= 30_000) && missing[9] >= 22_500, "{missing:?}");
+        let away = waits(&Cause::new(Word::ServerUnavailable, ""), 40);
+        assert!(away[0] >= 150 && away.iter().all(|wait| *wait <= 5_000), "{away:?}");
+    }
+
+    #[test]
+    fn a_broken_stream_is_asked_for_again_at_once_and_told_only_when_it_breaks_on() {
+        let broken = Cause::new(Word::ServerUnavailable, "").cut();
+        let mut pace = Pace::default();
+        assert_eq!(pace.wait(&broken), Duration::ZERO);
+        assert!(!pace.tells(&broken));
+        for _ in 0..3 {
+            pace.wait(&broken);
+        }
+        assert!(pace.tells(&broken));
+        pace.reset();
+        assert!(!pace.tells(&broken) && pace.tells(&Cause::missing()));
+    }
+
+    #[test]
+    fn another_failure_begins_anew_and_the_server_may_ask_for_more() {
+        let mut pace = Pace::default();
+        let away = Cause::new(Word::ServerUnavailable, "");
+        for _ in 0..9 {
+            pace.wait(&away);
+        }
+        assert!(pace.wait(&Cause::missing()) <= Duration::from_secs(1));
+        let asked = Cause { wait: Some(Duration::from_secs(9)), ..away };
+        assert_eq!(pace.wait(&asked), Duration::from_secs(9));
+    }
+}

@@ -1,0 +1,66 @@
+//! One object, asked for. Never asks for what cannot be a name.
+
+use super::cause::{Cause, Next};
+use super::decode;
+use super::shared::{Shared, failure};
+use super::shelf::Fault;
+use super::stream::{self, TooLarge};
+use crate::ReadFailure;
+use transom_api::Word;
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+
+impl Shared {
+    /// Asks for an object; nothing when there is none, or its kind is not served.
+    pub(super) async fn ask(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        // A guest may have made up the name; what is no name would be another path.
+        let names = reference.namespace.iter().chain([&reference.name]);
+        if !names.into_iter().all(|name| is_name(name)) {
+            return Ok(None);
+        }
+        let fail = |fault: &Fault| failure(reference, fault);
+        let mut answer = self.fetch(reference).await;
+        if answer.as_ref().is_err_and(|cause| cause.reason == Word::KindMissing && cause.next == Next::Relist) {
+            self.resources.forget(&reference.api_version, &reference.kind);
+            answer = self.fetch(reference).await;
+        }
+        match answer {
+            Ok(Ok(bytes)) => {
+                let text = std::str::from_utf8(&bytes).map_err(|_| fail(&of(Cause::malformed())))?;
+                let object = decode::answer(text, reference).map_err(|fault| fail(&fault))?;
+                Ok(Some(self.cache().projected(object)))
+            }
+            Ok(Err(TooLarge)) => Err(fail(&decode::too_large())),
+            Err(cause) if cause.reason == Word::KindMissing && cause.next == Next::Again => Ok(None),
+            Err(cause) if cause.reason == Word::KindMissing => Err(fail(&of(Cause::malformed()))),
+            Err(cause) => Err(fail(&of(cause))),
+        }
+    }
+
+    async fn fetch(&self, reference: &ObjectRef) -> Result<stream::Fetched, Cause> {
+        let ObjectRef { api_version, kind, namespace, name, .. } = reference;
+        let path = self.path(api_version, kind, namespace.as_deref()).await?;
+        stream::get(&self.client, &path, name).await
+    }
+}
+
+fn of(cause: Cause) -> Fault {
+    Fault { reason: cause.reason, message: cause.message }
+}
+
+/// Whether a text can be the name of an object: nothing in it means anything in a path.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_');
+    !name.is_empty() && name != "." && name != ".." && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_another_path_is_no_name() {
+        assert!(["a", "a.b-c", "system:node", "1_2"].iter().all(|name| is_name(name)));
+        assert!(["", ".", "..", "a/b", "a?b", "a%2fb", "a#", "a b", "ä", "a\n"].iter().all(|name| !is_name(name)));
+    }
+}

@@ -1,0 +1,151 @@
+//! What the parts of one connection share: client, kinds, cache, listeners. Never holds the lock while it waits.
+
+use super::cache::{Cache, Known};
+use super::cause::Cause;
+use super::decode;
+use super::feed::{Feed, News, Topic};
+use super::resources::{Resources, Unresolved};
+use super::shelf::{Content, Fault};
+use super::stream;
+use crate::ReadFailure;
+use kube::Client;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use transom_core::object::Object;
+use transom_core::observation::Observation;
+use transom_core::reference::ObjectRef;
+
+/// What the parts of one connection share.
+pub(super) struct Shared {
+    /// Name of the connection.
+    pub(super) name: String,
+    /// The client.
+    pub(super) client: Client,
+    /// The paths of kinds.
+    pub(super) resources: Resources,
+    /// Whether lists are streamed: until the API server says that it does not know how.
+    pub(super) streams: AtomicBool,
+    /// The number of the next watch.
+    pub(super) next: AtomicU64,
+    /// Rings when a watch was listed whole or is found unreadable.
+    pub(super) settled: Notify,
+    cache: RwLock<Cache>,
+    feeds: Mutex<Vec<Weak<Feed>>>,
+}
+
+impl Shared {
+    /// With nothing watched yet.
+    pub(super) fn new(name: &str, client: Client) -> Self {
+        Self {
+            name: name.to_owned(),
+            resources: Resources::new(client.clone()),
+            client,
+            streams: AtomicBool::new(true),
+            next: AtomicU64::default(),
+            settled: Notify::new(),
+            cache: RwLock::new(Cache::new(name)),
+            feeds: Mutex::default(),
+        }
+    }
+
+    /// The cache, to look at.
+    pub(super) fn cache(&self) -> RwLockReadGuard<'_, Cache> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the cache and tells every listener; both under the lock, so that news come in the order of the changes.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Cache) -> Vec<News>) {
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        let news = change(&mut cache);
+        if news.is_empty() {
+            return;
+        }
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).retain(|feed| match feed.upgrade() {
+            Some(feed) => {
+                feed.push(news.iter().cloned());
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// The path of a kind, in a namespace or in all.
+    pub(super) async fn path(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Result<String, Cause> {
+        let resolve = timeout(stream::ANSWER, self.resources.resolve(api_version, kind)).await;
+        let resource = resolve.map_err(|_| Cause::late(stream::ANSWER))?.map_err(|error| match error {
+            Unresolved::Missing => Cause::missing(),
+            Unresolved::Failed(error) => Cause::of(&error),
+        })?;
+        Ok(self.resources.api(&resource, namespace).resource_url().to_owned())
+    }
+
+    /// What a write or a fresh read answered is known at once; older news of it that come later are ignored.
+    pub(super) fn took(&self, object: &Object) {
+        self.change(|cache| cache.took(object));
+    }
+
+    /// An object that had this version was deleted by us; older news of it that come later are ignored.
+    pub(super) fn gone(&self, reference: &ObjectRef, version: &str) {
+        self.change(|cache| cache.gone(reference, version));
+    }
+
+    /// A new listener, who is told what changes from now on.
+    pub(super) fn listen(&self) -> Arc<Feed> {
+        let feed = Arc::new(Feed::default());
+        let _unchanged = self.cache();
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&feed));
+        feed
+    }
+
+    /// What is known of an object without asking; nothing when it must be asked for. Parsed outside of the lock.
+    pub(super) fn known(&self, reference: &ObjectRef) -> Option<Result<Option<Object>, ReadFailure>> {
+        let known = self.cache().find(reference);
+        Self::restore(reference, known)
+    }
+
+    fn restore(reference: &ObjectRef, known: Known) -> Option<Result<Option<Object>, ReadFailure>> {
+        Some(match known {
+            Known::Unknown => return None,
+            Known::Absent => Ok(None),
+            Known::There(version, Content::Body(bytes)) => {
+                decode::restore(reference, &version, &bytes).map(Some).map_err(|fault| failure(reference, &fault))
+            }
+            Known::There(_, Content::Fault(fault)) => Err(failure(reference, &fault)),
+        })
+    }
+
+    /// The version of an object that is known to be there.
+    pub(super) fn version(&self, reference: &ObjectRef) -> Option<Box<str>> {
+        match self.cache().find(reference) {
+            Known::There(version, _) => Some(version),
+            Known::Absent | Known::Unknown => None,
+        }
+    }
+
+    /// The state of a topic now, as a listener is told; nothing when there is nothing to say of it any more.
+    pub(super) fn observation(&self, News { topic, gone }: &News) -> Option<Observation> {
+        match topic {
+            Topic::Object(reference) => match Self::restore(reference, self.cache().heard(reference)) {
+                Some(Ok(Some(object))) => Some(Observation::Present(object)),
+                Some(Err(_)) => None,
+                Some(Ok(None)) | None => gone.then(|| Observation::Gone(reference.as_ref().clone())),
+            },
+            Topic::Fault(reference) => {
+                let unreadable = self.cache().unreadable_object(reference).map(Observation::Unreadable);
+                Some(unreadable.unwrap_or_else(|| Observation::Readable(reference.to_string())))
+            }
+            Topic::Watch(scope) => {
+                let cache = self.cache();
+                let unreadable = cache.unreadable_watch(scope).map(Observation::Unreadable);
+                Some(unreadable.unwrap_or_else(|| Observation::Readable(cache.place(scope))))
+            }
+        }
+    }
+}
+
+/// Why an object cannot be read.
+pub(super) fn failure(reference: &ObjectRef, fault: &Fault) -> ReadFailure {
+    ReadFailure { reason: fault.reason, message: format!("failed to read {reference}: {}", fault.message) }
+}

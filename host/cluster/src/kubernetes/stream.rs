@@ -1,0 +1,106 @@
+//! Lines and pages of one API server, within limits of time and size.
+//! Never waits for a word longer than a dead connection may stay unnoticed.
+
+use super::cause::Cause;
+use futures::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
+use kube::Client;
+use kube::api::{GetParams, ListParams, WatchParams};
+use std::time::Duration;
+use tokio::time::timeout;
+use transom_api::Word;
+
+/// How long an answer may take.
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
+/// How long a watch may be silent: an API server sends a bookmark every minute.
+const SILENCE: Duration = Duration::from_secs(75);
+/// The longest line, far above what etcd takes.
+const LINE_BYTES: usize = 33_554_432;
+/// The largest page.
+const PAGE_BYTES: usize = 134_217_728;
+
+/// What was asked for is larger than what is read at once.
+pub(super) struct TooLarge;
+
+/// A whole answer.
+pub(super) type Fetched = Result<Vec<u8>, TooLarge>;
+
+/// The lines of a watch.
+pub(super) struct Lines<R> {
+    reader: R,
+    line: Vec<u8>,
+}
+
+/// Asks for a watch from a version on; from no version, for everything that is there now and then for changes.
+pub(super) async fn watch(
+    client: &Client,
+    path: &str,
+    params: &WatchParams,
+    version: &str,
+) -> Result<Lines<impl AsyncBufRead + Unpin + use<>>, Cause> {
+    let request = kube::core::Request::new(path).watch(params, version);
+    let request = request.map_err(|error| Cause::of(&kube::Error::BuildRequest(error)))?;
+    let answer = timeout(ANSWER, client.request_stream(request)).await;
+    let reader = answer.map_err(|_| Cause::late(ANSWER))?.map_err(|error| Cause::of(&error))?;
+    Ok(Lines { reader: Box::pin(reader), line: Vec::new() })
+}
+
+impl<R: AsyncBufRead + Unpin> Lines<R> {
+    /// The next line; nothing when the API server ended the watch.
+    pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, Cause> {
+        let read = timeout(SILENCE, read_line(&mut self.reader, &mut self.line)).await;
+        let silent = || {
+            let message = format!("the watch was silent for {} s", SILENCE.as_secs());
+            Cause::new(Word::ServerUnavailable, message)
+        };
+        let complete = read.map_err(|_| silent())??;
+        Ok(complete.then_some(self.line.as_slice()))
+    }
+}
+
+/// Reads up to the end of a line; a last line without its end was cut off and is no line.
+async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> Result<bool, Cause> {
+    line.clear();
+    // One huge object must not hold its memory for good.
+    line.shrink_to(65_536);
+    loop {
+        let bytes = reader.fill_buf().await.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let (taken, used) = end.map_or((bytes.len(), bytes.len()), |end| (end, end + 1));
+        line.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+        reader.consume_unpin(used);
+        if end.is_some() {
+            return Ok(true);
+        }
+        if line.len() > LINE_BYTES {
+            return Err(Cause::new(Word::ReadFailed, format!("a line of the watch is longer than {LINE_BYTES} bytes")));
+        }
+    }
+}
+
+/// Asks for one page of a list.
+pub(super) async fn page(client: &Client, path: &str, params: &ListParams) -> Result<Fetched, Cause> {
+    let request = kube::core::Request::new(path).list(params).map_err(kube::Error::BuildRequest);
+    fetch(async { client.request_stream(request?).await }, PAGE_BYTES).await
+}
+
+/// Asks for one object.
+pub(super) async fn get(client: &Client, path: &str, name: &str) -> Result<Fetched, Cause> {
+    let request = kube::core::Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
+    fetch(async { client.request_stream(request?).await }, LINE_BYTES).await
+}
+
+/// Reads a whole answer. Not through kube's own decoding: that logs what it cannot decode.
+async fn fetch<R: AsyncBufRead>(answer: impl Future<Output = kube::Result<R>>, limit: usize) -> Result<Fetched, Cause> {
+    let read = async {
+        let reader = answer.await.map_err(|error| Cause::of(&error))?;
+        let mut bytes = Vec::new();
+        let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+        let read = std::pin::pin!(reader).take(most).read_to_end(&mut bytes).await;
+        read.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
+        Ok(if bytes.len() > limit { Err(TooLarge) } else { Ok(bytes) })
+    };
+    timeout(ANSWER, read).await.map_err(|_| Cause::late(ANSWER))?
+}

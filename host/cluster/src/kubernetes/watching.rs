@@ -1,0 +1,158 @@
+//! What happened to a watch as a whole: begun, listed, heard, stopped. Never about one object.
+
+use super::cache::{Cache, Watched};
+use super::cause::Cause;
+use super::feed::{News, Topic};
+use super::shared::Shared;
+use super::shelf::{Fault, Shelf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use transom_core::projection::Paths;
+use transom_core::watches::{Keep, Scope, Watches};
+
+impl Shared {
+    /// A watch is wanted; one of the same scope hands over its objects, which are read anew. Gives its number.
+    pub(super) fn wants(&self, scope: &Arc<Scope>, keep: &Keep) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.change(|cache| {
+            let before = cache.watches.iter_mut().find(|watched| watched.scope == *scope);
+            if let Some(watched) = before {
+                (watched.number, watched.keep, watched.synced) = (number, keep.clone(), false);
+                return cleared(watched);
+            }
+            cache.watches.push(Watched {
+                number,
+                scope: Arc::clone(scope),
+                keep: keep.clone(),
+                shelf: Shelf::default(),
+                synced: false,
+                failure: None,
+                restarts: 0,
+                last_word: Instant::now(),
+            });
+            Vec::new()
+        });
+        number
+    }
+
+    /// A watch is wanted no longer. That says nothing of its objects.
+    pub(super) fn wants_no_more(&self, scope: &Scope) {
+        self.change(|cache| {
+            let news = cache.watches.iter_mut().filter(|watched| *watched.scope == *scope).flat_map(cleared).collect();
+            cache.watches.retain(|watched| *watched.scope != *scope);
+            news
+        });
+        self.settled.notify_waiters();
+    }
+
+    /// A list begins.
+    pub(super) fn begin(&self, number: u64) {
+        self.with(number, |watched| {
+            watched.shelf.begin();
+            Vec::new()
+        });
+    }
+
+    /// Everything was listed at a version.
+    pub(super) fn listed(&self, number: u64, version: &str) {
+        self.change(|cache| {
+            let mut news = cache.watch(number).map(cleared).unwrap_or_default();
+            news.extend(cache.listed(number, version));
+            news
+        });
+        self.settled.notify_waiters();
+    }
+
+    /// The API server answered a watch that goes on from where it was.
+    pub(super) fn heard(&self, number: u64) {
+        self.with(number, cleared);
+    }
+
+    /// The stream came to a version.
+    pub(super) fn moved(&self, number: u64, version: &str) {
+        self.with(number, |watched| {
+            watched.shelf.moved(version);
+            watched.last_word = Instant::now();
+            Vec::new()
+        });
+    }
+
+    /// Whether a version lies before what a stream told; then its versions are forgotten.
+    pub(super) fn went_back(&self, number: u64, version: &str) -> bool {
+        let mut back = false;
+        self.with(number, |watched| {
+            back = watched.shelf.went_back(version);
+            if back {
+                watched.shelf.restored();
+            }
+            Vec::new()
+        });
+        back
+    }
+
+    /// A watch stopped before its time; whether that is told.
+    pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool) {
+        self.with(number, |watched| {
+            watched.restarts += 1;
+            if !told {
+                return Vec::new();
+            }
+            let message = format!("failed to watch {}: {}", watched.scope.kind, cause.message);
+            let known = watched.failure.as_ref().is_some_and(|fault| fault.reason == cause.reason);
+            watched.failure = Some(Fault { reason: cause.reason, message });
+            if known { Vec::new() } else { vec![about(watched)] }
+        });
+        self.settled.notify_waiters();
+    }
+
+    /// Waits until every watch was listed whole or is found unreadable.
+    pub(super) async fn settle(&self) {
+        let settled = |cache: &Cache| cache.watches.iter().all(|one| one.synced || one.failure.is_some());
+        loop {
+            let changed = self.settled.notified();
+            if settled(&self.cache()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn with(&self, number: u64, change: impl FnOnce(&mut Watched) -> Vec<News>) {
+        self.change(|cache| cache.watch(number).map(change).unwrap_or_default());
+    }
+}
+
+/// A watch is followed; what is to be told of it.
+fn cleared(watched: &mut Watched) -> Vec<News> {
+    watched.last_word = Instant::now();
+    let failed = watched.failure.take().is_some();
+    if failed { vec![about(watched)] } else { Vec::new() }
+}
+
+fn about(watched: &Watched) -> News {
+    News { topic: Topic::Watch(Arc::clone(&watched.scope)), gone: false }
+}
+
+/// The same watches with the same fields for all of one kind: an object that lies in several is the same in all.
+pub(super) fn aligned(mut wanted: Watches) -> Watches {
+    let scopes: Vec<Scope> = wanted.keys().cloned().collect();
+    for scope in scopes {
+        let of_kind = |other: &&Scope| other.kind == scope.kind && other.api_version == scope.api_version;
+        let fields: Option<Vec<String>> = wanted
+            .iter()
+            .filter(|(other, _)| of_kind(other))
+            .map(|(_, keep)| Some(keep.fields.as_ref()?.list().iter().map(ToString::to_string).collect::<Vec<_>>()))
+            .collect::<Option<Vec<_>>>()
+            .map(|lists| lists.concat());
+        // What was read as paths before can be read as paths again; if not, everything is kept.
+        let fields = fields.and_then(|mut fields| {
+            fields.sort();
+            Paths::parse(&fields).ok()
+        });
+        if let Some(keep) = wanted.get_mut(&scope) {
+            keep.fields = fields;
+        }
+    }
+    wanted
+}
