@@ -135,24 +135,39 @@ fn about(watched: &Watched) -> News {
 }
 
 /// The same watches with the same fields for all of one kind: an object that lies in several is the same in all.
-pub(super) fn aligned(mut wanted: Watches) -> Watches {
-    let scopes: Vec<Scope> = wanted.keys().cloned().collect();
-    for scope in scopes {
-        let of_kind = |other: &&Scope| other.kind == scope.kind && other.api_version == scope.api_version;
-        let fields: Option<Vec<String>> = wanted
-            .iter()
-            .filter(|(other, _)| of_kind(other))
-            .map(|(_, keep)| Some(keep.fields.as_ref()?.list().iter().map(ToString::to_string).collect::<Vec<_>>()))
-            .collect::<Option<Vec<_>>>()
-            .map(|lists| lists.concat());
-        // What was read as paths before can be read as paths again; if not, everything is kept.
-        let fields = fields.and_then(|mut fields| {
-            fields.sort();
-            Paths::parse(&fields).ok()
-        });
-        if let Some(keep) = wanted.get_mut(&scope) {
-            keep.fields = fields;
-        }
+pub(super) fn aligned(wanted: Watches) -> Watches {
+    let fields = |scope: &Scope| {
+        let of_kind = |(other, _): &(&Scope, &Keep)| other.kind == scope.kind && other.api_version == scope.api_version;
+        let all: Option<Vec<&Paths>> = wanted.iter().filter(of_kind).map(|(_, keep)| keep.fields.as_ref()).collect();
+        all.map(Paths::union)
+    };
+    wanted.iter().map(|(scope, keep)| (scope.clone(), Keep { fields: fields(scope), ..keep.clone() })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_of_one_kind_keep_the_same_fields() {
+        let scope = |kind: &str, name: &str| Scope {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: Some(name.to_owned()),
+            fields: None,
+            labels: None,
+        };
+        let keep = |fields: &[&str]| Keep { fields: Some(Paths::parse(fields).unwrap()), ..Keep::default() };
+        let wanted = Watches::from([
+            (scope("A", "x"), keep(&["spec.a"])),
+            (scope("A", "y"), keep(&["spec.b"])),
+            (scope("B", "x"), keep(&["spec.c"])),
+            (scope("B", "y"), Keep::default()),
+        ]);
+        let aligned = aligned(wanted);
+        let both = Some(Paths::parse(&["spec.a", "spec.b"]).unwrap());
+        assert!(aligned[&scope("A", "x")].fields == both && aligned[&scope("A", "y")].fields == both);
+        assert_eq!(aligned[&scope("B", "x")].fields, None);
     }
-    wanted
 }
