@@ -1,9 +1,11 @@
 //! The vocabulary that Kubernetes sees: policy, conditions, reasons, labels.
 //! Data only: never a client, never an async runtime, never a decision.
 
+pub mod crd;
 pub mod labels;
 pub mod policy;
 pub mod reason;
+pub mod status;
 
 pub use reason::{Reason, State, Word};
 

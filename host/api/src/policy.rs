@@ -1,14 +1,16 @@
 //! The kind `Policy`: which subjects, which guests, what they may read and write, what is owned.
 //! Never judges a policy beyond its shape: unknown fields are refused, sense is checked in `core`.
 
+pub mod bounds;
 pub mod kubeconfig;
 
 pub use kubeconfig::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What a policy says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicySpec {
     /// Nothing is written or pruned while this is true.
@@ -50,7 +52,7 @@ fn everywhere() -> Vec<String> {
 }
 
 /// Which objects a policy is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubjectSpec {
     /// Name of the connection.
@@ -66,7 +68,7 @@ pub struct SubjectSpec {
 }
 
 /// The guests of a policy by role.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestsSpec {
     /// Decides when; without it every change of a declared field counts, and every subject is ready.
@@ -77,7 +79,7 @@ pub struct GuestsSpec {
 }
 
 /// One guest: a component and its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestSpec {
     /// `builtin:<name>`, or the path of a file, relative to the policy's own.
@@ -87,6 +89,7 @@ pub struct GuestSpec {
     pub digest: Option<String>,
     /// Settings, judged by the guest itself.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub settings: Map<String, Value>,
     /// Imports that the guest may use; `log` is the only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,7 +97,7 @@ pub struct GuestSpec {
 }
 
 /// What a guest may import.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {
     /// Lines of log, counted and cut.
@@ -102,7 +105,7 @@ pub enum Capability {
 }
 
 /// What a policy allows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantSpec {
     /// What may be read, by role.
@@ -115,7 +118,7 @@ pub struct GrantSpec {
 
 /// Objects that a guest may ask for under one role. Patterns: `*` for any text,
 /// `{subject.namespace}` and `{subject.name}` for the subject's own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadGrant {
     /// The name by which the guest asks.
@@ -139,7 +142,7 @@ pub struct ReadGrant {
 }
 
 /// Objects that may be written, and how.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WriteGrant {
     /// `subject` when the subject itself is written; the fields that name an object are absent then.
@@ -173,7 +176,7 @@ pub struct WriteGrant {
 }
 
 /// A target that needs no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum TargetSpec {
     /// The subject itself.
@@ -181,7 +184,7 @@ pub enum TargetSpec {
 }
 
 /// What may be done with an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
     /// Make it.
@@ -195,7 +198,7 @@ pub enum Verb {
 }
 
 /// What becomes of the objects that a policy made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OwnSpec {
     /// What to do with a target that exists and bears no stamp.
@@ -211,7 +214,7 @@ pub struct OwnSpec {
 }
 
 /// What to do with a target that exists and bears no stamp.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AdoptSpec {
     /// Take it over when only this subject claims it and the credential in it is the source's.
     #[default]
@@ -221,7 +224,7 @@ pub enum AdoptSpec {
 }
 
 /// When an object that the policy made is removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PruneSpec {
     /// When its source is gone or its target moved.
     #[default]

@@ -1,12 +1,13 @@
 //! The one list of reasons: the same word in condition, Event, metric, log and command line.
 //! Never grows a second spelling: a reason that is not here is one that a guest declared.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
 /// What state a subject is in under one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum State {
     /// What is there is what should be there.
     Applied,
@@ -91,6 +92,7 @@ words! {
     AsDesired: "What is there is what should be there.", "Nothing to do.";
     Suspended: "The policy is suspended.", "Set spec.suspend of the policy to false.";
     SourceGone: "The subject is gone; what was made for it is removed or kept as the policy says.", "Nothing to do.";
+    Loaded: "The newest revision of the policy is at work.", "Nothing to do.";
     // Waiting.
     InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";
     TargetsUnlocated: "Not every subject of the policy has been located yet, so an unstamped target is not written.", "Nothing to do: this ends with the start of the agent.";

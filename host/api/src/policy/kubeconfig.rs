@@ -1,9 +1,10 @@
 //! The part of a write grant that says where a credential may go. Never more than its shape.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a credential may go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KubeconfigGrant {
     /// Roles of Services whose DNS forms are allowed as server; `source` allows the source's own server;
@@ -44,7 +45,7 @@ fn cluster_domain() -> String {
 }
 
 /// A kind of credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum CredentialGrant {
     /// A client certificate with its key.
     ClientCertificate,
@@ -61,7 +62,7 @@ pub enum CredentialGrant {
 }
 
 /// Whether the verification of the server may be skipped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum InsecureGrant {
     /// Never.
     #[default]
@@ -71,7 +72,7 @@ pub enum InsecureGrant {
 }
 
 /// Whether something that the source carries may stay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CarryGrant {
     /// It must go.
     #[default]

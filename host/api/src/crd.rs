@@ -1,0 +1,141 @@
+//! The CRD of the kind `Policy`, made from its types. A value that somebody else applies: never a client.
+
+mod rules;
+mod structural;
+
+use crate::policy::PolicySpec;
+use crate::status::PolicyStatus;
+use crate::{API_VERSION, GROUP};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+/// The CustomResourceDefinition of `Policy`, as JSON: cluster-scoped, structural, with the status as a subresource.
+pub fn policy() -> Value {
+    let version = API_VERSION.rsplit('/').next().unwrap_or(API_VERSION);
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("policies.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": "Policy",
+                "listKind": "PolicyList",
+                "plural": "policies",
+                "singular": "policy",
+                "shortNames": ["tpol"],
+                "categories": ["transom"],
+            },
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": columns(),
+                "schema": {"openAPIV3Schema": schema()},
+            }],
+        },
+    })
+}
+
+/// The schema of the whole object, with bounds and rules.
+fn schema() -> Value {
+    let mut schema = json!({
+        "type": "object",
+        "description": "Which subjects, which guests, what they may read and write, and what is owned.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": of::<PolicySpec>(),
+            "status": of::<PolicyStatus>(),
+        },
+    });
+    rules::add(&mut schema);
+    schema
+}
+
+/// The structural schema of a type.
+fn of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    structural::from(settings.into_generator().into_root_schema_for::<T>().to_value())
+}
+
+/// What `kubectl get` shows.
+fn columns() -> Value {
+    let column = |name: &str, kind: &str, path: &str, about: &str| json!({"name": name, "type": kind, "jsonPath": path, "description": about});
+    json!([
+        column("Subject", "string", ".spec.subject.kind", "Kind of the objects that the policy is about."),
+        column(
+            "Loaded",
+            "string",
+            ".status.conditions[?(@.type=='Loaded')].reason",
+            "Whether the newest revision is at work, or why not."
+        ),
+        column("Healthy", "string", ".status.conditions[?(@.type=='Healthy')].status", "Whether no subject failed."),
+        column("Applied", "integer", ".status.counts.applied", "Subjects that are as they should be."),
+        column("Waiting", "integer", ".status.counts.waiting", "Subjects that something is not there for yet."),
+        column("Held", "integer", ".status.counts.held", "Subjects that are left as they are on purpose."),
+        column("Failed", "integer", ".status.counts.failed", "Subjects that something must be mended for."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since the policy was made."),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every schema in a schema, with its place.
+    fn every<'a>(place: &str, schema: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+        found.push((place.to_owned(), schema));
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            every(&format!("{place}.{name}"), property, found);
+        }
+        if let Some(items) = schema.get("items") {
+            every(&format!("{place}[]"), items, found);
+        }
+    }
+
+    #[test]
+    fn the_schema_is_structural() {
+        let schema = schema();
+        let mut found = Vec::new();
+        every("", &schema, &mut found);
+        for (place, schema) in &found {
+            let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{place} has no type: {schema}"));
+            let expected = match kind {
+                "object" => schema.get("properties").is_some() || place == ".metadata" || place.ends_with(".settings"),
+                "array" => schema.get("items").is_some(),
+                "string" | "integer" | "boolean" => true,
+                _ => false,
+            };
+            assert!(expected, "{place}: {schema}");
+            let free = schema.get("x-kubernetes-preserve-unknown-fields").is_some();
+            assert_eq!(free, place.ends_with(".settings"), "{place} lets unknown fields pass, or should");
+            for key in ["$ref", "anyOf", "oneOf", "allOf", "additionalProperties", "const", "nullable", "title"] {
+                assert!(schema.get(key).is_none(), "{place} has `{key}`");
+            }
+        }
+        assert!(found.len() > 60, "only {} schemas", found.len());
+    }
+
+    #[test]
+    fn every_field_is_described() {
+        let schema = schema();
+        let mut found = Vec::new();
+        every("", &schema, &mut found);
+        let own = [".apiVersion", ".kind", ".metadata"];
+        for (place, schema) in
+            found.iter().filter(|(place, _)| !place.ends_with("[]") && !own.contains(&place.as_str()))
+        {
+            let description = schema["description"].as_str().unwrap_or_default();
+            assert!(description.ends_with('.') && !description.contains('\n'), "{place}: {description:?}");
+        }
+    }
+}

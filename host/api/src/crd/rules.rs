@@ -1,0 +1,204 @@
+//! What the types do not say: bounds, patterns and rules, so that the API server refuses what the agent would refuse.
+//! Never stricter than `core::policy::check`; what a schema cannot say is left to it.
+
+use crate::policy::bounds::{API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY};
+use crate::status::{MAX_LISTED, MAX_WORST};
+use serde_json::{Map, Value, json};
+
+const CONNECTION: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const ROLE: &str = "^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$";
+const KIND: &str = "^[A-Z][A-Za-z0-9]*$";
+const VERSION: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const DOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// At most two stars, not next to each other, and text or the two templates between them.
+const NAMES: &str = r"^([^*{}]|\{subject\.(namespace|name)\})*(\*(([^*{}]|\{subject\.(namespace|name)\})+(\*([^*{}]|\{subject\.(namespace|name)\})*)?)?)?$";
+const NAMESPACES: &str = r"^[^*{}]*(\*([^*{}]+(\*[^*{}]*)?)?)?$";
+const KEY: &str = "^[-_.A-Za-z0-9]+$";
+const FIELD: &str = r"^(spec\.taints|data\.[-_.A-Za-z0-9]+)$";
+const SERVER: &str = r##"^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?|[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!$-;=A-\[\]-~]*)?)$"##;
+
+/// Adds them to the schema of the whole object.
+pub(super) fn add(schema: &mut Value) {
+    for (place, bound) in bounds() {
+        if let (Some(at), Value::Object(bound)) = (find(schema, place), bound) {
+            at.extend(bound);
+        }
+    }
+    for (place, rule, message) in RULES {
+        if let Some(at) = find(schema, place) {
+            let rules = at.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+            if let Value::Array(rules) = rules {
+                rules.push(json!({"rule": rule, "message": message}));
+            }
+        }
+    }
+    // A policy without a grant is refused, so that there is no such default; the rules on grants may count on one.
+    if let Some(spec) = find(schema, "spec") {
+        spec.insert("required".to_owned(), json!(["subject", "guests", "grant"]));
+    }
+    for (place, required) in [("spec.grant", "write"), ("spec", "grant")] {
+        if let Some(Value::Object(field)) =
+            find(schema, place).and_then(|at| at.get_mut("properties")?.get_mut(required))
+        {
+            field.remove("default");
+        }
+    }
+    if let Some(grant) = find(schema, "spec.grant") {
+        grant.insert("required".to_owned(), json!(["write"]));
+    }
+}
+
+/// The schema at a place such as `spec.grant.read[].keys`.
+fn find<'a>(schema: &'a mut Value, place: &str) -> Option<&'a mut Map<String, Value>> {
+    let mut at = schema;
+    for name in place.split('.').filter(|name| !name.is_empty()) {
+        let plain = name.trim_end_matches("[]");
+        at = at.get_mut("properties")?.get_mut(plain)?;
+        for _ in 0..(name.len() - plain.len()) / 2 {
+            at = at.get_mut("items")?;
+        }
+    }
+    at.as_object_mut()
+}
+
+/// Lengths, patterns and kinds of lists.
+fn bounds() -> Vec<(&'static str, Value)> {
+    let text = |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
+    let list = |most: usize| json!({"maxItems": most, "minItems": 1});
+    let set = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "set"});
+    let map = |most: usize, key: &str| json!({"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]});
+    vec![
+        ("spec.subject.cluster", text(CONNECTION, LABEL)),
+        ("spec.subject.apiVersion", text(VERSION, API_VERSION)),
+        ("spec.subject.kind", text(KIND, LABEL)),
+        ("spec.subject.namespaces", list(MANY)),
+        ("spec.subject.namespaces[]", text(NAMESPACES, PATTERN)),
+        ("spec.guests.decide.component", json!({"minLength": 1, "maxLength": PLACE})),
+        ("spec.guests.trigger.component", json!({"minLength": 1, "maxLength": PLACE})),
+        ("spec.guests.decide.digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
+        ("spec.guests.trigger.digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
+        ("spec.guests.decide.capabilities", set(1)),
+        ("spec.guests.trigger.capabilities", set(1)),
+        ("spec.grant.read", map(MANY, "role")),
+        ("spec.grant.read[].role", text(ROLE, LABEL)),
+        ("spec.grant.read[].cluster", text(CONNECTION, LABEL)),
+        ("spec.grant.read[].apiVersion", text(VERSION, API_VERSION)),
+        ("spec.grant.read[].kind", text(KIND, LABEL)),
+        ("spec.grant.read[].namespace", text(NAMES, PATTERN)),
+        ("spec.grant.read[].name", text(NAMES, PATTERN)),
+        ("spec.grant.read[].keys", set(MANY)),
+        ("spec.grant.read[].keys[]", text(KEY, DATA_KEY)),
+        ("spec.grant.write", list(FEW)),
+        ("spec.grant.write[].cluster", text(CONNECTION, LABEL)),
+        ("spec.grant.write[].apiVersion", text(VERSION, API_VERSION)),
+        ("spec.grant.write[].kind", text(KIND, LABEL)),
+        ("spec.grant.write[].namespace", text(NAMES, PATTERN)),
+        ("spec.grant.write[].name", text(NAMES, PATTERN)),
+        ("spec.grant.write[].verbs", json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"})),
+        ("spec.grant.write[].fields", json!({"maxItems": 1, "minItems": 1})),
+        ("spec.grant.write[].fields[]", text(FIELD, "data.".len() + DATA_KEY)),
+        ("spec.grant.write[].taintKeys", set(MANY)),
+        ("spec.grant.write[].taintKeys[]", json!({"minLength": 1, "maxLength": TAINT_KEY})),
+        ("spec.grant.write[].kubeconfig.server", list(FEW)),
+        ("spec.grant.write[].kubeconfig.server[]", text(SERVER, PLACE)),
+        ("spec.grant.write[].kubeconfig.ca", list(FEW)),
+        ("spec.grant.write[].kubeconfig.ca[]", text(ROLE, LABEL)),
+        ("spec.grant.write[].kubeconfig.credentials", set(6)),
+        ("spec.grant.write[].kubeconfig.clusterDomain", text(DOMAIN, DATA_KEY)),
+        ("spec.own.keepUntilAbsent", json!({"maxItems": FEW})),
+        ("spec.own.keepUntilAbsent[]", text(ROLE, LABEL)),
+        ("status.waiting", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
+        ("status.worst", json!({"maxItems": MAX_WORST, "x-kubernetes-list-type": "atomic"})),
+        ("status.unwatched", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
+        ("status.conditions", map(8, "type")),
+    ]
+}
+
+/// Place, rule in CEL, and what is wrong when it does not hold.
+const RULES: [(&str, &str, &str); 15] = [
+    ("", "size(self.metadata.name) <= 63", "metadata.name has at most 63 bytes: it becomes a label"),
+    (
+        "spec",
+        "self.subject.apiVersion == 'cluster.open-cluster-management.io/v1' && self.subject.kind == 'ManagedCluster' || !self.grant.write.exists(w, has(w.target))",
+        "only a ManagedCluster of cluster.open-cluster-management.io/v1 carries taints",
+    ),
+    (
+        "spec",
+        "self.grant.write.all(w, !has(w.kubeconfig) || w.kubeconfig.server.all(s, s == 'source' || s.contains('://') || has(self.grant.read) && self.grant.read.exists(r, r.role == s && r.kind == 'Service' && r.apiVersion == 'v1')))",
+        "grant.write[].kubeconfig.server names roles of Services, `source` or URLs",
+    ),
+    (
+        "spec",
+        "self.grant.write.all(w, !has(w.kubeconfig) || w.kubeconfig.ca.all(c, has(self.grant.read) && self.grant.read.exists(r, r.role == c && r.kind == 'Secret' && r.apiVersion == 'v1')))",
+        "grant.write[].kubeconfig.ca names roles of Secrets",
+    ),
+    (
+        "spec",
+        "!has(self.own) || !has(self.own.keepUntilAbsent) || self.own.keepUntilAbsent.all(k, has(self.grant.read) && self.grant.read.exists(r, r.role == k))",
+        "own.keepUntilAbsent names roles of grant.read",
+    ),
+    (
+        "spec.subject",
+        "self.apiVersion != 'v1' || self.kind != 'Secret'",
+        "a Secret cannot be a subject: its fields would cross to guests",
+    ),
+    (
+        "spec.grant.read[]",
+        "(self.kind == 'Secret' && self.apiVersion == 'v1') == (has(self.keys) && size(self.keys) > 0)",
+        "a grant of Secrets names the keys that may be read, and no other grant has keys",
+    ),
+    (
+        "spec.grant.read[]",
+        "has(self.namespace) || !(self.kind == 'Service' || self.kind == 'Secret' && self.apiVersion == 'v1')",
+        "a Secret or a Service has a namespace",
+    ),
+    (
+        "spec.grant.write",
+        "self.all(w, has(w.kubeconfig)) || size(self) == 1",
+        "a policy writes kubeconfigs, or the taints of its subject; both takes two policies",
+    ),
+    (
+        "spec.grant.write[]",
+        "has(self.target) != has(self.kubeconfig)",
+        "a write grant says either `target: subject` or `kubeconfig`",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.target) || !has(self.kind) && !has(self.namespace) && !has(self.name)",
+        "the subject needs no kind, namespace or name",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.target) || self.verbs == ['patch'] && self.fields == ['spec.taints']",
+        "of a subject only spec.taints can be written, and only patched",
+    ),
+    (
+        "spec.grant.write[]",
+        "has(self.target) == (has(self.taintKeys) && size(self.taintKeys) > 0)",
+        "a grant of taints names their keys, and no other grant has them",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.kubeconfig) || self.apiVersion == 'v1' && has(self.kind) && self.kind == 'Secret' && has(self.namespace) && has(self.name)",
+        "a kubeconfig is written to a Secret of v1 with a namespace and a name",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.kubeconfig) || !('patch' in self.verbs) && self.fields[0].startsWith('data.')",
+        "a Secret is created, updated or deleted, and one key of its data is written",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bound_and_rule_has_its_place() {
+        let mut schema = super::super::schema();
+        for place in bounds().into_iter().map(|(place, _)| place).chain(RULES.map(|(place, ..)| place)) {
+            assert!(find(&mut schema, place).is_some(), "there is no {place}");
+        }
+    }
+}
