@@ -4,22 +4,33 @@
 mod cache;
 mod cause;
 mod connect;
+mod counts;
 mod decode;
+mod events;
 mod feed;
 mod follow;
 mod health;
 mod pace;
+mod pacer;
+mod policy_status;
 mod read;
 mod resources;
 mod selector;
+mod send;
 mod shared;
 mod shelf;
 mod stream;
+mod taint_times;
 mod watching;
+mod write;
 
 pub use connect::{ConnectError, KubernetesOptions};
+pub use counts::{Counts, Purpose, Verb};
+pub use events::Events;
 pub use feed::Observations;
 pub use health::{Health, WatchHealth};
+pub use policy_status::PolicyStatuses;
+pub use write::Writer;
 
 use crate::ReadFailure;
 use follow::Follow;

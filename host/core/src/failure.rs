@@ -40,7 +40,12 @@ impl Class {
     )]
     pub fn of(word: Word) -> Self {
         match word {
-            Word::AsDesired | Word::Suspended | Word::SourceGone | Word::Paused | Word::Loaded => Self::Held,
+            Word::AsDesired
+            | Word::Suspended
+            | Word::ReadOnly
+            | Word::SourceGone
+            | Word::Paused
+            | Word::Loaded => Self::Held,
             Word::InputTerminating | Word::TargetsUnlocated | Word::TargetClaimed | Word::StillNeeded => Self::Waiting,
             Word::GuestTimedOut
             | Word::EngineBusy

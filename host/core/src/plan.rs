@@ -59,6 +59,8 @@ pub enum Step {
         reference: ObjectRef,
         /// The version that was read, as precondition.
         version: String,
+        /// The uid that was read, as precondition; empty where the cluster has none.
+        uid: String,
         /// Why.
         why: String,
     },

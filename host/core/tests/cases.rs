@@ -68,7 +68,7 @@ fn step(step: &Step) -> Value {
             let fields: serde_json::Map<_, _> = fields.iter().cloned().collect();
             json!({"patch": reference.to_string(), "version": version, "fields": fields})
         }
-        Step::Delete { reference, version, why } => {
+        Step::Delete { reference, version, why, .. } => {
             json!({"delete": reference.to_string(), "version": version, "why": why})
         }
     }

@@ -40,7 +40,7 @@ fn an_object_is_made_changed_and_removed() {
     assert_eq!(value(&again, &secret_ref("s")), json!("dHdv"), "it is there after a restart");
     assert!(again.made(&secret_ref("s")));
     let version = read(&again, &secret_ref("s")).unwrap().version;
-    done(&again, Step::Delete { reference: secret_ref("s"), version, why: String::new() });
+    done(&again, Step::Delete { reference: secret_ref("s"), version, uid: String::new(), why: String::new() });
     assert_eq!(read(&again, &secret_ref("s")), None);
     assert!(!folder.path(".transom/objects/n").exists());
 }
@@ -70,8 +70,8 @@ fn a_step_that_comes_too_late_conflicts_and_ends_the_plan() {
     assert_eq!(outcome.failure().unwrap().1.reason, Word::WriteConflict);
     for step in [
         Step::Update { desired: secret("none", "eA=="), changed: Vec::new() },
-        Step::Delete { reference: secret_ref("s"), version: "0".to_owned(), why: String::new() },
-        Step::Delete { reference: secret_ref("none"), version: String::new(), why: String::new() },
+        Step::Delete { reference: secret_ref("s"), version: "0".to_owned(), uid: String::new(), why: String::new() },
+        Step::Delete { reference: secret_ref("none"), version: String::new(), uid: String::new(), why: String::new() },
         Step::Patch { reference: map_ref("a"), version: "0".to_owned(), fields: Vec::new() },
     ] {
         assert_eq!(reason(&directory, step), Word::WriteConflict);
@@ -85,7 +85,7 @@ fn a_users_object_is_never_removed() {
     let directory = folder.open();
     let version = read(&directory, &map_ref("a")).unwrap().version;
     assert_eq!(
-        reason(&directory, Step::Delete { reference: map_ref("a"), version, why: String::new() }),
+        reason(&directory, Step::Delete { reference: map_ref("a"), version, uid: String::new(), why: String::new() }),
         Word::WriteFailed
     );
     assert_eq!(folder.text("a.yaml"), map("a", "1"));

@@ -59,7 +59,8 @@ pub struct Wanted<'a> {
 /// after a successful write it is told by [`Contention::left`].
 ///
 /// # Errors
-/// `TargetClaimed`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `WriteNotGranted`, `Contended`.
+/// `TargetClaimed`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
+/// `Contended`.
 pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) -> Result<Plan, Failure> {
     let target = wanted.target;
     let not_granted =
@@ -81,7 +82,9 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
                 }
                 Some(_) => {}
             }
-            update(wanted, rule, existing)
+            let step = update(wanted, rule, existing);
+            check_mutable(existing, step.as_ref())?;
+            step
         }
     };
     let Some(step) = step else { return Ok(Plan::new(wanted.key, None)) };
@@ -186,6 +189,19 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     wanted.stamp.put(&mut body);
     let desired = Object { reference: existing.reference.clone(), version: existing.version.clone(), body };
     Some(Step::Update { desired, changed })
+}
+
+/// The content of an immutable Secret cannot be changed, whoever owns it; seen here, so that nobody tries.
+fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> {
+    let immutable = existing.body.get("immutable") == Some(&Value::Bool(true));
+    match step {
+        Some(Step::Update { changed, .. }) if immutable && changed.iter().any(|path| path.starts_with("data.")) => {
+            let target = &existing.reference;
+            let message = format!("{target} is immutable and differs: {}", changed.join(", "));
+            Err(Failure::known(Word::TargetImmutable, message).about([target.clone()]))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Paths of keys that are not ours.

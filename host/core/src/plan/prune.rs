@@ -121,5 +121,10 @@ fn delete(object: &Object, why: Undesired) -> Step {
         Undesired::SourceGone => "its source is gone",
         Undesired::TargetMoved => "its source has another target now",
     };
-    Step::Delete { reference: object.reference.clone(), version: object.version.clone(), why: why.to_owned() }
+    Step::Delete {
+        reference: object.reference.clone(),
+        version: object.version.clone(),
+        uid: object.uid().to_owned(),
+        why: why.to_owned(),
+    }
 }

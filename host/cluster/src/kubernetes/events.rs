@@ -1,0 +1,153 @@
+//! Warning Events on subjects: few of them, and repeats are counted in the Event that is there.
+//! Never says that something went well, never holds up the work: an Event that cannot be written is not written.
+
+use super::counts::{Purpose, Verb};
+use super::send::{Refusal, Sender};
+use super::write::failure;
+use http::Request;
+use k8s_openapi::api::events::v1::Event;
+use kube::Resource as _;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use transom_core::outcome::{WriteFailure, WriteKind};
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use transom_core::time::format_rfc3339;
+use transom_core::warnings::{Telling, Warnings, is_worth};
+use transom_core::work::Key;
+
+/// Who reports, in every Event.
+const CONTROLLER: &str = "transom.dev/agent";
+/// What was being done, in every Event.
+const ACTION: &str = "Evaluate";
+/// The most bytes of a note, below the API's 1,024.
+const MAX_NOTE: usize = 1_000;
+/// The most bytes of the subject's name in that of an Event.
+const MAX_NAME: usize = 200;
+/// Where Events about what lies in no namespace are put.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Tells people about failures, on the subjects themselves.
+pub struct Events {
+    sender: Sender,
+    /// Name of this replica.
+    instance: String,
+    warnings: Mutex<Warnings>,
+    start: Instant,
+    names: RandomState,
+}
+
+impl Events {
+    /// None told yet; `instance` is the name of this replica, of at most 128 bytes.
+    pub(super) fn new(sender: Sender, instance: &str) -> Self {
+        let (warnings, start, names) = (Mutex::default(), Instant::now(), RandomState::new());
+        Self { sender, instance: instance.to_owned(), warnings, start, names }
+    }
+
+    /// Tells a report on its subject, if it is a failure and not too much was told. The uid is the subject's: without
+    /// it `kubectl describe` does not show the Event.
+    ///
+    /// # Errors
+    /// When the Event cannot be written; it is not tried again.
+    pub async fn publish(&self, report: &Report, uid: &str) -> Result<(), WriteFailure> {
+        if !is_worth(report) {
+            return Ok(());
+        }
+        let key = Key::new(&report.policy.as_str().into(), &report.subject);
+        let reason = report.reason.as_str();
+        let telling = self.warnings().say(&key, reason, self.now_ms());
+        match telling {
+            Telling::Nothing => Ok(()),
+            Telling::New => {
+                let name: Arc<str> = self.name(&report.subject).into();
+                self.send(Verb::Create, &report.subject, &name, &event(report, uid, &name, &self.instance)).await?;
+                self.warnings().told(&key, reason, Some(name));
+                Ok(())
+            }
+            Telling::Again { name, count } => {
+                let series = json!({"series": {"count": count, "lastObservedTime": now()}});
+                let sent = self.send(Verb::Patch, &report.subject, &name, &series).await;
+                if sent.is_err() {
+                    self.warnings().told(&key, reason, None);
+                }
+                sent
+            }
+        }
+    }
+
+    async fn send(&self, verb: Verb, subject: &ObjectRef, name: &str, body: &Value) -> Result<(), WriteFailure> {
+        let target = ObjectRef {
+            cluster: subject.cluster.clone(),
+            namespace: Some(namespace(subject).to_owned()),
+            ..ObjectRef::local("events.k8s.io/v1", "Event", None, name)
+        };
+        let sent = match request(verb, &target, body) {
+            Ok(request) => self.sender.send(verb, Purpose::Event, &request).await.map(drop),
+            Err(error) => Err(Refusal::Silent(error.to_string())),
+        };
+        let kind = if verb == Verb::Create { WriteKind::Create } else { WriteKind::Patch };
+        sent.map_err(|refusal| failure::of(kind, &target, &refusal))
+    }
+
+    /// A name that no other Event has.
+    fn name(&self, subject: &ObjectRef) -> String {
+        let cut = subject.name.get(..MAX_NAME).unwrap_or(&subject.name).trim_end_matches(['.', '-']);
+        format!("{cut}.{:016x}", self.names.hash_one((self.start.elapsed(), &subject.name)))
+    }
+
+    fn warnings(&self) -> std::sync::MutexGuard<'_, Warnings> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn request(verb: Verb, target: &ObjectRef, body: &Value) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
+    let requests = kube::core::Request::new(Event::url_path(&(), target.namespace.as_deref()));
+    if verb == Verb::Create {
+        return requests.create(&PostParams::default(), body.to_string().into_bytes());
+    }
+    requests.patch(&target.name, &PatchParams::default(), &Patch::Merge(body))
+}
+
+fn namespace(subject: &ObjectRef) -> &str {
+    subject.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+}
+
+fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
+    let subject = &report.subject;
+    let note = format!("policy `{}`: {}", report.policy, report.message);
+    let cut = (0..=MAX_NOTE).rev().find(|at| note.is_char_boundary(*at)).unwrap_or_default();
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace(subject)},
+        "eventTime": now(),
+        "type": "Warning",
+        "reason": report.reason.as_str(),
+        "action": ACTION,
+        "note": note.get(..cut).unwrap_or(&note),
+        "regarding": {
+            "apiVersion": subject.api_version,
+            "kind": subject.kind,
+            "namespace": subject.namespace,
+            "name": subject.name,
+            "uid": uid,
+        },
+        "related": {"apiVersion": transom_api::API_VERSION, "kind": "Policy", "name": report.policy},
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance,
+    })
+}
+
+/// The time as Events have it, with microseconds.
+fn now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = format_rfc3339(i64::try_from(now.as_secs()).unwrap_or_default());
+    format!("{}.{:06}Z", seconds.trim_end_matches('Z'), now.subsec_micros())
+}

@@ -1,0 +1,130 @@
+//! The status of Policy objects: the newest, only when it differs, at most once in five seconds for each policy.
+//! Never writes another field of a Policy, and never decides what its status says.
+
+use super::counts::{Purpose, Verb};
+use super::send::{Refusal, Sender};
+use super::write::failure;
+use http::Request;
+use kube::Resource as _;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant, sleep_until};
+use transom_api::{API_VERSION, GROUP, Word};
+use transom_core::latest::{Latest, Next};
+use transom_core::outcome::{WriteFailure, WriteKind};
+use transom_core::reference::ObjectRef;
+
+/// Under which name the status stands in the managed fields.
+const FIELD_MANAGER: &str = "transom";
+const KIND: &str = "Policy";
+const PLURAL: &str = "policies";
+/// Between two writes for one policy.
+const INTERVAL_MS: u64 = 5_000;
+/// A day: how long to wait when nothing is to be written.
+const LONG: Duration = Duration::from_secs(86_400);
+
+/// The status of the policies of one API server.
+pub struct PolicyStatuses {
+    sender: Sender,
+    by_policy: Mutex<BTreeMap<String, Latest<Value>>>,
+    news: Notify,
+    start: Instant,
+}
+
+impl PolicyStatuses {
+    /// Nothing is known yet.
+    pub(super) fn new(sender: Sender) -> Self {
+        Self { sender, by_policy: Mutex::default(), news: Notify::new(), start: Instant::now() }
+    }
+
+    /// The status that a policy has on the server: it is not written again.
+    pub fn found(&self, policy: &str, status: Value) {
+        self.latest(|all| all.entry(policy.to_owned()).or_insert_with(|| Latest::new(INTERVAL_MS)).found(status));
+    }
+
+    /// The status that a policy should have: the value of its field `status`.
+    pub fn publish(&self, policy: &str, status: Value) {
+        self.latest(|all| all.entry(policy.to_owned()).or_insert_with(|| Latest::new(INTERVAL_MS)).want(status));
+        self.news.notify_one();
+    }
+
+    /// A policy is gone.
+    pub fn forget(&self, policy: &str) {
+        self.latest(|all| all.remove(policy));
+    }
+
+    /// Writes what is published, as long as it is polled; `told` hears of each write that fails. What fails is tried
+    /// again, unless the policy is gone.
+    pub async fn run(&self, told: impl Fn(&str, &WriteFailure)) {
+        loop {
+            let wake_at = self.flush(&told).await;
+            tokio::select! {
+                () = self.news.notified() => {}
+                () = sleep_until(wake_at) => {}
+            }
+        }
+    }
+
+    /// Writes what is due; gives when to look again.
+    async fn flush(&self, told: &impl Fn(&str, &WriteFailure)) -> Instant {
+        let mut wake_at = Instant::now() + LONG;
+        let next: Vec<(String, Next<Value>)> = {
+            let now_ms = self.now_ms();
+            self.latest(|all| all.iter().map(|(policy, latest)| (policy.clone(), latest.next(now_ms))).collect())
+        };
+        for (policy, next) in next {
+            match next {
+                Next::Nothing => {}
+                Next::At(ms) => wake_at = wake_at.min(self.start + Duration::from_millis(ms)),
+                Next::Write(status) => {
+                    self.write(&policy, status, told).await;
+                    wake_at = wake_at.min(Instant::now() + Duration::from_millis(INTERVAL_MS));
+                }
+            }
+        }
+        wake_at
+    }
+
+    async fn write(&self, policy: &str, status: Value, told: &impl Fn(&str, &WriteFailure)) {
+        let sent = match request(policy, &status) {
+            Ok(request) => self.sender.send(Verb::Patch, Purpose::Status, &request).await,
+            Err(error) => Err(Refusal::Silent(error.to_string())),
+        };
+        let now_ms = self.now_ms();
+        let written = sent.is_ok();
+        let target = ObjectRef::local(API_VERSION, KIND, None, policy);
+        let failed = sent.err().map(|refusal| failure::of(WriteKind::Patch, &target, &refusal));
+        if let Some(failed) = &failed {
+            told(policy, failed);
+        }
+        // A policy that is gone has no status; one that comes again is published again.
+        let gone = failed.is_some_and(|failed| matches!(failed.reason, Word::WriteConflict | Word::KindMissing));
+        self.latest(|all| match all.get_mut(policy) {
+            Some(_) if gone => drop(all.remove(policy)),
+            Some(latest) => latest.done(status, written, now_ms),
+            None => {}
+        });
+    }
+
+    fn latest<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Latest<Value>>) -> R) -> R {
+        let mut all: MutexGuard<'_, _> = self.by_policy.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut all)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A server-side apply of the whole status: what an earlier agent left in it goes.
+fn request(policy: &str, status: &Value) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
+    let version = API_VERSION.rsplit('/').next().unwrap_or_default();
+    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, KIND), PLURAL);
+    let requests = kube::core::Request::new(DynamicObject::url_path(&kind, None));
+    let body = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": policy}, "status": status});
+    requests.patch_subresource("status", policy, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(body))
+}

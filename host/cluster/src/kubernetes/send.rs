@@ -1,0 +1,134 @@
+//! The one way to the API server for what the agent writes: at its pace, in time, counted, and again when the server
+//! asks for it. Never shows a body: what an answer means is judged by whoever asked.
+
+use super::cause::Cause;
+use super::counts::{Counts, Purpose, Verb};
+use super::pacer::Pacer;
+use http::Request;
+use kube::Client;
+use kube::core::Status;
+use serde_json::Value;
+use std::sync::Arc;
+use tokio::time::{Duration, Instant, timeout};
+use transom_core::pace::Ending;
+
+/// The longest that one request may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest that a request is tried, its waiting included.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How often a request is tried that the server has no room for.
+const TRIES: usize = 5;
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The server, or something on the way to it, said no.
+    Answered {
+        /// The HTTP status.
+        code: u16,
+        /// What it said, when that was a Status.
+        status: Option<Box<Status>>,
+        /// The pause that it asked for, in milliseconds.
+        pause_ms: Option<u64>,
+    },
+    /// There is no answer that can be used; why, without a word of what was sent or received.
+    Silent(String),
+}
+
+impl Refusal {
+    /// Why kube's client did not get an answer.
+    pub(super) fn of(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => {
+                // The client makes a Status of its own of a body that is none, and puts the body into its message.
+                let real = status.status.is_some() && status.reason != "Failed to parse error data";
+                Self::Answered { code: status.code, status: real.then_some(status), pause_ms: None }
+            }
+            error => Self::Silent(Cause::of(&error).message),
+        }
+    }
+
+    /// Nobody answered in time.
+    pub(super) fn late() -> Self {
+        Self::Silent(Cause::late(TIMEOUT).message)
+    }
+
+    /// What the server said; empty when that was no Status.
+    pub(super) fn message(&self) -> &str {
+        match self {
+            Self::Answered { status: Some(status), .. } => &status.message,
+            _ => "",
+        }
+    }
+
+    /// Whether a webhook said it, in the server's place: the server itself may have room.
+    fn of_webhook(&self) -> bool {
+        self.message().starts_with("admission webhook ")
+    }
+
+    fn ending(&self) -> Ending {
+        match self {
+            Self::Answered { code: 429 | 503, pause_ms, .. } if !self.of_webhook() => Ending::PushedBack(*pause_ms),
+            Self::Answered { .. } => Ending::Answered,
+            Self::Silent(_) => Ending::Lost,
+        }
+    }
+}
+
+/// Sends requests. Cheap to clone; all clones keep one pace.
+#[derive(Clone)]
+pub(super) struct Sender {
+    client: Client,
+    pacer: Arc<Pacer>,
+    counts: Arc<Counts>,
+}
+
+impl Sender {
+    /// With a pace and counts of its own.
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, pacer: Arc::new(Pacer::new()), counts: Arc::default() }
+    }
+
+    /// What was sent since the start.
+    pub(super) fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
+    /// Sends a request and gives the JSON of the answer. One that the server has no room for is tried again, a few
+    /// times and not for long; nothing else is, as nobody knows what became of it.
+    pub(super) async fn send(
+        &self,
+        verb: Verb,
+        purpose: Purpose,
+        request: &Request<Vec<u8>>,
+    ) -> Result<Value, Refusal> {
+        let deadline = Instant::now() + DEADLINE;
+        let mut refused = Refusal::Silent("the API server has no room for it".to_owned());
+        for _ in 0..TRIES {
+            let Some(permit) = self.pacer.enter(deadline).await else { break };
+            self.counts.add(verb, purpose);
+            let answer = timeout(TIMEOUT, self.once(request.clone())).await;
+            let answer = answer.unwrap_or_else(|_| Err(Refusal::late()));
+            permit.end(answer.as_ref().map_or_else(Refusal::ending, |_| Ending::Answered));
+            match answer {
+                Err(refusal @ Refusal::Answered { code: 429, .. }) if !refusal.of_webhook() => refused = refusal,
+                answer => return answer,
+            }
+        }
+        Err(refused)
+    }
+
+    async fn once(&self, request: Request<Vec<u8>>) -> Result<Value, Refusal> {
+        let answer = self.client.send(request.map(Into::into)).await.map_err(Refusal::of)?;
+        let code = answer.status();
+        let pause =
+            answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+        let body = answer.into_body().collect_bytes().await.map_err(Refusal::of)?;
+        if code.is_success() {
+            return serde_json::from_slice(&body).map_err(|_| Refusal::Silent(Cause::malformed().message));
+        }
+        let status = serde_json::from_slice::<Status>(&body).ok().filter(|status| status.status.is_some());
+        let pause_ms = pause.map(|seconds| seconds.saturating_mul(1_000));
+        Err(Refusal::Answered { code: code.as_u16(), status: status.map(Box::new), pause_ms })
+    }
+}

@@ -1,0 +1,153 @@
+//! Performs one step on an API server: one request, its answer compared with what was sent, its refusal as one word.
+//! Never decides what is written, never takes over what is there, never repeats a write that a webhook changes.
+
+mod answer;
+pub(super) mod failure;
+mod request;
+mod standing;
+
+use super::connect::{self, ConnectError, KubernetesOptions};
+use super::counts::{Counts, Purpose};
+use super::events::Events;
+use super::policy_status::PolicyStatuses;
+use super::resources::{Resource, Resources, Unresolved};
+use super::send::{Refusal, Sender, TIMEOUT};
+use super::taint_times::TaintTimes;
+use kube::Client;
+use serde_json::Value;
+use standing::Standing;
+use std::sync::Arc;
+use tokio::time::timeout;
+use transom_api::Word;
+use transom_core::object::Object;
+use transom_core::outcome::{WriteFailure, WriteKind};
+use transom_core::plan::Step;
+use transom_core::reference::ObjectRef;
+
+/// Writes to one API server.
+pub struct Writer {
+    sender: Sender,
+    resources: Resources,
+    standing: Standing,
+    taint_times: TaintTimes,
+    read_only: bool,
+}
+
+impl Writer {
+    /// On a client that somebody else uses too; one that is read-only says what it would write, and writes nothing.
+    pub(super) fn new(client: Client, resources: Resources, read_only: bool) -> Self {
+        let sender = Sender::new(client);
+        Self {
+            taint_times: TaintTimes::new(sender.clone()),
+            sender,
+            resources,
+            standing: Standing::default(),
+            read_only,
+        }
+    }
+
+    /// On a client of its own.
+    ///
+    /// # Errors
+    /// When the API server cannot be used at all.
+    pub async fn open(options: &KubernetesOptions, read_only: bool) -> Result<Self, ConnectError> {
+        let client = connect::client(options).await?;
+        Ok(Self::new(client.clone(), Resources::new(client), read_only))
+    }
+
+    /// The requests since the start: those of this writer, and of whoever sends with it.
+    pub fn counts(&self) -> &Arc<Counts> {
+        self.sender.counts()
+    }
+
+    /// Events at the same pace; `instance` is the name of this replica, of at most 128 bytes.
+    pub fn events(&self, instance: &str) -> Events {
+        Events::new(self.sender.clone(), instance)
+    }
+
+    /// The status of policies, at the same pace.
+    pub fn policy_statuses(&self) -> PolicyStatuses {
+        PolicyStatuses::new(self.sender.clone())
+    }
+
+    /// Whether the times of taints are left to a webhook of the cluster: `SetByCluster`, or `SetByUs`.
+    pub async fn taint_times_by_webhook(&self) -> bool {
+        self.taint_times.by_webhook().await
+    }
+
+    /// Performs one step; gives the object as the server has it now, nothing when it is gone.
+    ///
+    /// # Errors
+    /// `WriteConflict` when the object is not as it was read, `ReadOnly` with what would be written, `AdmissionChanged`
+    /// after a write that a webhook changed, and a word for each way in which a server refuses.
+    pub async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
+        if self.read_only {
+            return Err(WriteFailure { reason: Word::ReadOnly, message: would(step) });
+        }
+        self.standing.check(step)?;
+        let resource = self.resource(step).await?;
+        let (verb, request) = request::of(policy, step, &resource)
+            .map_err(|error| failure::failed(step.kind(), step.target(), Word::WriteInvalid, &error.to_string()))?;
+        let answer = match self.sender.send(verb, Purpose::Work, &request).await {
+            Ok(answer) => answer,
+            Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => return Ok(None),
+            Err(refusal) => return Err(self.refused(step, &refusal)),
+        };
+        if step.kind() == WriteKind::Delete {
+            return Ok(still_there(step.target(), answer));
+        }
+        let changed = answer::changed(step, &answer);
+        self.standing.note(step, &changed)?;
+        Ok(Some(object(step.target(), answer)))
+    }
+
+    async fn resource(&self, step: &Step) -> Result<Arc<Resource>, WriteFailure> {
+        let target = step.target();
+        let refused = |refusal| Err(self.refused(step, &refusal));
+        match timeout(TIMEOUT, self.resources.resolve(&target.api_version, &target.kind)).await {
+            Ok(Ok(resource)) => Ok(resource),
+            Ok(Err(Unresolved::Missing)) => refused(Refusal::Answered { code: 404, status: None, pause_ms: None }),
+            Ok(Err(Unresolved::Failed(error))) => refused(Refusal::of(error)),
+            Err(_) => refused(Refusal::late()),
+        }
+    }
+
+    fn refused(&self, step: &Step, refusal: &Refusal) -> WriteFailure {
+        let target = step.target();
+        if failure::of_kind(refusal) {
+            self.resources.forget(&target.api_version, &target.kind);
+        }
+        failure::of(step.kind(), target, refusal)
+    }
+}
+
+/// What a step would do.
+fn would(step: &Step) -> String {
+    let target = step.target();
+    match step {
+        Step::Create { .. } => format!("would create {target}"),
+        Step::Update { changed, .. } => format!("would update {target}: {}", changed.join(", ")),
+        Step::Patch { fields, .. } => {
+            let paths: Vec<&str> = fields.iter().map(|(path, _)| path.as_str()).collect();
+            format!("would patch {target}: {}", paths.join(", "))
+        }
+        Step::Delete { why, .. } => format!("would delete {target}: {why}"),
+    }
+}
+
+/// What a delete leaves: an object that others have to let go first, else nothing.
+fn still_there(target: &ObjectRef, answer: Value) -> Option<Object> {
+    let left = object(target, answer);
+    let held = left.body.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
+    (left.deleting() && held).then_some(left)
+}
+
+/// The object in an answer, without what the server notes about managers of fields.
+fn object(target: &ObjectRef, mut body: Value) -> Object {
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    let mut object = Object { reference: target.clone(), version: String::new(), body };
+    object.version = object.meta("resourceVersion").unwrap_or_default().to_owned();
+    object
+}

@@ -1,0 +1,174 @@
+//! Compares what the server says is there now with what was sent: only the fields that the step owns.
+//! Never shows a value: a difference is a path.
+
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use transom_api::labels;
+use transom_core::digest::Digest;
+use transom_core::object::Object;
+use transom_core::plan::Step;
+
+/// What the stamp puts on an object.
+const STAMP: [(&str, &str); 5] = [
+    ("labels", labels::MANAGED_BY),
+    ("labels", labels::POLICY),
+    ("annotations", labels::SOURCE),
+    ("annotations", labels::INPUTS),
+    ("annotations", labels::COMPONENT),
+];
+
+/// The owned fields by path.
+type View = BTreeMap<String, Value>;
+
+/// The paths that are not as they were sent.
+pub(super) fn changed(step: &Step, answer: &Value) -> Vec<String> {
+    let (sent, got) = (sent(step), got(step, answer));
+    let paths: BTreeSet<&String> = sent.keys().chain(got.keys()).collect();
+    paths.into_iter().filter(|path| sent.get(*path) != got.get(*path)).cloned().collect()
+}
+
+/// A mark of what a step writes, whatever the version and time. It never leaves the process.
+pub(super) fn mark(step: &Step) -> Digest {
+    Digest::of(&json!([step.kind().past(), sent(step)]))
+}
+
+fn sent(step: &Step) -> View {
+    match step {
+        Step::Create { desired } | Step::Update { desired, .. } => of_object(step, desired, &desired.body),
+        Step::Patch { fields, .. } => fields.iter().filter_map(|(path, value)| field(path, Some(value))).collect(),
+        Step::Delete { .. } => View::new(),
+    }
+}
+
+fn got(step: &Step, answer: &Value) -> View {
+    match step {
+        Step::Create { desired } | Step::Update { desired, .. } => of_object(step, desired, answer),
+        Step::Patch { fields, .. } => {
+            let at = |path: &str| path.split('.').try_fold(answer, |value, key| value.get(key));
+            fields.iter().filter_map(|(path, _)| field(path, at(path))).collect()
+        }
+        Step::Delete { .. } => View::new(),
+    }
+}
+
+/// All of the data; of the metadata the stamp, what was said to differ, and on a new object all that it was made with.
+fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
+    let mut view = View::new();
+    let map = |body: &Value, pointer: &str| body.pointer(pointer).and_then(Value::as_object).cloned();
+    if desired.body.get("data").is_some() {
+        view.extend(
+            map(body, "/data").unwrap_or_default().into_iter().map(|(key, value)| (format!("data.{key}"), value)),
+        );
+    }
+    for field in ["labels", "annotations"] {
+        let pointer = format!("/metadata/{field}");
+        let (wanted, there) = (map(&desired.body, &pointer).unwrap_or_default(), map(body, &pointer));
+        for key in owned(step, field, &wanted) {
+            let value = there.as_ref().and_then(|there| there.get(&key));
+            view.extend(value.map(|value| (format!("metadata.{field}.{key}"), value.clone())));
+        }
+    }
+    view
+}
+
+/// Which labels or annotations count.
+fn owned(step: &Step, field: &str, wanted: &Map<String, Value>) -> BTreeSet<String> {
+    let stamp = STAMP.iter().filter(|(of, _)| *of == field).map(|(_, key)| (*key).to_owned());
+    match step {
+        Step::Update { changed, .. } => {
+            let prefix = format!("metadata.{field}.");
+            stamp.chain(changed.iter().filter_map(|path| path.strip_prefix(&prefix)).map(str::to_owned)).collect()
+        }
+        _ => wanted.keys().cloned().collect(),
+    }
+}
+
+/// A field of a patch as it counts; nothing when it is not there. Times of taints are the cluster's own.
+fn field(path: &str, value: Option<&Value>) -> Option<(String, Value)> {
+    let value = match (path, value?) {
+        (_, Value::Null) => return None,
+        ("spec.taints", Value::Array(taints)) if taints.is_empty() => return None,
+        ("spec.taints", Value::Array(taints)) => Value::Array(taints.iter().map(taint).collect()),
+        (_, value) => value.clone(),
+    };
+    Some((path.to_owned(), value))
+}
+
+fn taint(taint: &Value) -> Value {
+    let text = |field| taint.get(field).and_then(Value::as_str).unwrap_or_default();
+    json!([text("key"), text("value"), text("effect")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::reference::ObjectRef;
+
+    fn object(body: Value) -> Object {
+        Object { reference: ObjectRef::local("v1", "Secret", Some("n"), "s"), version: "7".to_owned(), body }
+    }
+
+    fn whole() -> Value {
+        json!({"data": {"kubeconfig": "eA=="}, "metadata": {
+            "labels": {labels::MANAGED_BY: "transom", labels::POLICY: "p", "theirs": "1"},
+            "annotations": {labels::SOURCE: "{}", labels::INPUTS: "i", labels::COMPONENT: "c"},
+        }})
+    }
+
+    /// What differs when the server gives the object with these places changed.
+    fn differs(step: &Step, places: &[(&str, Value)]) -> Vec<String> {
+        let mut answer = whole();
+        answer["type"] = json!("Opaque");
+        answer["metadata"]["creationTimestamp"] = json!("2026-11-21T08:15:30Z");
+        for (pointer, value) in places {
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            let key = key.replace("~1", "/");
+            answer.pointer_mut(parent).unwrap()[key] = value.clone();
+        }
+        changed(step, &answer)
+    }
+
+    #[test]
+    fn only_what_is_ours_counts() {
+        let update = Step::Update { desired: object(whole()), changed: vec!["data.kubeconfig".to_owned()] };
+        let create = Step::Create { desired: object(whole()) };
+        for step in [&update, &create] {
+            assert!(differs(step, &[]).is_empty());
+            assert!(differs(step, &[("/metadata/labels/new", json!("x"))]).is_empty());
+            assert_eq!(differs(step, &[("/data/kubeconfig", json!("eQ=="))]), ["data.kubeconfig"]);
+            assert_eq!(differs(step, &[("/data/stray", json!("eQ=="))]), ["data.stray"]);
+            assert_eq!(
+                differs(step, &[("/metadata/labels/transom.dev~1policy", json!("q"))]),
+                ["metadata.labels.transom.dev/policy"]
+            );
+        }
+        let theirs = [("/metadata/labels/theirs", json!("2"))];
+        assert!(differs(&update, &theirs).is_empty(), "somebody else's label");
+        assert_eq!(differs(&create, &theirs), ["metadata.labels.theirs"], "a label that it was made with");
+    }
+
+    fn taints(taints: Value) -> Step {
+        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+        Step::Patch { reference, version: "7".to_owned(), fields: vec![("spec.taints".to_owned(), taints)] }
+    }
+
+    #[test]
+    fn times_of_taints_and_empty_values_do_not_count() {
+        let sent = taints(json!([{"key": "a", "effect": "NoSelect"}, {"key": "b", "value": "", "effect": "NoSelect"}]));
+        let at = "2026-11-21T08:15:30Z";
+        let as_sent = json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}, {"key": "b", "effect": "NoSelect", "timeAdded": at}]);
+        assert!(changed(&sent, &json!({"spec": {"taints": as_sent}})).is_empty());
+        for other in [json!([{"key": "a", "effect": "NoSelect"}]), json!([]), Value::Null] {
+            assert_eq!(changed(&sent, &json!({"spec": {"taints": other}})), ["spec.taints"]);
+        }
+        assert!(changed(&taints(Value::Null), &json!({"spec": {}})).is_empty());
+        assert!(changed(&taints(Value::Null), &json!({})).is_empty());
+    }
+
+    #[test]
+    fn the_mark_is_that_of_what_is_owned() {
+        let one = |at: &str| mark(&taints(json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}])));
+        assert_eq!(one("2026-11-21T08:15:30Z"), one("2026-11-21T08:15:31Z"));
+        assert_ne!(one("x"), mark(&taints(Value::Null)));
+    }
+}

@@ -1,0 +1,263 @@
+//! From what the server said to one word and one sentence. Never repeats of a Secret what the server says about it:
+//! a message may quote what was sent, so only reasons, paths and names that cannot come from it are kept.
+
+use super::super::send::Refusal;
+use kube::core::Status;
+use kube::core::response::StatusCause;
+use transom_api::Word;
+use transom_core::failure::one_line;
+use transom_core::outcome::{WriteFailure, WriteKind};
+use transom_core::reference::ObjectRef;
+
+/// A word, and why in words that never quote what was sent.
+type Judged = (Word, String);
+
+/// What a refused write comes to.
+pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> WriteFailure {
+    let (reason, mut why) = judge(kind, target, refusal);
+    let said = refusal.message();
+    if target.kind != "Secret" && !said.is_empty() && !why.contains(said) {
+        why = format!("{why}: {said}");
+    }
+    failed(kind, target, reason, &why)
+}
+
+/// A failure of a write.
+pub(super) fn failed(kind: WriteKind, target: &ObjectRef, reason: Word, why: &str) -> WriteFailure {
+    let verb = match kind {
+        WriteKind::Create => "create",
+        WriteKind::Update => "update",
+        WriteKind::Patch => "patch",
+        WriteKind::Delete => "delete",
+    };
+    WriteFailure { reason, message: one_line(&format!("failed to {verb} {target}: {why}")) }
+}
+
+/// Whether the object of a step is gone, or its namespace.
+pub(super) fn is_gone(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Answered { code: 404, .. }) && !of_kind(refusal)
+}
+
+/// Whether the server no longer knows the kind: it names no object that it did not find.
+pub(super) fn of_kind(refusal: &Refusal) -> bool {
+    let Refusal::Answered { code: 404, status, .. } = refusal else { return false };
+    !status.as_ref().and_then(|status| status.details.as_ref()).is_some_and(|details| !details.name.is_empty())
+}
+
+fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {
+    let (code, status) = match refusal {
+        Refusal::Silent(why) => return (Word::ServerUnavailable, why.clone()),
+        Refusal::Answered { code, status, .. } => (*code, status.as_deref()),
+    };
+    if let Some(judged) = status.and_then(by_admission) {
+        return judged;
+    }
+    let plain = |word, why: &str| (word, why.to_owned());
+    match code {
+        401 => plain(Word::WriteForbidden, "the API server does not accept the agent's credential"),
+        403 => forbidden(status),
+        404 if of_kind(refusal) => plain(Word::KindMissing, &format!("the API server does not know {}", target.kind)),
+        404 if of_namespace(status) => plain(Word::WriteConflict, "its namespace is gone"),
+        404 => plain(Word::WriteConflict, "it is gone"),
+        409 if kind == WriteKind::Create => plain(Word::WriteConflict, "it is there already"),
+        409 => plain(Word::WriteConflict, "it changed since it was read"),
+        413 => plain(Word::ObjectTooLarge, "the API server calls it too large"),
+        400 | 415 => plain(Word::WriteInvalid, "the API server cannot read what was sent"),
+        422 => invalid(status),
+        408 | 429 => plain(Word::ServerUnavailable, "the API server has too much to do"),
+        500 if status.is_some_and(|status| status.message.contains("request is too large")) => {
+            plain(Word::ObjectTooLarge, "the API server's store calls it too large")
+        }
+        500..=599 => (Word::ServerUnavailable, format!("the API server answered {code}{}", kind_of(status))),
+        _ => (Word::WriteFailed, format!("the API server answered {code}{}", kind_of(status))),
+    }
+}
+
+/// ` (InternalError)`: the server's own word, if it is one.
+fn kind_of(status: Option<&Status>) -> String {
+    let reason = status.map_or("", |status| &status.reason);
+    let word = !reason.is_empty() && reason.len() <= 50 && reason.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if word { format!(" ({reason})") } else { String::new() }
+}
+
+/// What a webhook or an admission policy refused, whatever code it chose; only the name of who refused is kept.
+fn by_admission(status: &Status) -> Option<Judged> {
+    let named = |after: &str, end: char| {
+        let name = status.message.split_once(after)?.1.split_once(end)?.0;
+        let plain =
+            name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+        Some(if plain { format!("`{name}`") } else { "of the cluster".to_owned() })
+    };
+    let why = if status.message.starts_with("admission webhook \"") {
+        format!("the admission webhook {} refused it", named("admission webhook \"", '"')?)
+    } else if status.message.contains(" is forbidden: ValidatingAdmissionPolicy '") {
+        format!("the admission policy {} refused it", named("ValidatingAdmissionPolicy '", '\'')?)
+    } else if status.message.starts_with("Internal error occurred: failed calling webhook \"") {
+        format!("the admission webhook {} cannot be called", named("failed calling webhook \"", '"')?)
+    } else {
+        return None;
+    };
+    Some((Word::AdmissionRefused, why))
+}
+
+/// By rights, by a quota, by the end of the namespace, or by an admission plugin. What the first two say is made of
+/// names alone: of users, verbs, resources and quotas.
+fn forbidden(status: Option<&Status>) -> Judged {
+    let said = status.map_or("", |status| &status.message);
+    let why = said.split_once(" is forbidden: ").map_or(said, |(_, why)| why);
+    let quota = ["exceeded quota: ", "failed quota: ", "status unknown for quota: ", "insufficient quota "];
+    if causes(status).any(|cause| cause.reason == "NamespaceTerminating") {
+        (Word::InputTerminating, "its namespace is being deleted".to_owned())
+    } else if quota.iter().any(|start| why.starts_with(start)) {
+        (Word::QuotaExceeded, why.to_owned())
+    } else if why.starts_with("User \"") && why.contains("\" cannot ") {
+        (Word::WriteForbidden, why.to_owned())
+    } else if status.is_some() {
+        (Word::AdmissionRefused, "an admission plugin of the API server refused it".to_owned())
+    } else {
+        (Word::WriteForbidden, "something on the way to the API server refused it".to_owned())
+    }
+}
+
+/// What does not pass validation: paths and kinds of what is wrong.
+fn invalid(status: Option<&Status>) -> Judged {
+    if causes(status).any(|cause| cause.message.contains("field is immutable when `immutable` is set")) {
+        return (Word::TargetImmutable, "it is immutable".to_owned());
+    }
+    if causes(status).any(|cause| cause.reason == "FieldValueTooLong" && cause.field == "data") {
+        return (Word::ObjectTooLarge, "the API server calls its data too large".to_owned());
+    }
+    let fields: Vec<String> = causes(status).take(3).map(field).collect();
+    let fields = if fields.is_empty() { String::new() } else { format!(": {}", fields.join(", ")) };
+    (Word::WriteInvalid, format!("the API server calls it invalid{fields}"))
+}
+
+/// `data[kubeconfig] (FieldValueInvalid)`.
+fn field(cause: &StatusCause) -> String {
+    let kind = if cause.reason.bytes().all(|byte| byte.is_ascii_alphabetic()) { cause.reason.as_str() } else { "" };
+    let path: String = cause.field.chars().filter(|letter| !letter.is_control()).take(200).collect();
+    if kind.is_empty() { path } else { format!("{path} ({kind})") }
+}
+
+fn of_namespace(status: Option<&Status>) -> bool {
+    status.and_then(|status| status.details.as_ref()).is_some_and(|details| details.kind == "namespaces")
+}
+
+fn causes(status: Option<&Status>) -> impl Iterator<Item = &StatusCause> {
+    status.and_then(|status| status.details.as_ref()).into_iter().flat_map(|details| &details.causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const CANARY: &str = "c4n4ry-of-a-value";
+
+    fn target(kind: &str) -> ObjectRef {
+        ObjectRef::local("v1", kind, Some("n"), "s")
+    }
+
+    fn update(kind: &str, refusal: &Refusal) -> WriteFailure {
+        of(WriteKind::Update, &target(kind), refusal)
+    }
+
+    fn refusal(code: u16, status: Value) -> Refusal {
+        let mut status = status;
+        status["status"] = json!("Failure");
+        Refusal::Answered { code, status: Some(serde_json::from_value(status).unwrap()), pause_ms: None }
+    }
+
+    /// Everything that a server may say, each with a value in it where the server would quote one.
+    fn said() -> Vec<(Refusal, Word)> {
+        let quoting = |code, message: &str, details: Value| {
+            refusal(code, json!({"message": format!("{message} {CANARY}"), "reason": "X", "details": details}))
+        };
+        let cause = |field: &str, reason: &str, message: &str| {
+            json!({"name": "s", "kind": "secrets",
+                "causes": [{"field": field, "reason": reason, "message": format!("{message} {CANARY}")}]})
+        };
+        let of_secret = json!({"name": "s", "kind": "secrets"});
+        vec![
+            (quoting(409, "", of_secret.clone()), Word::WriteConflict),
+            (quoting(404, "", of_secret.clone()), Word::WriteConflict),
+            (quoting(404, "", json!({"name": "n", "kind": "namespaces"})), Word::WriteConflict),
+            (quoting(404, "the server could not find the requested resource", json!({})), Word::KindMissing),
+            (quoting(413, "", json!({})), Word::ObjectTooLarge),
+            (quoting(500, "etcdserver: request is too large", json!({})), Word::ObjectTooLarge),
+            (quoting(422, "", cause("data", "FieldValueTooLong", "")), Word::ObjectTooLarge),
+            (quoting(422, "", cause("data[x]", "FieldValueInvalid", "Invalid value")), Word::WriteInvalid),
+            (
+                quoting(422, "", cause("data", "FieldValueForbidden", "field is immutable when `immutable` is set")),
+                Word::TargetImmutable,
+            ),
+            (quoting(400, "illegal base64", json!({})), Word::WriteInvalid),
+            (quoting(403, "secrets \"s\" is forbidden: no", of_secret.clone()), Word::AdmissionRefused),
+            (quoting(403, "", cause("", "NamespaceTerminating", "")), Word::InputTerminating),
+            (quoting(418, "admission webhook \"w.example\" denied the request:", json!({})), Word::AdmissionRefused),
+            (quoting(503, "admission webhook \"w.example\" denied the request:", json!({})), Word::AdmissionRefused),
+            (
+                quoting(500, "Internal error occurred: failed calling webhook \"w.example\":", json!({})),
+                Word::AdmissionRefused,
+            ),
+            (
+                quoting(
+                    422,
+                    "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request:",
+                    json!({}),
+                ),
+                Word::AdmissionRefused,
+            ),
+            (quoting(401, "", json!({})), Word::WriteForbidden),
+            (quoting(429, "", json!({})), Word::ServerUnavailable),
+            (quoting(500, "", json!({})), Word::ServerUnavailable),
+            (quoting(402, "", json!({})), Word::WriteFailed),
+            (Refusal::Answered { code: 502, status: None, pause_ms: None }, Word::ServerUnavailable),
+            (Refusal::Answered { code: 403, status: None, pause_ms: None }, Word::WriteForbidden),
+            (Refusal::Silent("it cannot be reached".to_owned()), Word::ServerUnavailable),
+        ]
+    }
+
+    #[test]
+    fn each_answer_has_its_word_and_of_a_secret_no_value_is_shown() {
+        for (refusal, word) in said() {
+            let failure = update("Secret", &refusal);
+            assert_eq!(failure.reason, word, "{refusal:?}");
+            assert!(!failure.message.contains(CANARY), "{}", failure.message);
+            assert!(failure.message.starts_with("failed to update Secret n/s: "), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn of_other_kinds_the_server_is_quoted() {
+        let quoted = said().into_iter().filter(|(refusal, _)| !refusal.message().is_empty());
+        for (refusal, _) in quoted {
+            let failure = update("ManagedCluster", &refusal);
+            assert!(failure.message.contains(CANARY), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn rights_and_quotas_say_which() {
+        let rights = r#"secrets "s" is forbidden: User "u" cannot patch resource "secrets" in API group "" in the namespace "n""#;
+        let quota =
+            r#"secrets "s" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1"#;
+        for (said, word, shown) in [
+            (rights, Word::WriteForbidden, r#"User "u" cannot patch resource "secrets""#),
+            (quota, Word::QuotaExceeded, "exceeded quota: q, requested: secrets=1"),
+        ] {
+            let failure = update("Secret", &refusal(403, json!({"message": said, "reason": "Forbidden"})));
+            assert_eq!(failure.reason, word);
+            assert!(failure.message.contains(shown), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_hostile_webhook_chooses_neither_word_nor_text() {
+        let said =
+            format!("admission webhook \"w\" denied the request: secrets \"s\" is forbidden: exceeded quota: {CANARY}");
+        let failure = update("Secret", &refusal(403, json!({"message": said, "reason": "Forbidden"})));
+        assert_eq!(failure.message, "failed to update Secret n/s: the admission webhook `w` refused it");
+        assert_eq!(failure.reason, Word::AdmissionRefused);
+    }
+}

@@ -1,0 +1,152 @@
+//! The one request of a step. Never more than one, and never a field that the step does not own.
+
+use super::super::counts::Verb;
+use super::super::resources::Resource;
+use http::Request;
+use kube::Resource as _;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::core::request::Error;
+use serde_json::{Map, Value, json};
+use transom_core::object::Object;
+use transom_core::plan::Step;
+use transom_core::reference::ObjectRef;
+
+/// A version that no object ever has: the first write to a store makes version 2. An apply at it makes what is not
+/// there, and fails on whatever is (see `adr/0009`).
+const NOTHING_THERE: &str = "1";
+
+/// Under which name a policy's writes stand in the managed fields.
+fn field_manager(policy: &str) -> String {
+    format!("transom-{policy}")
+}
+
+/// The request of a step, and what it counts as.
+pub(super) fn of(policy: &str, step: &Step, resource: &Resource) -> Result<(Verb, Request<Vec<u8>>), Error> {
+    let target = step.target();
+    let namespace = target.namespace.as_deref().filter(|_| resource.namespaced);
+    for part in [Some(target.name.as_str()), namespace].into_iter().flatten() {
+        check_segment(part)?;
+    }
+    let requests = kube::core::Request::new(DynamicObject::url_path(&resource.api, namespace));
+    let how = PatchParams { field_manager: Some(field_manager(policy)), ..PatchParams::default() };
+    let name = &target.name;
+    Ok(match step {
+        Step::Create { desired } => (Verb::Create, requests.patch(name, &how, &Patch::Apply(created(desired)))?),
+        Step::Update { desired, changed } => {
+            (Verb::Update, requests.patch(name, &how, &Patch::Merge(updated(desired, changed)))?)
+        }
+        Step::Patch { version, fields, .. } => {
+            (Verb::Patch, requests.patch(name, &how, &Patch::Merge(patched(target, version, fields)))?)
+        }
+        Step::Delete { version, uid, .. } => {
+            let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
+            let conditions = Preconditions { resource_version: Some(version.clone()), uid };
+            (Verb::Delete, requests.delete(name, &DeleteParams::default().preconditions(conditions))?)
+        }
+    })
+}
+
+/// A name becomes one part of a path, whatever it holds.
+fn check_segment(name: &str) -> Result<(), Error> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    if name.bytes().all(plain) && !matches!(name, "" | "." | "..") {
+        Ok(())
+    } else {
+        Err(Error::Validation("its name is not one that the API has".to_owned()))
+    }
+}
+
+/// The whole object, if nothing is there.
+fn created(desired: &Object) -> Value {
+    let mut body = desired.body.clone();
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), NOTHING_THERE.into());
+    }
+    body
+}
+
+/// What an update changes: content, labels and annotations as desired; of what differs, what is not desired goes.
+fn updated(desired: &Object, changed: &[String]) -> Value {
+    let mut body = json!({"metadata": {"resourceVersion": desired.version}});
+    for field in [&["data"][..], &["metadata", "labels"], &["metadata", "annotations"]] {
+        let wanted = field.iter().try_fold(&desired.body, |value, key| value.get(key)).and_then(Value::as_object);
+        let mut map = wanted.cloned().unwrap_or_default();
+        let prefix = format!("{}.", field.join("."));
+        for key in changed.iter().filter_map(|path| path.strip_prefix(&prefix)) {
+            map.entry(key).or_insert(Value::Null);
+        }
+        if !map.is_empty() {
+            put(&mut body, field, map.into());
+        }
+    }
+    body
+}
+
+/// The fields of a patch, each whole.
+fn patched(target: &ObjectRef, version: &str, fields: &[(String, Value)]) -> Value {
+    let mut body = json!({"metadata": {"resourceVersion": version}});
+    body["apiVersion"] = target.api_version.as_str().into();
+    body["kind"] = target.kind.as_str().into();
+    for (path, value) in fields {
+        put(&mut body, &path.split('.').collect::<Vec<_>>(), value.clone());
+    }
+    body
+}
+
+fn put(body: &mut Value, path: &[&str], value: Value) {
+    let Some((last, parents)) = path.split_last() else { return };
+    let mut map = body;
+    for key in parents {
+        if !map.get(key).is_some_and(Value::is_object) {
+            map[*key] = Map::new().into();
+        }
+        map = &mut map[*key];
+    }
+    map[*last] = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(body: Value) -> Object {
+        Object { reference: ObjectRef::local("v1", "Secret", Some("n"), "s"), version: "7".to_owned(), body }
+    }
+
+    #[test]
+    fn an_update_sets_what_is_ours_and_removes_what_differs_and_is_not_desired() {
+        let desired = object(json!({
+            "metadata": {"name": "s", "labels": {"a": "1"}, "finalizers": ["x"]},
+            "type": "Opaque", "data": {"kubeconfig": "eA=="},
+        }));
+        let changed = ["data.kubeconfig", "data.ca.crt", "metadata", "metadata.labels.old"].map(str::to_owned);
+        assert_eq!(
+            updated(&desired, &changed),
+            json!({
+                "metadata": {"resourceVersion": "7", "labels": {"a": "1", "old": null}},
+                "data": {"kubeconfig": "eA==", "ca.crt": null},
+            })
+        );
+    }
+
+    #[test]
+    fn a_patch_sets_its_fields_whole() {
+        let target = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+        let fields = [("spec.taints".to_owned(), json!([{"key": "k"}])), ("spec.x".to_owned(), Value::Null)];
+        assert_eq!(
+            patched(&target, "9", &fields),
+            json!({
+                "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+                "metadata": {"resourceVersion": "9"}, "spec": {"taints": [{"key": "k"}], "x": null},
+            })
+        );
+    }
+
+    #[test]
+    fn a_name_is_one_part_of_a_path() {
+        for name in ["", ".", "..", "a/b", "a?x=1", "a#b", "a%2fb", "ä"] {
+            assert!(check_segment(name).is_err(), "{name}");
+        }
+        assert!(check_segment("external-managed-kubeconfig.v1").is_ok());
+    }
+}

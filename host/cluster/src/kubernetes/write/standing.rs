@@ -1,0 +1,55 @@
+//! Writes that a webhook changed: the same one is not sent again for a while. Never holds what was written, only a mark.
+
+use super::{answer, failure};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use tokio::time::{Duration, Instant};
+use transom_api::Word;
+use transom_core::digest::Digest;
+use transom_core::outcome::WriteFailure;
+use transom_core::plan::Step;
+use transom_core::reference::ObjectRef;
+
+/// After this long a write is tried again: the webhook may have been mended.
+const STANDS: Duration = Duration::from_secs(600);
+
+/// The writes that were changed, by target.
+#[derive(Default)]
+pub(super) struct Standing(Mutex<BTreeMap<ObjectRef, Changed>>);
+
+struct Changed {
+    mark: Digest,
+    paths: Vec<String>,
+    at: Instant,
+}
+
+impl Standing {
+    /// Fails when this very write was changed not long ago.
+    pub(super) fn check(&self, step: &Step) -> Result<(), WriteFailure> {
+        let changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match changed.get(step.target()) {
+            Some(before) if before.at.elapsed() < STANDS && before.mark == answer::mark(step) => {
+                Err(failed(step, &before.paths))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes note of what became of a write; fails when it was changed.
+    pub(super) fn note(&self, step: &Step, paths: &[String]) -> Result<(), WriteFailure> {
+        let mut changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if paths.is_empty() {
+            changed.remove(step.target());
+            return Ok(());
+        }
+        changed.retain(|_, before| before.at.elapsed() < STANDS);
+        let now = Changed { mark: answer::mark(step), paths: paths.to_vec(), at: Instant::now() };
+        changed.insert(step.target().clone(), now);
+        Err(failed(step, paths))
+    }
+}
+
+fn failed(step: &Step, paths: &[String]) -> WriteFailure {
+    let why = format!("an admission webhook changed {}, so it is not written again", paths.join(", "));
+    failure::failed(step.kind(), step.target(), Word::AdmissionChanged, &why)
+}

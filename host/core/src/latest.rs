@@ -1,0 +1,93 @@
+//! The newest of many values, written seldom: not more often than in each interval, and only when it differs.
+//! Never writes itself, and never asks a clock.
+
+/// What is to be written at one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latest<T> {
+    interval_ms: u64,
+    written: Option<T>,
+    wanted: Option<T>,
+    not_before_ms: u64,
+}
+
+/// What to do now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next<T> {
+    /// Write this; then say so with [`Latest::done`].
+    Write(T),
+    /// Look again at this time, in milliseconds.
+    At(u64),
+    /// Wait for another value.
+    Nothing,
+}
+
+impl<T: Clone + PartialEq> Latest<T> {
+    /// Nothing is written yet, as far as is known.
+    pub fn new(interval_ms: u64) -> Self {
+        Self { interval_ms, written: None, wanted: None, not_before_ms: 0 }
+    }
+
+    /// What is there already.
+    pub fn found(&mut self, value: T) {
+        self.written = Some(value);
+    }
+
+    /// What should be there.
+    pub fn want(&mut self, value: T) {
+        self.wanted = Some(value);
+    }
+
+    /// What to do at this time.
+    pub fn next(&self, now_ms: u64) -> Next<T> {
+        match &self.wanted {
+            Some(wanted) if self.written.as_ref() != Some(wanted) => {
+                if now_ms < self.not_before_ms {
+                    Next::At(self.not_before_ms)
+                } else {
+                    Next::Write(wanted.clone())
+                }
+            }
+            _ => Next::Nothing,
+        }
+    }
+
+    /// A value was written, or could not be: it is tried again after the interval.
+    pub fn done(&mut self, value: T, written: bool, now_ms: u64) {
+        self.not_before_ms = now_ms.saturating_add(self.interval_ms);
+        self.written = written.then_some(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_wins_after_the_interval() {
+        let mut latest = Latest::new(5_000);
+        assert_eq!(latest.next(0), Next::Nothing);
+        latest.want(1);
+        assert_eq!(latest.next(0), Next::Write(1));
+        latest.done(1, true, 10);
+        latest.want(2);
+        latest.want(3);
+        assert_eq!(latest.next(10), Next::At(5_010));
+        assert_eq!(latest.next(5_010), Next::Write(3));
+    }
+
+    #[test]
+    fn what_is_there_is_not_written_again_and_what_failed_is() {
+        let mut latest = Latest::new(5_000);
+        latest.found(1);
+        latest.want(1);
+        assert_eq!(latest.next(0), Next::Nothing);
+        latest.want(2);
+        latest.done(2, false, 0);
+        assert_eq!((latest.next(4_999), latest.next(5_000)), (Next::At(5_000), Next::Write(2)));
+        latest.want(3);
+        latest.done(3, true, 5_000);
+        latest.want(2);
+        latest.want(3);
+        assert_eq!(latest.next(6_000), Next::Nothing);
+    }
+}

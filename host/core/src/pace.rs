@@ -1,0 +1,171 @@
+//! How many requests to one API server go on at once: a few more while it answers, half as many when it pushes back.
+//! Never waits and never asks a clock: the time is an argument.
+
+use crate::backoff;
+
+/// How many at the start.
+const FIRST: u64 = 16;
+/// The most: on two cores more make an API server slower, not faster.
+const MOST: u64 = 64;
+/// What the limit counts in, so that it can grow by less than one.
+const ONE: u64 = 1_000;
+/// The pause that a server wants that names none, in milliseconds.
+const PAUSE_MS: u64 = 1_000;
+/// The longest pause that is kept, in milliseconds: what is in between may ask for nonsense.
+const LONGEST_PAUSE_MS: u64 = 60_000;
+
+/// The pace of all requests to one API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pace {
+    limit: u64,
+    in_flight: u64,
+    round: u64,
+    closed_until_ms: u64,
+}
+
+/// Whether a request may start now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It may; the ticket is given back with [`Pace::ended`].
+    Go(Ticket),
+    /// As many as may go on do.
+    Full,
+    /// The server asked for a pause; ask again after so many milliseconds.
+    Closed(u64),
+}
+
+/// One request that goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    round: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The server did what it does, also when it refused.
+    Answered,
+    /// It has too much to do, and asks for a pause of so many milliseconds.
+    PushedBack(Option<u64>),
+    /// Nobody answered.
+    Lost,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { limit: FIRST * ONE, in_flight: 0, round: 0, closed_until_ms: 0 }
+    }
+}
+
+impl Pace {
+    /// Asks to start a request. The seed spreads those that wait over a quarter of the pause.
+    pub fn admit(&mut self, now_ms: u64, seed: u64) -> Admission {
+        if let Some(left) = self.closed_until_ms.checked_sub(now_ms).filter(|left| *left > 0) {
+            return Admission::Closed(left + backoff::spread(seed, left / 4));
+        }
+        if self.in_flight >= self.limit() {
+            return Admission::Full;
+        }
+        self.in_flight += 1;
+        Admission::Go(Ticket { round: self.round })
+    }
+
+    /// A request ended. Answers to requests that began before the limit was last halved do not halve it again.
+    pub fn ended(&mut self, ticket: Ticket, ending: Ending, now_ms: u64) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match ending {
+            Ending::Answered => self.limit = (self.limit + ONE * ONE / self.limit).min(MOST * ONE),
+            Ending::PushedBack(pause_ms) => {
+                let pause_ms = pause_ms.unwrap_or(PAUSE_MS).min(LONGEST_PAUSE_MS);
+                self.closed_until_ms = self.closed_until_ms.max(now_ms.saturating_add(pause_ms));
+                if ticket.round == self.round {
+                    self.round += 1;
+                    self.limit = (self.limit / 2).max(ONE);
+                }
+            }
+            Ending::Lost => {}
+        }
+    }
+
+    /// How many may go on at once.
+    pub fn limit(&self) -> u64 {
+        self.limit / ONE
+    }
+
+    /// Whether another one could start, pauses apart.
+    pub fn has_room(&self) -> bool {
+        self.in_flight < self.limit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn go(pace: &mut Pace, now_ms: u64) -> Ticket {
+        match pace.admit(now_ms, 0) {
+            Admission::Go(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// So many requests, one after the other, each answered.
+    fn answered(pace: &mut Pace, times: usize) {
+        for _ in 0..times {
+            let ticket = go(pace, u64::MAX);
+            pace.ended(ticket, Ending::Answered, u64::MAX);
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_limit_go_on() {
+        let mut pace = Pace::default();
+        let mut tickets: Vec<Ticket> = (0..16).map(|_| go(&mut pace, 0)).collect();
+        assert_eq!(pace.admit(0, 0), Admission::Full);
+        assert!(!pace.has_room());
+        pace.ended(tickets.pop().unwrap(), Ending::Lost, 0);
+        assert!(pace.has_room());
+        go(&mut pace, 0);
+        assert_eq!(pace.admit(0, 0), Admission::Full);
+    }
+
+    #[test]
+    fn a_round_of_answers_makes_room_for_one_more_up_to_the_most() {
+        let mut pace = Pace::default();
+        answered(&mut pace, 17);
+        assert_eq!(pace.limit(), 17);
+        answered(&mut pace, 10_000);
+        assert_eq!(pace.limit(), 64);
+    }
+
+    #[test]
+    fn pushing_back_halves_once_for_all_that_were_on_their_way_and_closes() {
+        let mut pace = Pace::default();
+        let tickets: Vec<Ticket> = (0..16).map(|_| go(&mut pace, 0)).collect();
+        for ticket in tickets {
+            pace.ended(ticket, Ending::PushedBack(Some(2_000)), 100);
+        }
+        assert_eq!(pace.limit(), 8);
+        for seed in 0..50 {
+            let Admission::Closed(wait) = pace.admit(100, seed) else { panic!("it is closed") };
+            assert!((2_000..=2_500).contains(&wait), "{wait}");
+        }
+        let ticket = go(&mut pace, 2_100);
+        pace.ended(ticket, Ending::PushedBack(None), 2_100);
+        assert_eq!((pace.limit(), pace.admit(3_099, 0)), (4, Admission::Closed(1)));
+    }
+
+    #[test]
+    fn it_never_stops_for_good_and_recovers() {
+        let mut pace = Pace::default();
+        let mut now = 0;
+        for _ in 0..20 {
+            let ticket = go(&mut pace, now);
+            pace.ended(ticket, Ending::PushedBack(Some(u64::MAX)), now);
+            now += 60_000;
+        }
+        assert_eq!(pace.limit(), 1);
+        answered(&mut pace, 200);
+        assert!(pace.limit() > 15, "{}", pace.limit());
+    }
+}

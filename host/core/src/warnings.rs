@@ -1,0 +1,173 @@
+//! Which warnings become Events: few for each subject, few in all, and what is said again is counted, not told anew.
+//! Never sends one, and never asks a clock.
+
+mod bucket;
+
+use crate::report::Report;
+use crate::work::Key;
+use bucket::{Bucket, Rate};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::{State, Word};
+
+/// For one subject: five at once, then one in five minutes.
+const OF_SUBJECT: Rate = Rate { burst: 5, interval_ms: 300_000 };
+/// In all: 25 at once, then one a second.
+const IN_ALL: Rate = Rate { burst: 25, interval_ms: 1_000 };
+/// What was not said for this long is said anew, in milliseconds; an API server keeps Events for an hour.
+const FORGOTTEN_MS: u64 = 3_300_000;
+/// How often old ones are looked for, in milliseconds.
+const SWEPT_EVERY_MS: u64 = 60_000;
+/// The most subjects that are remembered; beyond them no other is warned about until some are forgotten.
+const MOST: usize = 10_000;
+
+/// What to do with a warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// Make an Event. Its name, where it got one, is told by [`Warnings::told`].
+    New,
+    /// Set the count of the Event of this name.
+    Again {
+        /// The Event.
+        name: Arc<str>,
+        /// How often it was said by now, at least 2.
+        count: u32,
+    },
+    /// Nothing now; what is said again is counted.
+    Nothing,
+}
+
+/// The warnings of the last hour. In memory only.
+#[derive(Clone, Debug)]
+pub struct Warnings {
+    in_all: Bucket,
+    subjects: BTreeMap<Key, Subject>,
+    swept_ms: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Subject {
+    bucket: Bucket,
+    said: BTreeMap<Arc<str>, Said>,
+}
+
+#[derive(Clone, Debug)]
+struct Said {
+    name: Option<Arc<str>>,
+    count: u32,
+    last_ms: u64,
+}
+
+/// Whether a report is worth a warning: a failure, unless it is a conflict that is settled at once.
+pub fn is_worth(report: &Report) -> bool {
+    let conflict = report.reason == Word::WriteConflict.into() && report.failures <= 1;
+    report.state == State::Failed && !conflict
+}
+
+impl Default for Warnings {
+    fn default() -> Self {
+        Self { in_all: Bucket::new(IN_ALL), subjects: BTreeMap::new(), swept_ms: 0 }
+    }
+}
+
+impl Warnings {
+    /// A warning about a subject: `reason` tells it from others, whatever its message.
+    pub fn say(&mut self, key: &Key, reason: &str, now_ms: u64) -> Telling {
+        self.forget(now_ms);
+        if self.subjects.len() >= MOST && !self.subjects.contains_key(key) {
+            return Telling::Nothing;
+        }
+        let subject = self
+            .subjects
+            .entry(key.clone())
+            .or_insert_with(|| Subject { bucket: Bucket::new(OF_SUBJECT), said: BTreeMap::new() });
+        let said = subject.said.entry(reason.into()).or_insert(Said { name: None, count: 0, last_ms: now_ms });
+        said.count = said.count.saturating_add(1);
+        said.last_ms = now_ms;
+        if !(subject.bucket.has(now_ms) && self.in_all.has(now_ms)) {
+            return Telling::Nothing;
+        }
+        subject.bucket.take(now_ms);
+        self.in_all.take(now_ms);
+        match &said.name {
+            None => {
+                said.count = 1;
+                Telling::New
+            }
+            Some(name) => Telling::Again { name: Arc::clone(name), count: said.count },
+        }
+    }
+
+    /// The Event that a warning became; nothing when it is not there any more.
+    pub fn told(&mut self, key: &Key, reason: &str, name: Option<Arc<str>>) {
+        if let Some(said) = self.subjects.get_mut(key).and_then(|subject| subject.said.get_mut(reason)) {
+            said.name = name;
+        }
+    }
+
+    /// Forgets what is old, now and then.
+    fn forget(&mut self, now_ms: u64) {
+        if now_ms.saturating_sub(self.swept_ms) < SWEPT_EVERY_MS {
+            return;
+        }
+        self.swept_ms = now_ms;
+        self.subjects.retain(|_, subject| {
+            subject.said.retain(|_, said| now_ms.saturating_sub(said.last_ms) < FORGOTTEN_MS);
+            !(subject.said.is_empty() && subject.bucket.is_full(now_ms))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::key;
+
+    const MINUTE: u64 = 60_000;
+
+    #[test]
+    fn what_is_said_again_is_counted() {
+        let mut warnings = Warnings::default();
+        assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
+        warnings.told(&key("a"), "One", Some("a.1".into()));
+        assert_eq!(warnings.say(&key("a"), "One", 1), Telling::Again { name: "a.1".into(), count: 2 });
+        assert_eq!(warnings.say(&key("a"), "Two", 2), Telling::New);
+        assert_eq!(warnings.say(&key("b"), "One", 3), Telling::New);
+        warnings.told(&key("a"), "One", None);
+        assert_eq!(warnings.say(&key("a"), "One", 4), Telling::New, "the Event was gone");
+    }
+
+    #[test]
+    fn one_subject_has_five_and_then_one_in_five_minutes() {
+        let mut warnings = Warnings::default();
+        warnings.say(&key("a"), "One", 0);
+        warnings.told(&key("a"), "One", Some("a.1".into()));
+        let counts: Vec<u32> = (1..100)
+            .filter_map(|second| match warnings.say(&key("a"), "One", second * 10_000) {
+                Telling::Again { count, .. } => Some(count),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(counts, [2, 3, 4, 5, 31, 61, 91], "the count goes on while nothing is told");
+    }
+
+    #[test]
+    fn all_together_have_25_and_then_one_a_second() {
+        let mut warnings = Warnings::default();
+        let told = |warnings: &mut Warnings, from: usize, now: u64| {
+            (from..from + 100).filter(|n| warnings.say(&key(&n.to_string()), "One", now) == Telling::New).count()
+        };
+        assert_eq!(told(&mut warnings, 0, MINUTE), 25);
+        assert_eq!(told(&mut warnings, 100, MINUTE + 10_000), 10);
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten_and_said_anew() {
+        let mut warnings = Warnings::default();
+        warnings.say(&key("a"), "One", 0);
+        warnings.told(&key("a"), "One", Some("a.1".into()));
+        assert_eq!(warnings.say(&key("a"), "One", 60 * MINUTE), Telling::New);
+        warnings.say(&key("b"), "One", 200 * MINUTE);
+        assert_eq!(warnings.subjects.len(), 1);
+    }
+}
