@@ -4,6 +4,7 @@
 mod audit;
 mod certificates;
 mod cluster;
+mod compaction;
 mod crds;
 mod flags;
 mod fleet;

@@ -6,7 +6,7 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersion, GroupVersionKind, Request};
 use kube::discovery::{self, Scope};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -52,12 +52,20 @@ impl Objects {
         let name = created.metadata.name.clone().unwrap_or_default();
         match object.data.get("status").filter(|status| !status.is_null()) {
             Some(status) if created.data.get("status") != Some(status) => {
-                let patch = Patch::Merge(json!({"status": status}));
-                let patched = api.patch_status(&name, &PatchParams::default(), &patch).await;
-                patched.with_context(|| format!("failed to write the status of {what}"))
+                let written = self.write_status(&api, &name, status).await;
+                written.with_context(|| format!("failed to write the status of {what}"))
             }
             _ => Ok(created),
         }
+    }
+
+    /// As a JSON patch: a merge patch would drop every null, and some are required.
+    async fn write_status(&self, api: &Api<DynamicObject>, name: &str, status: &Value) -> Result<DynamicObject> {
+        let patch = Patch::Merge(json!([{"op": "add", "path": "/status", "value": status}]));
+        let request = Request::new(api.resource_url());
+        let mut request = request.patch_subresource("status", name, &PatchParams::default(), &patch)?;
+        request.headers_mut().insert("content-type", "application/json-patch+json".parse()?);
+        Ok(self.client.request(request).await?)
     }
 
     /// Applies an object on the server's side, with force, as `test`; its `status` is not written.

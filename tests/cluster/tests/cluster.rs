@@ -2,7 +2,10 @@
 //! its data when its servers are killed. Never anything of the agent.
 
 use anyhow::{Context as _, Result};
+use futures::StreamExt as _;
+use kube::api::{WatchEvent, WatchParams};
 use serde_json::{Value, json};
+use std::pin::pin;
 use std::time::Duration;
 use transom_support::fleet::{self, Fleet};
 use transom_test_cluster::{Cluster, Line, Mark, Options, User, wait};
@@ -152,5 +155,26 @@ async fn nothing_is_left_of_a_cluster_that_ends() -> Result<()> {
     for id in ids {
         assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "process {id} is still there");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_from_before_a_compaction_is_told_that_it_is_too_old() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    let object = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+    let old = cluster.objects().create(object("a")).await?.metadata.resource_version.unwrap_or_default();
+    cluster.objects().create(object("b")).await?;
+    cluster.compact().await?;
+    cluster.restart_apiserver().await?;
+    let maps = cluster.objects().api("v1", "ConfigMap", Some("default")).await?;
+    let code = match maps.watch(&WatchParams::default(), &old).await {
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => return Err(error).context("the watch failed otherwise"),
+        Ok(events) => match pin!(events).next().await {
+            Some(Ok(WatchEvent::Error(status))) => status.code,
+            _ => 0,
+        },
+    };
+    assert_eq!(code, 410);
     Ok(())
 }
