@@ -1,6 +1,9 @@
 //! The command line: flags to values. The only place that reads arguments; never acts on them.
 
+pub(crate) mod server;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use server::ServerArgs;
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
 use transom_core::time::parse_rfc3339;
@@ -17,9 +20,9 @@ pub(crate) struct Cli {
 /// What the binary can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Work on a directory of manifests until stopped, or once.
+    /// Work on an API server, or on a directory of manifests, until stopped, or once.
     #[command(
-        after_help = "Examples:\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use."
+        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use."
     )]
     Run(RunArgs),
     /// Show what would be written, and write nothing.
@@ -71,9 +74,12 @@ pub(crate) struct EvaluateArgs {
 /// Flags of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Folder of manifests, with the name of the connection in front when it is not `local`.
-    #[arg(long, value_name = "[NAME=]DIR", required = true, value_parser = parse_dir)]
+    /// Folder of manifests in place of an API server, with the name of the connection in front when it is not `local`.
+    #[arg(long, value_name = "[NAME=]DIR", value_parser = parse_dir)]
     pub(crate) dir: Vec<NamedDir>,
+    /// Flags of API servers.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     /// Flags shared with `render`.
     #[command(flatten)]
     pub(crate) evaluate: EvaluateArgs,
@@ -186,9 +192,7 @@ fn parse_dir(text: &str) -> Result<NamedDir, String> {
     let named = |name: &str, dir: &str| NamedDir { name: name.to_owned(), dir: PathBuf::from(dir) };
     match text.split_once('=') {
         Some((name, dir)) if !PathBuf::from(text).is_dir() => {
-            let plain = !name.is_empty()
-                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-            if plain && !dir.is_empty() {
+            if is_connection(name) && !dir.is_empty() {
                 Ok(named(name, dir))
             } else {
                 Err("want NAME=DIR, NAME of lower-case letters, digits and dashes".to_owned())
@@ -196,6 +200,11 @@ fn parse_dir(text: &str) -> Result<NamedDir, String> {
         }
         _ => Ok(named(LOCAL, text)),
     }
+}
+
+/// Whether a connection may have this name.
+fn is_connection(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 /// A time as Kubernetes writes it.

@@ -4,6 +4,7 @@
 mod builtin;
 mod case;
 mod cases;
+mod connect;
 mod explain;
 mod inspect;
 mod render;

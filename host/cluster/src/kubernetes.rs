@@ -1,6 +1,7 @@
 //! A cluster behind the Kubernetes API: watched into a cache, written one step at a time.
 //! Never decides what should be written; never holds more of an object than the policies declared.
 
+mod apply;
 mod cache;
 mod cause;
 mod connect;
@@ -48,6 +49,7 @@ use transom_core::watches::{Keep, Scope, Watches};
 pub struct Kubernetes {
     shared: Arc<Shared>,
     following: Mutex<BTreeMap<Arc<Scope>, Following>>,
+    writer: Writer,
 }
 
 /// The task of one watch; ends when this is dropped.
@@ -70,12 +72,19 @@ impl Kubernetes {
     pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
         let client = connect::client(&options).await?;
         connect::greet(&options, &client).await?;
-        Ok(Self { shared: Arc::new(Shared::new(&options.name, client)), following: Mutex::default() })
+        let shared = Arc::new(Shared::new(&options.name, client.clone()));
+        let writer = Writer::new(client, shared.resources.clone(), options.read_only);
+        Ok(Self { shared, following: Mutex::default(), writer })
     }
 
     /// Name of the connection.
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// Whoever writes on this connection, to publish through the same path.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
     }
 
     /// What is watched from now on: starts, stops and restarts watches, and returns at once. Of an object that is

@@ -1,33 +1,51 @@
 //! The clusters by name of connection: the one file that knows which adapters there are.
 //! Never decides anything; a connection that fails fails only for the objects on it.
 
+mod adapter;
+
+pub(crate) use adapter::{Cluster, OnServer, Told};
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use transom_api::Word;
-use transom_cluster::directory::{Directory, PolicyStatus};
+use transom_cluster::directory::PolicyStatus;
+use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
+use transom_core::plan::taints::TimeAdded;
 use transom_core::plan::{Plan, Step};
 use transom_core::policy::SubjectRule;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
+use transom_core::watches::{self, SecretReads};
 
 /// The connections of an agent.
 pub(crate) struct Connections {
-    by_name: BTreeMap<String, Arc<Directory>>,
+    by_name: BTreeMap<String, Cluster>,
+    secrets: SecretReads,
 }
 
-#[expect(clippy::unused_async, reason = "the outside world begins here: the next adapter, the Kubernetes API, waits")]
 impl Connections {
     /// These connections by name.
-    pub(crate) fn new(by_name: BTreeMap<String, Arc<Directory>>) -> Self {
-        Self { by_name }
+    pub(crate) fn new(by_name: BTreeMap<String, Cluster>, secrets: SecretReads) -> Self {
+        Self { by_name, secrets }
     }
 
     /// Every connection.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Directory>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Cluster> {
         self.by_name.values()
+    }
+
+    /// Whether any of them is an API server: writes wait for it, so more evaluations go on at once.
+    pub(crate) fn wait(&self) -> bool {
+        self.all().any(|cluster| matches!(cluster, Cluster::Kubernetes(_)))
+    }
+
+    /// Has every connection watch what the policies at work need, and waits until it was listed.
+    pub(crate) async fn watch(&self, catalogue: &Catalogue) {
+        for (name, cluster) in &self.by_name {
+            cluster.watch(|| watches::of(catalogue, name, self.secrets)).await;
+        }
     }
 
     /// Reads one object; nothing when there is none.
@@ -35,31 +53,31 @@ impl Connections {
     /// # Errors
     /// When it cannot be read, with the reason.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let cluster = self.cluster(reference)?;
-        let mut found = cluster.read(std::slice::from_ref(reference)).into_iter();
-        match found.next() {
-            Some(Ok(object)) => Ok(object),
-            Some(Err(failure)) => Err(Failure::known(failure.reason, failure.message).about([reference.clone()])),
-            None => Ok(None),
-        }
+        let read = self.cluster(reference)?.read(reference).await;
+        read.map_err(|failure| Failure::known(failure.reason, failure.message).about([reference.clone()]))
     }
 
     /// The objects that a policy is about, on every connection; what the agent made itself is never a subject.
     pub(crate) fn subjects(&self, rule: &SubjectRule) -> Vec<ObjectRef> {
         let Some(cluster) = self.by_name.get(&rule.cluster) else { return Vec::new() };
-        let mut subjects = cluster.list(&rule.api_version, &rule.kind, None);
-        subjects.retain(|subject| rule.admits(subject) && !cluster.made(subject));
+        let mut subjects = cluster.list(&rule.api_version, &rule.kind);
+        let made: BTreeSet<_> =
+            cluster.made(&rule.api_version, &rule.kind).into_iter().map(|made| made.reference).collect();
+        subjects.retain(|subject| rule.admits(subject) && !made.contains(subject));
         subjects
     }
 
     /// Every object that the agent made.
     pub(crate) fn made(&self) -> Vec<Object> {
-        let of = |cluster: &Arc<Directory>| {
-            let mut secrets = cluster.list("v1", "Secret", None);
-            secrets.retain(|secret| cluster.made(secret));
-            cluster.read(&secrets)
-        };
-        self.all().flat_map(of).filter_map(|read| read.ok().flatten()).collect()
+        self.all().flat_map(|cluster| cluster.made("v1", "Secret")).collect()
+    }
+
+    /// Who sets the time of a taint that is added to an object.
+    pub(crate) async fn time_added(&self, object: &ObjectRef, now_seconds: i64) -> TimeAdded {
+        match self.by_name.get(&object.cluster) {
+            Some(cluster) if cluster.sets_taint_times().await => TimeAdded::SetByCluster,
+            _ => TimeAdded::SetByUs(now_seconds),
+        }
     }
 
     /// Performs the steps of a plan in order, each on the cluster of its object; stops at the first failure.
@@ -70,7 +88,7 @@ impl Connections {
             let done = match self.cluster(step.target()) {
                 Ok(cluster) => {
                     let single = Plan { policy: policy.clone(), subject: subject.clone(), steps: vec![step] };
-                    cluster.apply(single).steps
+                    cluster.apply(single).await.steps
                 }
                 Err(failure) => vec![refused(&step, &failure)],
             };
@@ -83,13 +101,13 @@ impl Connections {
         outcome
     }
 
-    /// Tells the subject's cluster what its evaluation came to.
-    pub(crate) async fn publish(&self, report: &Report) -> std::io::Result<()> {
-        self.by_name.get(&report.subject.cluster).map_or(Ok(()), |cluster| cluster.publish(report))
+    /// Tells the subject's cluster what its evaluation came to; the uid is the subject's, empty when it is gone.
+    pub(crate) fn publish(&self, report: &Report, uid: &str) -> std::io::Result<()> {
+        self.by_name.get(&report.subject.cluster).map_or(Ok(()), |cluster| cluster.publish(report, uid))
     }
 
     /// Removes what was told of a subject that is gone.
-    pub(crate) async fn forget(&self, policy: &str, subject: &ObjectRef) -> std::io::Result<()> {
+    pub(crate) fn forget(&self, policy: &str, subject: &ObjectRef) -> std::io::Result<()> {
         self.by_name.get(&subject.cluster).map_or(Ok(()), |cluster| cluster.forget(policy, subject))
     }
 
@@ -107,7 +125,7 @@ impl Connections {
         self.all().try_for_each(|cluster| cluster.publish_policy(status))
     }
 
-    fn cluster(&self, reference: &ObjectRef) -> Result<&Arc<Directory>, Failure> {
+    fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {
         let known = self.by_name.get(&reference.cluster);
         known.ok_or_else(|| Failure::known(Word::ReadFailed, format!("there is no connection `{}`", reference.cluster)))
     }

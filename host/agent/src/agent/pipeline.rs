@@ -74,8 +74,9 @@ impl Agent {
         let mut seen = Seen::new(&work.key);
         let result = self.attempt(&loaded, &work, &mut seen).await;
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
+        let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
         self.settle(lane, &loaded, &work, seen, &report);
-        self.publish(&work, &report).await;
+        self.publish(&work, &uid, &report);
     }
 
     /// Stages 3 to 7.

@@ -73,7 +73,7 @@ impl Agent {
     }
 
     /// Stage 9: tells the cluster and the log, each transition once.
-    pub(crate) async fn publish(&self, work: &WorkItem, report: &Report) {
+    pub(crate) fn publish(&self, work: &WorkItem, uid: &str, report: &Report) {
         let key = &work.key;
         let told = Told {
             state: report.state,
@@ -92,10 +92,10 @@ impl Agent {
             if gone { told_all.remove(key) } else { told_all.insert(key.clone(), told.clone()) }
         };
         let published = match gone {
-            true => self.connections.forget(&report.policy, &report.subject).await,
+            true => self.connections.forget(&report.policy, &report.subject),
             // The start of an agent is no news to anybody.
             false if report.reason == Word::TargetsUnlocated.into() => Ok(()),
-            false => self.connections.publish(report).await,
+            false => self.connections.publish(report, uid),
         };
         let transition = before.is_none_or(|before| (before.state, before.reason) != (told.state, told.reason));
         telemetry::evaluated(work, report, transition);

@@ -14,6 +14,8 @@ use transom_core::work::{Key, Why};
 /// How many evaluations of one policy go on at once: as many as there are cores, and no fewer than this, so that
 /// one slow call is not the whole policy.
 const FEWEST_WORKERS: usize = 4;
+/// The same where an API server answers: most of an evaluation that writes is waiting for it.
+const FEWEST_WAITING: usize = 32;
 /// After a fault of ours a subject is tried again this much later.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
@@ -23,8 +25,8 @@ impl Agent {
         let lane = Arc::new(Lane::new(loaded));
         self.add_lane(Arc::clone(&lane));
         self.enqueue_all(&lane, &Why::Appeared);
-        let workers =
-            std::thread::available_parallelism().map_or(FEWEST_WORKERS, |cores| cores.get().max(FEWEST_WORKERS));
+        let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_WORKERS };
+        let workers = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
         for _ in 0..workers {
             tokio::spawn(keep_going(Arc::clone(self), Arc::clone(&lane)));
         }

@@ -3,28 +3,27 @@
 
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
-use crate::agent::connections::Connections;
-use crate::args::{EvaluateArgs, NamedDir, RunArgs};
+use crate::agent::connections::{Cluster, Connections, Told};
+use crate::args::{EvaluateArgs, RunArgs};
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::swap::Swap;
-use crate::{command::summary, policies::watch, telemetry};
+use crate::{command::connect, command::summary, policies::watch, telemetry};
 use anyhow::Context as _;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_cluster::directory::{Directory, DirectoryOptions, Limits, Observations};
+use transom_cluster::directory::Limits;
 use transom_core::contract::AgentFacts;
 use transom_engine::{Engine, EngineOptions};
 
 /// How often the progress line moves.
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// Works on directories until stopped, or once.
+/// Works on API servers and directories until stopped, or once.
 ///
 /// # Errors
-/// When a directory, the policies or the engine cannot be used at all.
+/// When a cluster, the policies or the engine cannot be used at all.
 pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     telemetry::start(args.log_format, args.once);
     let runtime =
@@ -35,11 +34,11 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.evaluate)?;
     let loading = Swap::loading(engine()?, Source::new(args.evaluate.policies.as_deref()));
-    let connections = open(&args.dir, args.once, args.evaluate.max_object_bytes)?;
-    let observations: Vec<_> = connections.all().map(|directory| directory.changes()).collect();
-    let agent = Arc::new(agent(connections, &args.evaluate));
-    agent.find_outputs();
+    let agent = Arc::new(agent(connect::open(args).await?, &args.evaluate));
     let (swap, changes) = loading.done().await?;
+    agent.connections.watch(swap.catalogue()).await;
+    let observations: Vec<_> = agent.connections.all().map(Cluster::changes).collect();
+    agent.find_outputs();
     swap.publish(&agent, &changes);
     if args.once {
         drive(&agent, screen).await;
@@ -58,23 +57,6 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     swapping.abort();
     watching.iter().for_each(tokio::task::JoinHandle::abort);
     Ok(Ending::Right)
-}
-
-/// Opens every directory.
-fn open(dirs: &[NamedDir], once: bool, max_object_bytes: usize) -> anyhow::Result<Connections> {
-    let mut by_name = BTreeMap::new();
-    for NamedDir { name, dir } in dirs {
-        let limits = limits(max_object_bytes);
-        let options = DirectoryOptions { watch: !once, limits, ..DirectoryOptions::new(name, dir) };
-        let directory = Directory::open(options)?;
-        if by_name.insert(name.clone(), Arc::new(directory)).is_some() {
-            anyhow::bail!(
-                "failed to open `{}`: two directories have the name `{name}`; give one as NAME=DIR",
-                dir.display()
-            );
-        }
-    }
-    Ok(Connections::new(by_name))
 }
 
 /// What a directory refuses for its size.
@@ -126,8 +108,8 @@ pub(crate) async fn drive(agent: &Arc<Agent>, screen: &Screen) {
     screen.end_progress();
 }
 
-/// Feeds what a directory tells to the agent.
-async fn follow(agent: Arc<Agent>, mut told: Observations) {
+/// Feeds what a cluster tells to the agent.
+async fn follow(agent: Arc<Agent>, mut told: Told) {
     loop {
         agent.observe(told.next().await);
     }

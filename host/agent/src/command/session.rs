@@ -2,12 +2,13 @@
 //! Never writes a file.
 
 use crate::agent::Agent;
-use crate::agent::connections::Connections;
+use crate::agent::connections::{Cluster, Connections};
 use crate::policies::swap::{Loading, Swap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, Observations};
 use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::watches::SecretReads;
 
 /// One agent on one directory in memory.
 pub(crate) struct Session {
@@ -32,7 +33,10 @@ impl Session {
     ) -> anyhow::Result<Self> {
         let directory = Arc::new(directory);
         let told = directory.changes();
-        let connections = Connections::new(BTreeMap::from([(LOCAL.to_owned(), Arc::clone(&directory))]));
+        let connections = Connections::new(
+            BTreeMap::from([(LOCAL.to_owned(), Cluster::Directory(Arc::clone(&directory)))]),
+            SecretReads::Watch,
+        );
         let agent = Arc::new(agent(connections));
         agent.find_outputs();
         let (swap, changes) = loading.done().await?;

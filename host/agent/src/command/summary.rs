@@ -31,7 +31,7 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, screen: &Screen) -> Ending {
     for (policy, refusal) in swap.refusals() {
         screen.note(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message));
     }
-    let unreadable: Vec<_> = agent.connections.all().flat_map(|directory| directory.unreadable()).collect();
+    let unreadable: Vec<_> = agent.connections.all().flat_map(|cluster| cluster.unreadable()).collect();
     for one in &unreadable {
         screen.note(format_args!("{}: {}: {}", one.place, one.reason.as_str(), one.message));
     }

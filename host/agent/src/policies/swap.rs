@@ -184,6 +184,11 @@ impl Swap {
         self.broken = broken;
     }
 
+    /// What is known of every policy.
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
     /// How many policies have no revision at work, or a newer one that was refused.
     pub(crate) fn refused(&self) -> usize {
         self.catalogue.entries().filter(|(_, entry)| entry.refused.is_some()).count() + self.broken.len()

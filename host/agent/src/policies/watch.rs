@@ -32,6 +32,7 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap) {
         });
         let Ok((done, changes)) = work.await else { return };
         swap = done;
+        agent.connections.watch(swap.catalogue()).await;
         swap.publish(&agent, &changes);
         loaded = seen.clone();
         seen = marks(&swap.files());

@@ -23,6 +23,8 @@ pub struct KubernetesOptions {
     pub kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig; nothing for its current one.
     pub context: Option<String>,
+    /// Whether nothing may be written: what would be written is told instead.
+    pub read_only: bool,
 }
 
 /// Why an API server cannot be used at all.

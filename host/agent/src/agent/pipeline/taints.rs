@@ -41,7 +41,7 @@ impl Agent {
             Decision::Own(wanted) => wanted,
             Decision::Hold(problem) => return Err(described.failure(Class::Held, &problem).until(ask_again_at)),
         };
-        let added = taints::TimeAdded::SetByUs(self.clock.now_seconds());
+        let added = self.connections.time_added(&subject.reference, self.clock.now_seconds()).await;
         let plan = taints::plan(key, subject, rule, &wanted, added)?;
         let steps = plan.steps.clone();
         let outcome = self.apply(plan).await;

@@ -1,0 +1,161 @@
+//! The two adapters behind one face: a directory of manifests, or an API server. Never decides anything.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use transom_cluster::ReadFailure;
+use transom_cluster::directory::{self, Directory, PolicyStatus};
+use transom_cluster::kubernetes::{self, Events, Kubernetes};
+use transom_core::object::Object;
+use transom_core::observation::{Observation, Unreadable};
+use transom_core::outcome::Outcome;
+use transom_core::plan::Plan;
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use transom_core::watches::Watches;
+
+/// One cluster. Cheap to clone.
+#[derive(Clone)]
+pub(crate) enum Cluster {
+    /// A directory of manifests.
+    Directory(Arc<Directory>),
+    /// An API server.
+    Kubernetes(Arc<OnServer>),
+}
+
+/// An API server with what is published there.
+pub(crate) struct OnServer {
+    pub(crate) server: Kubernetes,
+    pub(crate) events: Arc<Events>,
+}
+
+impl OnServer {
+    /// Publishes under the name of this replica.
+    pub(crate) fn new(server: Kubernetes, replica: &str) -> Self {
+        let events = Arc::new(server.writer().events(replica));
+        Self { server, events }
+    }
+}
+
+/// What a cluster tells from now on.
+pub(crate) enum Told {
+    Directory(directory::Observations),
+    Kubernetes(kubernetes::Observations),
+}
+
+impl Told {
+    /// The next thing that it tells; waits for it.
+    pub(crate) async fn next(&mut self) -> Observation {
+        match self {
+            Self::Directory(told) => told.next().await,
+            Self::Kubernetes(told) => told.next().await,
+        }
+    }
+}
+
+impl Cluster {
+    /// Every change from now on.
+    pub(crate) fn changes(&self) -> Told {
+        match self {
+            Self::Directory(directory) => Told::Directory(directory.changes()),
+            Self::Kubernetes(on) => Told::Kubernetes(on.server.changes()),
+        }
+    }
+
+    /// Has an API server watch what is wanted, and waits until it was listed; a directory is watched whole anyway.
+    pub(crate) async fn watch(&self, wanted: impl FnOnce() -> Watches) {
+        if let Self::Kubernetes(on) = self {
+            on.server.watch(wanted());
+            on.server.synced().await;
+        }
+    }
+
+    pub(super) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        match self {
+            Self::Directory(directory) => directory.read(std::slice::from_ref(reference)).pop().unwrap_or(Ok(None)),
+            Self::Kubernetes(on) => on.server.read(reference).await,
+        }
+    }
+
+    pub(super) fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef> {
+        match self {
+            Self::Directory(directory) => directory.list(api_version, kind, None),
+            Self::Kubernetes(on) => on.server.list(api_version, kind, None),
+        }
+    }
+
+    /// Those objects of a kind that the agent made.
+    pub(super) fn made(&self, api_version: &str, kind: &str) -> Vec<Object> {
+        let mut objects = match self {
+            Self::Directory(directory) => {
+                let mut made = directory.list(api_version, kind, None);
+                made.retain(|object| directory.made(object));
+                directory.read(&made).into_iter().filter_map(|read| read.ok().flatten()).collect()
+            }
+            Self::Kubernetes(on) => on.server.stamped(),
+        };
+        objects.retain(|object| object.reference.api_version == api_version && object.reference.kind == kind);
+        objects
+    }
+
+    pub(super) async fn apply(&self, plan: Plan) -> Outcome {
+        match self {
+            Self::Directory(directory) => directory.apply(plan),
+            Self::Kubernetes(on) => on.server.apply(plan).await,
+        }
+    }
+
+    /// Tells on a subject what its evaluation came to: a directory keeps it in a file, an API server gets an Event when
+    /// it is a failure. The Event goes its own way: it holds up nobody.
+    pub(super) fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.publish(report),
+            Self::Kubernetes(on) => {
+                let (events, report, uid) = (Arc::clone(&on.events), report.clone(), uid.to_owned());
+                drop(tokio::spawn(async move { events.publish(&report, &uid).await }));
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, policy: &str, subject: &ObjectRef) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.forget(policy, subject),
+            Self::Kubernetes(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn retain_status(
+        &self,
+        policies: &BTreeSet<String>,
+        subjects: &BTreeSet<(String, ObjectRef)>,
+    ) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.retain_status(policies, subjects),
+            Self::Kubernetes(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn publish_policy(&self, status: &PolicyStatus) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.publish_policy(status),
+            Self::Kubernetes(_) => Ok(()),
+        }
+    }
+
+    /// Everything that cannot be read now.
+    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
+        match self {
+            Self::Directory(directory) => directory.unreadable(),
+            Self::Kubernetes(on) => on.server.unreadable(),
+        }
+    }
+
+    /// Whether a webhook of the cluster sets the times of taints.
+    pub(super) async fn sets_taint_times(&self) -> bool {
+        match self {
+            Self::Directory(_) => false,
+            Self::Kubernetes(on) => on.server.writer().taint_times_by_webhook().await,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Flags that say which API servers are worked on, and how. Never connects to one.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use transom_core::reference::LOCAL;
+use transom_core::watches::SecretReads;
+
+/// Flags of API servers.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Kubeconfig; KUBECONFIG, ~/.kube/config or the pod's identity when absent.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig, with the name of the connection in front when it is not `local`; may be repeated.
+    #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
+    pub(crate) context: Vec<NamedContext>,
+    /// Write nothing to an API server; tell what would be written.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// How Secrets are read whose names are not known before there is a subject.
+    #[arg(long, value_enum, default_value_t = Reads::Watch)]
+    pub(crate) secret_reads: Reads,
+}
+
+/// How Secrets are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reads {
+    /// Watch those of type Opaque; takes the right to list Secrets.
+    Watch,
+    /// One by one, by exact name.
+    Strict,
+}
+
+impl From<Reads> for SecretReads {
+    fn from(reads: Reads) -> Self {
+        match reads {
+            Reads::Watch => Self::Watch,
+            Reads::Strict => Self::Strict,
+        }
+    }
+}
+
+/// A context under the name of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedContext {
+    /// Name of the connection.
+    pub(crate) name: String,
+    /// The context.
+    pub(crate) context: String,
+}
+
+/// `NAME=CONTEXT`, or `CONTEXT` for the local connection; names of contexts may hold `=`, those of connections may not.
+fn parse_context(text: &str) -> Result<NamedContext, String> {
+    let (name, context) = text.split_once('=').unwrap_or((LOCAL, text));
+    if super::is_connection(name) && !context.is_empty() {
+        return Ok(NamedContext { name: name.to_owned(), context: context.to_owned() });
+    }
+    Err("want NAME=CONTEXT, NAME of lower-case letters, digits and dashes".to_owned())
+}

@@ -1,0 +1,65 @@
+//! Opens what the flags name: directories, API servers, or both. Never decides what is done with them.
+
+use crate::agent::connections::{Cluster, Connections, OnServer};
+use crate::args::server::{NamedContext, ServerArgs};
+use crate::args::{NamedDir, RunArgs};
+use crate::command::run::limits;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_cluster::directory::{Directory, DirectoryOptions};
+use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
+use transom_core::reference::LOCAL;
+
+/// Every connection that the flags name; without a directory, the API server of the kubeconfig or of the pod.
+///
+/// # Errors
+/// When one cannot be opened, or two have one name.
+pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
+    let mut by_name = BTreeMap::new();
+    for NamedDir { name, dir } in &args.dir {
+        let limits = limits(args.evaluate.max_object_bytes);
+        let options = DirectoryOptions { watch: !args.once, limits, ..DirectoryOptions::new(name, dir) };
+        insert(&mut by_name, name, &dir.display(), Cluster::Directory(Arc::new(Directory::open(options)?)))?;
+    }
+    for options in servers(args) {
+        let what = options.context.clone().unwrap_or_else(|| "the API server".to_owned());
+        let name = options.name.clone();
+        let server = Kubernetes::connect(options).await?;
+        insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(OnServer::new(server, &replica()))))?;
+    }
+    Ok(Connections::new(by_name, args.server.secret_reads.into()))
+}
+
+/// The API servers that are wanted.
+fn servers(args: &RunArgs) -> Vec<KubernetesOptions> {
+    let ServerArgs { kubeconfig, context, read_only, .. } = &args.server;
+    let options = |name: &str, context: Option<&str>| KubernetesOptions {
+        name: name.to_owned(),
+        kubeconfig: kubeconfig.clone(),
+        context: context.map(str::to_owned),
+        read_only: *read_only,
+    };
+    if !context.is_empty() {
+        return context.iter().map(|NamedContext { name, context }| options(name, Some(context))).collect();
+    }
+    let wanted = args.dir.is_empty() || kubeconfig.is_some();
+    wanted.then(|| options(LOCAL, None)).into_iter().collect()
+}
+
+fn insert(
+    by_name: &mut BTreeMap<String, Cluster>,
+    name: &str,
+    what: &dyn std::fmt::Display,
+    cluster: Cluster,
+) -> anyhow::Result<()> {
+    if by_name.insert(name.to_owned(), cluster).is_some() {
+        anyhow::bail!("failed to open `{what}`: two connections have the name `{name}`; put NAME= in front of one");
+    }
+    Ok(())
+}
+
+/// The name of this process in leases and Events: the pod's, which is its host name.
+fn replica() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    host.unwrap_or_else(|| format!("transom-{}", std::process::id()))
+}

@@ -1,0 +1,48 @@
+//! Performs a plan on an API server, one request a step, and has the cache learn what was answered at once.
+//! Never goes on after a failed step.
+
+use super::Kubernetes;
+use transom_api::Word;
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
+use transom_core::plan::{Plan, Step};
+
+impl Kubernetes {
+    /// Performs the steps of a plan in order, each only when its object is as it was read; stops at the first failure.
+    pub async fn apply(&self, plan: Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        for step in plan.steps {
+            let (target, kind) = (step.target().clone(), step.kind());
+            let result = self.perform(&plan.policy, &step).await;
+            let failed = result.is_err();
+            outcome.steps.push(StepOutcome { target, kind, result });
+            if failed {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn perform(&self, policy: &str, step: &Step) -> Result<(), WriteFailure> {
+        let target = step.target();
+        match self.writer.perform(policy, step).await {
+            Ok(Some(object)) => {
+                self.shared.took(&object);
+                Ok(())
+            }
+            Ok(None) => {
+                if let Step::Delete { version, .. } = step {
+                    self.shared.gone(target, version);
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                if failure.reason == Word::WriteConflict {
+                    // The next evaluation starts from the object as it is, however far behind the watch may be; what
+                    // cannot be read now is read then.
+                    let _ = self.read_fresh(target).await;
+                }
+                Err(failure)
+            }
+        }
+    }
+}
