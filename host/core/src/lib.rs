@@ -13,6 +13,7 @@ pub mod inputs;
 pub mod interest;
 pub mod kubeconfig;
 pub mod latest;
+pub mod lease;
 pub mod managed_cluster;
 pub mod mark;
 pub mod object;

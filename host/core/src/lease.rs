@@ -1,0 +1,267 @@
+//! Leader election over one Lease as a value: what to do next, and until when its holder may write.
+//! Never trusts the clock of another replica: a lease is judged by when we saw it change last, as client-go does.
+
+/// The longest that a lease of somebody else is believed to last, in milliseconds.
+const LONGEST_MS: u64 = 600_000;
+/// How many unanswered writes of ours are remembered.
+const MAX_ATTEMPTS: usize = 16;
+
+/// Both clocks at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds of a clock that only goes forward, from any start.
+    pub monotonic_ms: u64,
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+}
+
+/// How long things take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long a lease lasts for others, in milliseconds.
+    pub lease_ms: u64,
+    /// How long its holder writes without a renewal, in milliseconds. What is left of the lease is for requests that are
+    /// under way, and for clocks that run at another pace.
+    pub hold_ms: u64,
+    /// How long between two looks at the lease, or two renewals, in milliseconds.
+    pub retry_ms: u64,
+}
+
+impl Default for Timing {
+    /// As client-go: 15, 10 and 2 seconds.
+    fn default() -> Self {
+        Self { lease_ms: 15_000, hold_ms: 10_000, retry_ms: 2_000 }
+    }
+}
+
+/// `spec` of a Lease; nothing stands for what is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Who holds it; nobody when absent or empty.
+    pub holder: Option<String>,
+    /// When it was acquired, in microseconds since 1970 of its holder's clock.
+    pub acquired_us: Option<i64>,
+    /// When it was renewed last, in the same way.
+    pub renewed_us: Option<i64>,
+    /// How long it lasts, in seconds.
+    pub seconds: Option<i32>,
+    /// How often it had another holder.
+    pub transitions: Option<i32>,
+}
+
+/// A Lease as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// `metadata.resourceVersion`.
+    pub version: String,
+    /// Its `spec`.
+    pub record: Record,
+}
+
+/// A write of the Lease that succeeds only on what was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The version that must be there; nothing when there must be no Lease.
+    pub version: Option<String>,
+    /// Its new `spec`.
+    pub record: Record,
+}
+
+/// What to do next. Times are of the monotonic clock, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read the Lease.
+    Look,
+    /// Take it: nobody holds it, or its holder is dead.
+    Acquire(Write),
+    /// Renew it.
+    Renew(Write),
+    /// It is ours; nothing to do before this time.
+    Wait(u64),
+    /// Somebody else holds it, or it cannot be reached; nothing to do before this time.
+    Follow(u64),
+    /// Give it back.
+    Release(Write),
+    /// It is given back, or was not ours.
+    Released,
+}
+
+/// A write that was sent.
+#[derive(Clone, Debug)]
+struct Attempt {
+    write: Write,
+    sent: Now,
+}
+
+/// What was seen last.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// Nothing when there is no Lease.
+    lease: Option<Lease>,
+    /// When it was read, in monotonic milliseconds.
+    read_ms: u64,
+    /// When we first saw its record as it is, in monotonic milliseconds.
+    changed_ms: u64,
+}
+
+/// One candidate's view of the election. Sans-IO: told what was read and written, it says what to do.
+#[derive(Clone, Debug)]
+pub struct Election {
+    me: String,
+    timing: Timing,
+    seen: Option<Seen>,
+    /// Whether what was seen is known to be out of date.
+    stale: bool,
+    /// Writes of ours that are there or may still get there, in the order in which they were sent.
+    attempts: Vec<Attempt>,
+    /// The write by which we lead.
+    held: Option<Attempt>,
+    not_before_ms: u64,
+    stopping: bool,
+}
+
+impl Election {
+    /// A candidate that knows nothing yet. Its identity should be of this process alone; another one of the same name
+    /// counts as somebody else.
+    pub fn new(me: &str, timing: Timing) -> Self {
+        Self {
+            me: me.to_owned(),
+            timing,
+            seen: None,
+            stale: true,
+            attempts: Vec::new(),
+            held: None,
+            not_before_ms: 0,
+            stopping: false,
+        }
+    }
+
+    /// Takes note of the Lease as it was read, and of when the answer came.
+    pub fn saw(&mut self, lease: Option<Lease>, now: Now) {
+        let (version, record) = lease.as_ref().map(|lease| (&lease.version, &lease.record)).unzip();
+        let same = self.seen.as_ref().filter(|seen| seen.lease.as_ref().map(|lease| &lease.record) == record);
+        let changed_ms = same.map_or(now.monotonic_ms, |seen| seen.changed_ms);
+        // What names another version than that which is there cannot get there any more.
+        let there = |attempt: &Attempt| record == Some(&attempt.write.record);
+        self.attempts.retain(|attempt| there(attempt) || attempt.write.version.as_ref() == version);
+        self.held = self.attempts.iter().find(|attempt| there(attempt)).cloned();
+        self.seen = Some(Seen { lease, read_ms: now.monotonic_ms, changed_ms });
+        (self.stale, self.not_before_ms) = (false, 0);
+    }
+
+    /// Takes note of a write just before it is sent: how long we lead by it counts from now.
+    pub fn sending(&mut self, write: &Write, now: Now) {
+        if write.record.holder.is_some() {
+            self.attempts.push(Attempt { write: write.clone(), sent: now });
+            let over = self.attempts.len().saturating_sub(MAX_ATTEMPTS);
+            self.attempts.drain(..over);
+        }
+    }
+
+    /// Takes note that a write succeeded and gave this version.
+    pub fn wrote(&mut self, write: &Write, version: &str, now: Now) {
+        self.saw(Some(Lease { version: version.to_owned(), record: write.record.clone() }), now);
+    }
+
+    /// Takes note that a write met another version than it named: look at once.
+    pub fn conflicted(&mut self) {
+        self.stale = true;
+    }
+
+    /// Takes note that a request failed, and that nobody knows what came of it: look again after a while.
+    pub fn failed(&mut self, now: Now) {
+        (self.stale, self.not_before_ms) = (true, now.monotonic_ms + self.timing.retry_ms);
+    }
+
+    /// From now on we do not lead, and the lease is given back if it is ours.
+    pub fn stop(&mut self) {
+        (self.stopping, self.not_before_ms) = (true, 0);
+    }
+
+    /// What to do now.
+    pub fn next(&self, now: Now) -> Step {
+        let retry = self.timing.retry_ms;
+        if self.stopping && self.attempts.is_empty() {
+            return Step::Released;
+        }
+        if now.monotonic_ms < self.not_before_ms {
+            return Step::Follow(self.not_before_ms);
+        }
+        let Some(seen) = self.seen.as_ref().filter(|_| !self.stale) else { return Step::Look };
+        let version = seen.lease.as_ref().map(|lease| lease.version.clone());
+        match (&self.held, &seen.lease) {
+            (Some(held), _) if self.stopping => Step::Release(Write { version, record: self.released(held, now) }),
+            _ if self.stopping => Step::Released,
+            (Some(held), _) => match held.sent.monotonic_ms + retry {
+                due if due > now.monotonic_ms => Step::Wait(due),
+                _ => Step::Renew(Write { version, record: self.renewed(held, now) }),
+            },
+            (None, lease) => match lease.as_ref().and_then(|lease| self.ends_ms(&lease.record, seen.changed_ms)) {
+                Some(ends) if ends > now.monotonic_ms && seen.read_ms + retry <= now.monotonic_ms => Step::Look,
+                Some(ends) if ends > now.monotonic_ms => Step::Follow(ends.min(seen.read_ms + retry)),
+                _ => Step::Acquire(Write { version, record: self.acquired(lease.as_ref(), now) }),
+            },
+        }
+    }
+
+    /// Until when writing is allowed; nothing when we do not lead. Both clocks count: the monotonic one may stand still
+    /// while the machine sleeps, the other may be set.
+    pub fn leads_until(&self) -> Option<Now> {
+        let Attempt { sent, .. } = self.held.as_ref().filter(|_| !self.stopping)?;
+        let hold_us = i64::try_from(self.hold_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
+        Some(Now { monotonic_ms: sent.monotonic_ms + self.hold_ms(), wall_us: sent.wall_us.saturating_add(hold_us) })
+    }
+
+    /// Whether writing is allowed now.
+    pub fn leads(&self, now: Now) -> bool {
+        self.leads_until().is_some_and(|until| now.monotonic_ms < until.monotonic_ms && now.wall_us < until.wall_us)
+    }
+
+    /// Strictly shorter than the lease, whatever the timing says.
+    fn hold_ms(&self) -> u64 {
+        self.timing.hold_ms.min(self.timing.lease_ms * 4 / 5)
+    }
+
+    /// When a lease that somebody holds ends, by when we saw it change; nothing when nobody holds it.
+    fn ends_ms(&self, record: &Record, changed_ms: u64) -> Option<u64> {
+        record.holder.as_ref().filter(|holder| !holder.is_empty())?;
+        let said = record.seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+        let lasts = said.map_or(self.timing.lease_ms, |seconds| (seconds * 1_000).min(LONGEST_MS));
+        Some(changed_ms + lasts)
+    }
+
+    /// The time to write: later than in any write of ours before, so that others see each renewal as a change.
+    fn later_us(&self, now: Now) -> i64 {
+        let written = self.attempts.iter().filter_map(|attempt| attempt.write.record.renewed_us).max();
+        written.map_or(now.wall_us, |last| now.wall_us.max(last.saturating_add(1)))
+    }
+
+    fn seconds(&self) -> Option<i32> {
+        i32::try_from(self.timing.lease_ms.div_ceil(1_000)).ok()
+    }
+
+    fn acquired(&self, lease: Option<&Lease>, now: Now) -> Record {
+        let at = Some(self.later_us(now));
+        let before = lease.map(|lease| lease.record.transitions.unwrap_or_default().max(0));
+        let transitions = before.map_or(0, |before| before.saturating_add(1));
+        Record {
+            holder: Some(self.me.clone()),
+            acquired_us: at,
+            renewed_us: at,
+            seconds: self.seconds(),
+            transitions: Some(transitions),
+        }
+    }
+
+    fn renewed(&self, held: &Attempt, now: Now) -> Record {
+        Record { renewed_us: Some(self.later_us(now)), ..held.write.record.clone() }
+    }
+
+    /// Nobody holds it, and who reads only times sees an end, too.
+    fn released(&self, held: &Attempt, now: Now) -> Record {
+        Record { holder: None, seconds: Some(1), ..self.renewed(held, now) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
