@@ -22,7 +22,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = servers::prepare()?;
     let mut cargo = workspace::cargo();
     cargo.current_dir(workspace::read()?.root).env(servers::VARIABLE, folder);
-    cargo.args(["run", "--quiet", "--package", "transom-test-cluster", "--"]);
+    progress::step("building what starts them (some minutes the first time)");
+    cargo.args(["run", "--package", "transom-test-cluster", "--"]);
     cargo.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);
     Err(cargo.exec()).context("failed to start `cargo run`")
 }

@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use std::pin::pin;
+use std::process::Command;
 use std::time::Duration;
 use transom_support::fleet::{self, Fleet};
 use transom_test_cluster::{Cluster, Line, Mark, Options, User, wait};
@@ -145,17 +146,60 @@ async fn a_deleted_namespace_is_terminating_until_it_is_finalised() -> Result<()
 #[tokio::test]
 async fn nothing_is_left_of_a_cluster_that_ends() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
-    let folder = cluster.folder().to_owned();
-    let ids = [cluster.apiserver().id(), cluster.etcd().id()].map(|id| id.unwrap_or_default());
+    let left = Left::of(&cluster);
     let version = cluster.kubectl(cluster.admin())?.args(["version", "-o", "json"]).output()?;
     let version: Value = serde_json::from_slice(&version.stdout)?;
     assert_eq!(version["serverVersion"]["gitVersion"], version["clientVersion"]["gitVersion"]);
     drop(cluster);
-    assert!(!folder.exists(), "the folder is still there");
-    for id in ids {
-        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "process {id} is still there");
-    }
+    assert_eq!(left.seen(), Vec::<String>::new());
     Ok(())
+}
+
+#[tokio::test]
+async fn nothing_is_left_when_the_process_is_killed() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let told = folder.path().join("told");
+    let mut process = Command::new(std::env::current_exe()?);
+    process.args(["--exact", "holds_a_cluster_until_it_is_killed", "--ignored"]).env("TOLD", &told);
+    let mut process = process.spawn()?;
+    let left = wait::until("a cluster of the other process", 3 * DEADLINE, async || {
+        anyhow::ensure!(process.try_wait()?.is_none(), "the other process ended");
+        Ok(std::fs::read_to_string(&told).ok().and_then(|text| text.strip_suffix('\n').map(Left::told)))
+    })
+    .await?;
+    assert_eq!(left.seen().len(), 3, "a cluster is a folder and two processes");
+    process.kill()?;
+    process.wait()?;
+    wait::until("the end of all", DEADLINE, async || Ok(left.seen().is_empty().then_some(()))).await
+}
+
+#[tokio::test]
+#[ignore = "runs in the process that the test above kills"]
+async fn holds_a_cluster_until_it_is_killed() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    let Left(paths) = Left::of(&cluster);
+    std::fs::write(std::env::var("TOLD")?, format!("{}\n", paths.join(" ")))?;
+    std::future::pending().await
+}
+
+/// The paths that a cluster has while it lives: its folder, and its processes in `/proc`.
+struct Left(Vec<String>);
+
+impl Left {
+    fn of(cluster: &Cluster) -> Self {
+        let ids = [cluster.apiserver().id(), cluster.etcd().id()].into_iter().flatten();
+        let processes = ids.map(|id| format!("/proc/{id}"));
+        Self(processes.chain([cluster.folder().display().to_string()]).collect())
+    }
+
+    fn told(text: &str) -> Self {
+        Self(text.split(' ').map(str::to_owned).collect())
+    }
+
+    /// Those that are still there.
+    fn seen(&self) -> Vec<String> {
+        self.0.iter().filter(|path| std::path::Path::new(path).exists()).cloned().collect()
+    }
 }
 
 #[tokio::test]
