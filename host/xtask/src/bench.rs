@@ -1,16 +1,32 @@
 //! `cargo xtask bench`: builds for release what is measured, and measures it. Never measures anything itself.
 
 use crate::progress;
-use crate::{guests, process, workspace};
+use crate::{guests, process, servers, workspace};
 use anyhow::Result;
 use std::process::Command;
 
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// The agent on a real API server instead of the directory
+    #[arg(value_enum)]
+    what: Option<What>,
+    /// HostedClusters on the API server
+    #[arg(long, default_value_t = 1000)]
+    hosted: usize,
+    /// ManagedClusters on the API server
+    #[arg(long, default_value_t = 10_000)]
+    managed: usize,
     /// Only these parts: calls, way, directory, render, watch, memory
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+}
+
+/// What can be measured apart.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum What {
+    /// First run, restart, changes and taints on a real API server
+    Cluster,
 }
 
 /// Prints the table and writes it to `bench/bench.json` in the target folder.
@@ -28,7 +44,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut measure = Command::new(release.join("transom-bench"));
     measure.arg("run").arg("--transom").arg(release.join("transom"));
     measure.arg("--guests").arg(workspace.target.join("guests"));
-    measure.arg("--work").arg(bench.join("fleets")).arg("--out").arg(bench.join("bench.json"));
+    measure.arg("--work").arg(bench.join("fleets"));
+    if args.what.is_some() {
+        let servers = servers::prepare()?;
+        measure
+            .env(servers::VARIABLE, servers)
+            .args(["--only", "cluster"])
+            .arg("--out")
+            .arg(bench.join("cluster.json"));
+        measure.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);
+        return process::run(&mut measure);
+    }
+    measure.arg("--out").arg(bench.join("bench.json"));
     if !args.only.is_empty() {
         measure.arg("--only").arg(args.only.join(","));
     }

@@ -2,7 +2,7 @@
 
 use crate::process::Programs;
 use crate::table::Table;
-use crate::{calls, directory, floor, scene, watch, way};
+use crate::{calls, cluster, directory, floor, scene, watch, way};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -36,9 +36,15 @@ struct Run {
     /// File for the table as JSON
     #[arg(long)]
     out: PathBuf,
-    /// Only these parts; all where none is named
+    /// Only these parts; all but the cluster where none is named
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
+    /// HostedClusters on the API server
+    #[arg(long, default_value_t = 1000)]
+    hosted: usize,
+    /// ManagedClusters on the API server
+    #[arg(long, default_value_t = 10_000)]
+    managed: usize,
 }
 
 /// A part of the table.
@@ -50,6 +56,7 @@ enum Part {
     Render,
     Watch,
     Memory,
+    Cluster,
 }
 
 impl Args {
@@ -89,6 +96,10 @@ impl Run {
         }
         if wanted(Part::Memory) {
             directory::memory(&programs, &self.work, &mut table)?;
+        }
+        if self.only.contains(&Part::Cluster) {
+            let sizes = cluster::Sizes { hosted: self.hosted, managed: self.managed };
+            cluster::measure(&programs, &self.work, sizes, &mut table)?;
         }
         table.finish(&self.out)
     }

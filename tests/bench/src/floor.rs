@@ -1,6 +1,8 @@
 //! Floors that are programs of their own: the same parser and the same file calls, and nothing else.
 //! Never decides anything; what is parsed is dropped.
 
+pub(crate) mod server;
+
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use std::fs::{self, File, OpenOptions};
@@ -41,6 +43,14 @@ enum Floor {
         /// The file
         file: PathBuf,
     },
+    /// Work on an API server
+    Server {
+        /// Its kubeconfig
+        #[arg(long)]
+        kubeconfig: PathBuf,
+        #[command(subcommand)]
+        floor: server::Floor,
+    },
 }
 
 /// Is one.
@@ -52,6 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             share(files.len(), &|index| files.get(index).map_or(Ok(()), |file| parse(file)))?;
             into.as_ref().map_or(Ok(()), |into| share(*write, &|index| put(into, index)))
         }
+        Floor::Server { kubeconfig, floor } => server::run(kubeconfig, floor),
         Floor::Json { file } => {
             let bytes = fs::read(file).with_context(|| format!("failed to read `{}`", file.display()))?;
             let value: serde_json::Value = serde_json::from_slice(&bytes)?;

@@ -2,6 +2,7 @@
 
 mod args;
 mod calls;
+mod cluster;
 mod directory;
 mod floor;
 mod native;

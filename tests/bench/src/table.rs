@@ -15,12 +15,14 @@ pub(crate) enum Figure {
     Millis(f64),
     /// Mebibytes.
     Mebibytes(f64),
+    /// Things that were counted.
+    Count(f64),
 }
 
 impl Figure {
     fn amount(self) -> f64 {
         match self {
-            Self::Micros(amount) | Self::Millis(amount) | Self::Mebibytes(amount) => amount,
+            Self::Micros(amount) | Self::Millis(amount) | Self::Mebibytes(amount) | Self::Count(amount) => amount,
         }
     }
 
@@ -29,10 +31,14 @@ impl Figure {
             Self::Micros(_) => "us",
             Self::Millis(_) => "ms",
             Self::Mebibytes(_) => "MiB",
+            Self::Count(_) => "",
         }
     }
 
     fn shown(self) -> String {
+        if let Self::Count(amount) = self {
+            return format!("{amount:.0}");
+        }
         let digits = if self.amount() < 100.0 { 2 } else { 0 };
         format!("{:.digits$} {}", self.amount(), self.unit())
     }
@@ -60,7 +66,8 @@ pub(crate) struct Row {
 
 impl Row {
     fn ratio(&self) -> f64 {
-        self.figure.amount() / self.floor.amount()
+        // Nothing where nothing is allowed is as good as it gets.
+        if self.figure.amount() == 0.0 { 0.0 } else { self.figure.amount() / self.floor.amount() }
     }
 
     fn reached(&self) -> Option<bool> {

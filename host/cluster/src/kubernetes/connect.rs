@@ -2,6 +2,7 @@
 
 use super::cause::Cause;
 use super::stream;
+use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::PathBuf;
@@ -41,6 +42,8 @@ pub struct ConnectError {
 pub(super) async fn client(options: &KubernetesOptions) -> Result<Client, ConnectError> {
     let failed = |message: String| ConnectError { connection: options.name.clone(), message };
     let mut config = config(options).await.map_err(failed)?;
+    let agent = HeaderValue::from_static(concat!("transom/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
     // Every request of ours is paced and tried again in one place.
     config.default_retry = false;
     // A server that is back is found soon: no connection waits for the long pauses between later attempts of TCP.
@@ -85,6 +88,7 @@ async fn config(options: &KubernetesOptions) -> Result<Config, String> {
 
 /// What is wrong with a kubeconfig, without a word of what it holds: a parser's text may quote a value.
 fn kubeconfig_cause(error: &kube::config::KubeconfigError) -> String {
+    use http::header::{HeaderValue, USER_AGENT};
     use kube::config::KubeconfigError as E;
     match error {
         E::ReadConfig(cause, _) => cause.to_string(),

@@ -99,5 +99,6 @@ mod tests {
         assert!(pace.wait(&Cause::missing()) <= Duration::from_secs(1));
         let asked = Cause { wait: Some(Duration::from_secs(9)), ..away };
         assert_eq!(pace.wait(&asked), Duration::from_secs(9));
+        assert!(!pace.tells(&asked), "a kind whose CRD was just installed is asked for again first");
     }
 }

@@ -1,0 +1,95 @@
+//! One rotated secret in a quiet fleet, from its patch to the new result; and what an idle agent costs.
+//! Never rotates two at a time.
+
+use super::Running;
+use super::fleet::{OUTPUT, Scene};
+use crate::floor::server::{SECRET, api, follow};
+use crate::process::Programs;
+use crate::rounds::median;
+use crate::table::{Figure, Row, Table};
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+use transom_support::fleet::{hosted_name, managed_name};
+
+/// Rotations of each.
+const ROTATIONS: usize = 30;
+/// How long anything may take before this gives up.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long an idle agent is looked at.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Rotations and idleness of the agent, beside a program that only copies.
+pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
+    let index = available(scene).await?;
+    let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
+    // The first one waits for the start.
+    rotate(scene, index, usize::MAX).await?;
+    let ours = times(scene, index, 0).await?;
+    let (before, mark) = (agent.cpu_millis()?, scene.cluster.audit().mark()?);
+    tokio::time::sleep(IDLE).await;
+    let (idle, counted) = (agent.cpu_millis()? - before, scene.requests(mark)?);
+    drop(agent);
+    let floor = ["server", "--kubeconfig", &scene.floor, "copy"];
+    let copying = Running::start(&mut programs.floor(&floor))?;
+    // Where it missed the first one, because it was not watching yet, the next one counts.
+    while rotate(scene, index, usize::MAX - 1).await.is_err() {}
+    let theirs = times(scene, index, ROTATIONS).await?;
+    drop(copying);
+    let row = |what: &str, figure, against: &str, floor, target| Row {
+        what: what.to_owned(),
+        figure,
+        against: against.to_owned(),
+        floor,
+        fastest: None,
+        target: Some(target),
+    };
+    let (ours, theirs) = (Figure::Millis(median(&ours)), Figure::Millis(median(&theirs)));
+    table.add(row("one rotation in a quiet fleet, median", ours, "watch and write, nothing else", theirs, 2.0))?;
+    let existing = "the existing agent, measured elsewhere";
+    table.add(row("CPU of an idle minute", Figure::Millis(idle), existing, Figure::Millis(40.0), 1.0))?;
+    let requests = Figure::Count((counted.writes + counted.gets) as f64);
+    table.add(row("requests of an idle minute beyond watches", requests, "none", Figure::Count(0.0), 1.0))
+}
+
+/// A cluster that has a result.
+async fn available(scene: &Scene) -> Result<usize> {
+    let made: Vec<_> = scene.outputs().await?.into_iter().filter_map(|one| one.metadata.namespace).collect();
+    let has = |index: &usize| made.contains(&format!("klusterlet-{}", managed_name(*index)));
+    (0..scene.clusters).find(has).context("no HostedCluster has a result")
+}
+
+async fn times(scene: &Scene, index: usize, offset: usize) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(ROTATIONS);
+    for turn in 0..ROTATIONS {
+        times.push(rotate(scene, index, offset + turn).await?.as_secs_f64() * 1e3);
+    }
+    Ok(times)
+}
+
+/// Changes the admin secret, and waits until its result is another one.
+async fn rotate(scene: &Scene, index: usize, turn: usize) -> Result<Duration> {
+    let (source, namespace) =
+        (api(&scene.client, SECRET, Some("clusters")), format!("klusterlet-{}", managed_name(index)));
+    let name = format!("{}-admin-kubeconfig", hosted_name(index));
+    let now = source.get(&name).await?;
+    let text = now.data["data"]["kubeconfig"].as_str().context("the secret has no kubeconfig")?;
+    let text = String::from_utf8(STANDARD.decode(text)?)?;
+    let text = text.lines().filter(|line| !line.starts_with("rotation:")).collect::<Vec<_>>().join("\n");
+    let text = STANDARD.encode(format!("{text}\nrotation: \"{turn}\"\n"));
+    let target = api(&scene.client, SECRET, Some(&namespace));
+    let before = target.get(OUTPUT).await?.metadata.resource_version;
+    let start = Instant::now();
+    let patch = Patch::Merge(json!({"data": {"kubeconfig": text}}));
+    source.patch(&name, &PatchParams::default(), &patch).await?;
+    let seen = follow(&target, None, async |secret| Ok(secret.metadata.resource_version != before));
+    // The list before the watch may already show the result: whoever looks again sees that at once.
+    let looked =
+        async { if target.get(OUTPUT).await?.metadata.resource_version != before { Ok(()) } else { seen.await } };
+    timeout(DEADLINE, looked).await.context("no new result within a minute")??;
+    Ok(start.elapsed())
+}

@@ -1,0 +1,129 @@
+//! A real API server with a fleet, and what was asked of it. Never shows what a Secret holds.
+
+use crate::floor::server::{SECRET, api, client};
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::Client;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use transom_support::fleet::Fleet;
+use transom_test_cluster::{Cluster, Mark, Options};
+
+/// Requests at the same time, where the order does not matter.
+pub(super) const PARALLEL: usize = 32;
+/// The name of what the agent writes.
+pub(super) const OUTPUT: &str = "external-managed-kubeconfig";
+
+/// The server, its fleet, and who works on it.
+pub(super) struct Scene {
+    pub(super) cluster: Cluster,
+    /// HostedClusters, or ManagedClusters.
+    pub(super) clusters: usize,
+    /// Kubeconfig of the agent.
+    pub(super) agent: String,
+    /// Kubeconfig of the floors.
+    pub(super) floor: String,
+    /// What the agent wrote, for the floor to write.
+    pub(super) outputs: PathBuf,
+    pub(super) client: Client,
+    agent_user: String,
+}
+
+/// Requests of the agent, apart from Events and leases.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) writes: usize,
+    pub(super) gets: usize,
+}
+
+impl Scene {
+    /// HostedClusters with secrets, Services and namespaces.
+    pub(super) async fn hosted(work: &Path, clusters: usize) -> Result<Self> {
+        Self::new(work, Fleet { clusters, managed: 0, seed: 1 }, clusters).await
+    }
+
+    /// ManagedClusters.
+    pub(super) async fn managed(work: &Path, managed: usize) -> Result<Self> {
+        Self::new(work, Fleet { clusters: 0, managed, seed: 1 }, managed).await
+    }
+
+    async fn new(work: &Path, fleet: Fleet, clusters: usize) -> Result<Self> {
+        let cluster = Cluster::start(&Options::default()).await?;
+        cluster.install_all_crds().await?;
+        cluster.install_fleet(fleet).await?;
+        let groups = ["system:masters"];
+        let (agent, floor) = (cluster.user("bench-agent", &groups)?, cluster.user("bench-floor", &groups)?);
+        let shown = |path: PathBuf| path.display().to_string();
+        let (agent_file, floor) = (cluster.write_kubeconfig(&agent)?, cluster.write_kubeconfig(&floor)?);
+        let client = client(&floor).await?;
+        let outputs = work.join("outputs.json");
+        Ok(Self {
+            clusters,
+            agent: shown(agent_file),
+            floor: shown(floor),
+            outputs,
+            client,
+            agent_user: agent.name().to_owned(),
+            cluster,
+        })
+    }
+
+    /// Writes what the agent made into a file, as it would be made anew; gives how many there are.
+    pub(super) async fn keep_outputs(&self) -> Result<usize> {
+        let mut made = Vec::new();
+        for mut secret in self.outputs().await? {
+            let metadata = &mut secret.metadata;
+            (metadata.uid, metadata.resource_version, metadata.creation_timestamp) = (None, None, None);
+            metadata.managed_fields = None;
+            made.push(serde_json::to_value(&secret)?);
+        }
+        ensure!(!made.is_empty(), "the agent made nothing");
+        let count = made.len();
+        std::fs::write(&self.outputs, serde_json::to_vec(&Value::Array(made))?)
+            .with_context(|| format!("failed to write `{}`", self.outputs.display()))?;
+        Ok(count)
+    }
+
+    /// Removes everything that the agent or a floor made.
+    pub(super) async fn clear_outputs(&self) -> Result<()> {
+        let remove = |secret: kube::api::DynamicObject| async move {
+            let api = api(&self.client, SECRET, secret.metadata.namespace.as_deref());
+            api.delete(OUTPUT, &DeleteParams::default()).await.map(drop)
+        };
+        let all = self.outputs().await?;
+        stream::iter(all).map(remove).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+        Ok(())
+    }
+
+    /// What the agent or a floor made.
+    pub(super) async fn outputs(&self) -> Result<Vec<kube::api::DynamicObject>> {
+        let named = ListParams::default().fields(&format!("metadata.name={OUTPUT}"));
+        Ok(api(&self.client, SECRET, None).list(&named).await?.items)
+    }
+
+    /// What the agent asked for since a mark.
+    pub(super) fn requests(&self, mark: Mark) -> Result<Counted> {
+        let mut counted = Counted::default();
+        for line in self.cluster.audit().since(mark)? {
+            let Some(target) = line.target.filter(|_| line.user == self.agent_user && line.stage == "ResponseComplete")
+            else {
+                continue;
+            };
+            if matches!(target.resource.as_str(), "events" | "leases") || target.subresource == "status" {
+                continue;
+            }
+            match line.verb.as_str() {
+                "get" => counted.gets += 1,
+                "list" | "watch" => {}
+                _ => counted.writes += 1,
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Objects that the agent keeps: of each HostedCluster itself, secret, Service, three namespaces and the result.
+    pub(super) fn kept_objects(&self) -> usize {
+        self.clusters * 7
+    }
+}

@@ -1,0 +1,180 @@
+//! Floors on a real API server: only the necessary requests, by kube's own client. Never decides anything.
+
+use anyhow::{Context as _, Result};
+use clap::Subcommand;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use tokio::runtime::Runtime;
+
+/// Objects on a page of a list, as many as the agent asks for.
+const PAGE: u32 = 500;
+
+/// Which floor.
+#[derive(Subcommand)]
+pub(crate) enum Floor {
+    /// Create every object of a JSON list
+    Create {
+        /// The list
+        list: PathBuf,
+        /// Requests at the same time
+        #[arg(long)]
+        parallel: usize,
+    },
+    /// List everything that the agent watches
+    List,
+    /// Watch admin secrets, and write each into the namespace of its klusterlet
+    Copy,
+    /// Watch ManagedClusters, and taint each that is not available
+    Taint,
+}
+
+/// Is one.
+pub(crate) fn run(kubeconfig: &Path, floor: &Floor) -> Result<()> {
+    Runtime::new()?.block_on(async {
+        let client = client(kubeconfig).await?;
+        match floor {
+            Floor::Create { list, parallel } => create(&client, list, *parallel).await,
+            Floor::List => list(&client).await,
+            Floor::Copy => copy(&client).await,
+            Floor::Taint => taint(&client).await,
+        }
+    })
+}
+
+/// A client that tries nothing twice.
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
+    let read = Kubeconfig::read_from(kubeconfig).context("failed to read the kubeconfig")?;
+    let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// The objects of a kind in all namespaces, or in one.
+pub(crate) fn api(
+    client: &Client,
+    (group, version, kind): (&str, &str, &str),
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// Secrets.
+pub(crate) const SECRET: (&str, &str, &str) = ("", "v1", "Secret");
+/// ManagedClusters.
+pub(crate) const MANAGED: (&str, &str, &str) = ("cluster.open-cluster-management.io", "v1", "ManagedCluster");
+
+async fn create(client: &Client, list: &Path, parallel: usize) -> Result<()> {
+    let objects: Vec<DynamicObject> = serde_json::from_slice(&std::fs::read(list)?)?;
+    let post = |object: DynamicObject| async move {
+        let api = api(client, SECRET, object.metadata.namespace.as_deref());
+        api.create(&PostParams::default(), &object).await.map(drop)
+    };
+    stream::iter(objects).map(post).buffer_unordered(parallel).try_collect::<()>().await?;
+    Ok(())
+}
+
+async fn list(client: &Client) -> Result<()> {
+    let of = |kind, fields: &str| {
+        let params = ListParams::default().limit(PAGE);
+        (api(client, kind, None), if fields.is_empty() { params } else { params.fields(fields) })
+    };
+    let lists = [
+        of(("hypershift.openshift.io", "v1beta1", "HostedCluster"), ""),
+        of(MANAGED, ""),
+        of(("operator.open-cluster-management.io", "v1", "Klusterlet"), ""),
+        of(("", "v1", "Namespace"), ""),
+        of(("", "v1", "Service"), "metadata.name=kube-apiserver"),
+        of(SECRET, "type=Opaque"),
+        of(SECRET, "metadata.name=external-managed-kubeconfig"),
+    ];
+    let whole = |(api, mut params): (Api<DynamicObject>, ListParams)| async move {
+        let mut objects = Vec::new();
+        loop {
+            let page = api.list(&params).await?;
+            objects.extend(page.items);
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                return Ok::<_, kube::Error>(objects.len());
+            }
+        }
+    };
+    stream::iter(lists).map(whole).buffer_unordered(8).try_collect::<Vec<_>>().await?;
+    Ok(())
+}
+
+/// Calls for every change of an object from now on; ends with the stream.
+pub(crate) async fn follow(
+    api: &Api<DynamicObject>,
+    fields: Option<&str>,
+    mut each: impl AsyncFnMut(DynamicObject) -> Result<bool>,
+) -> Result<()> {
+    let mut version =
+        api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version.unwrap_or_default();
+    loop {
+        let params = WatchParams { field_selector: fields.map(str::to_owned), ..WatchParams::default() };
+        let mut events = pin!(api.watch(&params, &version).await?);
+        while let Some(event) = events.try_next().await? {
+            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event {
+                version = object.metadata.resource_version.clone().unwrap_or(version);
+                if each(object).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+async fn copy(client: &Client) -> Result<()> {
+    follow(&api(client, SECRET, None), Some("type=Opaque"), async |secret| {
+        let name = secret.metadata.name.unwrap_or_default();
+        let Some(cluster) = name.strip_suffix("-admin-kubeconfig") else { return Ok(false) };
+        let namespace = format!("klusterlet-{}", cluster.replace('.', "-"));
+        let patch = Patch::Merge(json!({"data": {"kubeconfig": secret.data["data"]["kubeconfig"]}}));
+        let target = api(client, SECRET, Some(&namespace));
+        target.patch("external-managed-kubeconfig", &PatchParams::default(), &patch).await?;
+        Ok(false)
+    })
+    .await
+}
+
+async fn taint(client: &Client) -> Result<()> {
+    let clusters = api(client, MANAGED, None);
+    follow(&clusters, None, async |cluster| {
+        let name = cluster.metadata.name.unwrap_or_default();
+        let taints = cluster.data["spec"].get("taints").and_then(Value::as_array).cloned().unwrap_or_default();
+        if let Some(taints) = tainted(&cluster.data, taints) {
+            let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
+            clusters.patch(&name, &PatchParams::default(), &patch).await?;
+        }
+        Ok(false)
+    })
+    .await
+}
+
+/// The key of the taint of a cluster that is not heard of.
+pub(crate) const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
+
+/// The taints as they should be, when they are not.
+fn tainted(cluster: &Value, mut taints: Vec<Value>) -> Option<Vec<Value>> {
+    let conditions = cluster["status"]["conditions"].as_array()?;
+    let available = conditions.iter().find(|one| one["type"] == "ManagedClusterConditionAvailable")?;
+    let before = taints.len();
+    let unknown = available["status"] == "Unknown";
+    let has = taints.iter().any(|taint| taint["key"] == UNREACHABLE);
+    if unknown && !has {
+        taints.push(json!({"key": UNREACHABLE, "effect": "NoSelect", "timeAdded": "2026-11-21T08:00:00Z"}));
+    } else if !unknown {
+        taints.retain(|taint| taint["key"] != UNREACHABLE);
+    }
+    (taints.len() != before).then_some(taints)
+}
