@@ -18,6 +18,7 @@ use known::{Shared, Told};
 use lane::Lane;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Notify;
 use transom_api::{State, Word};
@@ -34,6 +35,8 @@ pub(crate) struct Agent {
     pub(crate) facts: AgentFacts,
     pub(crate) kubeconfig_limits: KubeconfigLimits,
     lanes: RwLock<BTreeMap<Arc<str>, Arc<Lane>>>,
+    /// Whether the first policies were put to work.
+    started: AtomicBool,
     /// Told whenever an evaluation ended.
     pub(crate) moved: Notify,
     /// Spreads back-off and audit over the fleet, differently in each run.
@@ -50,6 +53,7 @@ impl Agent {
             facts,
             kubeconfig_limits: KubeconfigLimits::default(),
             lanes: RwLock::default(),
+            started: AtomicBool::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
         }
@@ -59,6 +63,17 @@ impl Agent {
     pub(crate) fn limited(mut self, max_kubeconfig_bytes: usize) -> Self {
         self.kubeconfig_limits = KubeconfigLimits { bytes: max_kubeconfig_bytes };
         self
+    }
+
+    /// The first policies are at work, or refused: one that is refused holds up nobody.
+    pub(crate) fn started(&self) {
+        self.started.store(true, Ordering::Release);
+    }
+
+    /// What readiness still waits for.
+    pub(crate) fn unready(&self) -> Option<&'static str> {
+        (!self.started.load(Ordering::Acquire))
+            .then_some("the policies are being loaded, or what they watch is being listed")
     }
 
     /// The lanes of all policies.
@@ -90,6 +105,7 @@ impl Agent {
                 known.told.remove(&key);
                 known.marks.remove(&key);
                 known.judged.remove(&key);
+                known.ends.remove(&key);
             }
             known.claims.remove_policy(policy)
         };

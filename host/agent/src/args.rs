@@ -4,6 +4,7 @@ pub(crate) mod server;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use server::ServerArgs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
 use transom_core::time::parse_rfc3339;
@@ -86,9 +87,29 @@ pub(crate) struct RunArgs {
     /// Do everything once, then end.
     #[arg(long)]
     pub(crate) once: bool,
+    /// Flags of the admin server.
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
     /// Form of the log lines on standard error.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
+}
+
+/// Flags of the admin server.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// Where to answer /metrics, /healthz, /readyz and /debug/state; nowhere when absent.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
+    pub(crate) admin_address: Option<SocketAddr>,
+    /// PEM file with the certificate of the admin server; read again when it changes.
+    #[arg(long, value_name = "FILE", requires_all = ["admin_address", "admin_tls_key"])]
+    pub(crate) admin_tls_cert: Option<PathBuf>,
+    /// PEM file with the key of this certificate.
+    #[arg(long, value_name = "FILE", requires = "admin_tls_cert")]
+    pub(crate) admin_tls_key: Option<PathBuf>,
+    /// Count copies of kubeconfigs also under the names that the hypershift-addon agent uses.
+    #[arg(long)]
+    pub(crate) compatibility_metrics: bool,
 }
 
 /// Flags of `render`.

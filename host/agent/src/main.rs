@@ -1,8 +1,10 @@
 //! The binary `transom`. Never does more than hand the command line over and end with its code.
 
+mod admin;
 mod agent;
 mod args;
 mod command;
+mod metrics;
 mod output;
 mod policies;
 mod telemetry;

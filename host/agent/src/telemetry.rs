@@ -1,14 +1,20 @@
-//! Signals to log lines: the one place that decides level and sentence. Never logs a value of a document.
+//! Signals to log lines and counts: the one place that decides level and sentence. Never logs a value of a document.
 
 use crate::args::LogFormat;
+use crate::metrics;
 use std::panic;
+use std::time::Duration;
 use tracing::{debug, error, info, warn};
 use tracing_subscriber::EnvFilter;
 use transom_api::{State, Word};
+use transom_core::metrics::Attempt;
+use transom_core::outcome::Outcome;
+use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
-use transom_core::work::{Why, WorkItem};
+use transom_core::work::{Key, Why, WorkItem};
+use transom_engine::{LogLevel, Receipt};
 
 /// Sends log lines to standard error, and keeps what a panic carries out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {
@@ -50,8 +56,47 @@ pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: bool) {
     }
 }
 
+/// The end of an evaluation, for the metrics; `since_cause` is how long ago it might have begun.
+pub(crate) fn counted(work: &WorkItem, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
+    if let Some(meters) = metrics::get() {
+        meters.evaluated(work.why.word(), report, attempt, since_cause);
+    }
+}
+
+/// What became of every step of a plan, also of the one that failed.
+pub(crate) fn wrote(key: &Key, outcome: &Outcome) {
+    if let Some(meters) = metrics::get() {
+        meters.wrote(&key.policy, outcome);
+    }
+}
+
+/// A call of a guest ended: what it used, and the lines that its policy lets it log.
+pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure: Option<&'static str>) {
+    if let Some(meters) = metrics::get() {
+        meters.called(&key.policy, asked, receipt, failure);
+    }
+    for line in &receipt.log {
+        let level = match line.level {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Warn => "warn",
+        };
+        tell(&Signal::GuestLogged { key: key.clone(), level, line: line.text.clone() });
+    }
+}
+
+/// How many policies have a revision at work, and how many a newer one that was refused.
+pub(crate) fn policies(loaded: usize, refused: usize) {
+    if let Some(meters) = metrics::get() {
+        meters.policies(loaded, refused);
+    }
+}
+
 /// An evaluation ended by a fault of ours; where it happened was told by the panic's hook.
-pub(crate) fn fault(policy: &str, subject: &ObjectRef) {
+pub(crate) fn fault(policy: &str, subject: &ObjectRef, writes: &Writes) {
+    if let (Some(meters), Writes::Kubeconfig(_)) = (metrics::get(), writes) {
+        meters.attempted(Attempt::Failed);
+    }
     error!(%policy, %subject, reason = Word::AgentFailed.as_str(), "the evaluation ended by a fault of the agent; it is tried again");
 }
 
@@ -73,6 +118,9 @@ pub(crate) fn tell(signal: &Signal) {
             info!(policy = %key.policy, subject = %key.subject, %target, "{}", kind.past());
         }
         Signal::RepairedByAudit { key, target } => {
+            if let Some(meters) = metrics::get() {
+                meters.repaired(&key.policy);
+            }
             warn!(policy = %key.policy, subject = %key.subject, %target, "repaired by an audit: no event had told of this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),

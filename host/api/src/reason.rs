@@ -19,6 +19,18 @@ pub enum State {
     Failed,
 }
 
+impl State {
+    /// The word as it is shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "Applied",
+            Self::Held => "Held",
+            Self::Waiting => "Waiting",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
 /// Why a subject is in its state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {

@@ -1,6 +1,7 @@
 //! A cluster behind the Kubernetes API: watched into a cache, written one step at a time.
 //! Never decides what should be written; never holds more of an object than the policies declared.
 
+mod access;
 mod apply;
 mod cache;
 mod cause;
@@ -25,6 +26,7 @@ mod taint_times;
 mod watching;
 mod write;
 
+pub use access::{Access, Reviews};
 pub use connect::{ConnectError, KubernetesOptions};
 pub use counts::{Counts, Purpose, Verb};
 pub use events::Events;
@@ -35,6 +37,7 @@ pub use write::Writer;
 
 use crate::ReadFailure;
 use follow::Follow;
+use resources::Resources;
 use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,8 +75,9 @@ impl Kubernetes {
     pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
         let client = connect::client(&options).await?;
         connect::greet(&options, &client).await?;
-        let shared = Arc::new(Shared::new(&options.name, client.clone()));
-        let writer = Writer::new(client, shared.resources.clone(), options.read_only);
+        let resources = Resources::new(client.clone());
+        let writer = Writer::new(client.clone(), resources.clone(), options.read_only);
+        let shared = Arc::new(Shared::new(&options.name, client, resources, Arc::clone(writer.counts())));
         Ok(Self { shared, following: Mutex::default(), writer })
     }
 
@@ -165,6 +169,11 @@ impl Kubernetes {
     /// Everything that cannot be followed or used now.
     pub fn unreadable(&self) -> Vec<Unreadable> {
         self.shared.cache().unreadable()
+    }
+
+    /// Questions to this API server about who may get a path of ours.
+    pub fn reviews(&self) -> Reviews {
+        Reviews::new(self.shared.client.clone())
     }
 
     /// How the watches do.

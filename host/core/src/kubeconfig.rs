@@ -18,7 +18,7 @@ pub use assemble::Assembled;
 pub use destination::Terms;
 pub use error::KubeconfigError;
 
-use crate::contract::credentials::SourceView;
+use crate::contract::credentials::{Proposal, SourceView};
 use crate::document::{self, Fault, Limits};
 use certificate::CertificateFacts;
 use error::Place;
@@ -95,6 +95,12 @@ impl Source {
     /// What a guest sees of it; the numbers hold for one call, and are the same for the same document.
     pub fn view(&self) -> SourceView {
         self.view.clone()
+    }
+
+    /// When the first of the client certificates ends that an answer takes over, in seconds since 1970.
+    pub fn ends_seconds(&self, answer: &Proposal) -> Option<i64> {
+        let users = answer.users.iter().filter_map(|user| self.view.users.get(user.entry as usize));
+        users.filter_map(|user| user.credential.ends_seconds).min()
     }
 }
 

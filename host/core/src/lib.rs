@@ -16,6 +16,7 @@ pub mod latest;
 pub mod lease;
 pub mod managed_cluster;
 pub mod mark;
+pub mod metrics;
 pub mod object;
 pub mod observation;
 pub mod outcome;

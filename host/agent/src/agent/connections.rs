@@ -8,6 +8,7 @@ pub(crate) use adapter::{Cluster, OnServer, Told};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::Word;
 use transom_cluster::directory::PolicyStatus;
+use transom_cluster::kubernetes::Kubernetes;
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -36,9 +37,17 @@ impl Connections {
         self.by_name.values()
     }
 
+    /// Those that are API servers.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Kubernetes> {
+        self.all().filter_map(|cluster| match cluster {
+            Cluster::Kubernetes(on) => Some(&on.server),
+            Cluster::Directory(_) => None,
+        })
+    }
+
     /// Whether any of them is an API server: writes wait for it, so more evaluations go on at once.
     pub(crate) fn wait(&self) -> bool {
-        self.all().any(|cluster| matches!(cluster, Cluster::Kubernetes(_)))
+        self.servers().next().is_some()
     }
 
     /// Has every connection watch what the policies at work need, and waits until it was listed.

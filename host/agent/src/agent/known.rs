@@ -33,6 +33,8 @@ pub(crate) struct Known {
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
     /// What was evaluated and why, where somebody asked for it.
     pub(crate) journal: Option<Vec<Entry>>,
+    /// When the first client certificate ends in what was made for each subject, in seconds since 1970.
+    pub(crate) ends: BTreeMap<Key, i64>,
     /// What each subject's last evaluation came to.
     pub(crate) told: BTreeMap<Key, Told>,
 }

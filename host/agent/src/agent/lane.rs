@@ -44,7 +44,8 @@ impl Lane {
 
     /// Puts a subject into the queue, to be evaluated at once or after a while.
     pub(crate) fn push(&self, subject: &ObjectRef, cause: Cause, after: Option<Duration>) {
-        self.queue().push(subject, cause, after.map(|after| Instant::now() + after));
+        let now = Instant::now();
+        self.queue().push(subject, cause, after.map(|after| now + after), now);
         self.changed.notify_one();
     }
 
@@ -92,6 +93,11 @@ impl Lane {
     /// How many subjects may run now or are being evaluated.
     pub(crate) fn left(&self) -> usize {
         self.queue().left(Instant::now())
+    }
+
+    /// How long the subject that waits longest has waited since it may run.
+    pub(crate) fn oldest(&self) -> Duration {
+        self.queue().oldest(Instant::now())
     }
 
     /// Ends the workers once they are done with what they have.

@@ -59,6 +59,7 @@ impl Agent {
 
     /// What was just written is known at once, and whoever else depends on it is evaluated.
     pub(crate) fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
+        telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps).filter(|(_, done)| done.result.is_ok());
         for (step, _) in done {
             let others: Vec<Key> = {

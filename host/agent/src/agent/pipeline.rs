@@ -12,6 +12,7 @@ use crate::agent::known::Entry;
 use crate::agent::lane::Lane;
 use crate::agent::queue::Item;
 use crate::policies::load::Loaded;
+use crate::telemetry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::Word;
@@ -21,6 +22,7 @@ use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs;
 use transom_core::mark;
+use transom_core::metrics;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
@@ -41,12 +43,14 @@ pub(crate) struct Seen {
     pub(crate) subject: Option<Arc<Object>>,
     /// When time alone may change an answer.
     pub(crate) ask_again_at: Option<i64>,
+    /// When the first client certificate ends in what is to be there, in seconds since 1970.
+    pub(crate) ends_seconds: Option<i64>,
 }
 
 impl Seen {
     fn new(key: &Key) -> Self {
         let evaluation = Evaluation { key: key.clone(), target: None, inputs: None, observed_generation: None };
-        Self { evaluation, objects: BTreeMap::new(), subject: None, ask_again_at: None }
+        Self { evaluation, objects: BTreeMap::new(), subject: None, ask_again_at: None, ends_seconds: None }
     }
 
     /// Takes note of an object that was read, or looked for.
@@ -65,7 +69,7 @@ impl Agent {
     pub(crate) async fn evaluate(&self, lane: &Lane, item: Item) {
         let loaded = lane.loaded();
         let key = Key::new(&lane.policy, &item.subject);
-        let causes = item.causes.clone();
+        let (causes, since) = (item.causes.clone(), item.since);
         let admitted = self.admit(&loaded, key.clone(), item).await;
         if let Some(journal) = &mut self.known.lock().journal {
             journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.why.clone()) });
@@ -75,6 +79,8 @@ impl Agent {
         let result = self.attempt(&loaded, &work, &mut seen).await;
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
         let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
+        let attempt = metrics::attempt(&loaded.revision.policy.writes, seen.subject.is_some(), &report);
+        telemetry::counted(&work, &report, attempt, since.elapsed());
         self.settle(lane, &loaded, &work, seen, &report);
         self.publish(&work, &uid, &report);
     }
@@ -92,7 +98,7 @@ impl Agent {
         if loaded.revision.policy.suspend {
             return Err(Failure::known(Word::Suspended, "the policy is suspended"));
         }
-        self.ready(loaded, &subject, seen)?;
+        self.ready(loaded, key, &subject, seen)?;
         match &loaded.revision.policy.writes {
             Writes::Kubeconfig(_) => self.kubeconfig(loaded, key, &subject, seen).await,
             Writes::Taints(rule) => self.taints(loaded, key, &subject, rule, seen).await,
@@ -100,13 +106,13 @@ impl Agent {
     }
 
     /// Stage 3, first half: whether the subject may be evaluated at all.
-    fn ready(&self, loaded: &Arc<Loaded>, subject: &Object, seen: &mut Seen) -> Result<(), Failure> {
+    fn ready(&self, loaded: &Arc<Loaded>, key: &Key, subject: &Object, seen: &mut Seen) -> Result<(), Failure> {
         let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
             return Ok(());
         };
         let view = inputs::subject(subject, described)?;
         let context = self.context(described);
-        let Timed { answer, ask_again_at } = answer(guest.ready(&Limits::default(), &context, &view))?;
+        let Timed { answer, ask_again_at } = answer(key, "ready", guest.ready(&Limits::default(), &context, &view))?;
         seen.ask_again(ask_again_at);
         match answer {
             Readiness::Ready => Ok(()),

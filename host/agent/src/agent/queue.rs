@@ -33,6 +33,8 @@ pub(crate) struct Item {
     pub(crate) subject: ObjectRef,
     /// Every cause whose time has come.
     pub(crate) causes: Vec<Cause>,
+    /// When the first of them might have been served.
+    pub(crate) since: Instant,
 }
 
 impl Item {
@@ -48,7 +50,7 @@ impl Item {
 /// Subjects that wait for their time, and those that are being evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: BTreeMap<ObjectRef, BTreeMap<&'static str, (Cause, Due)>>,
+    waiting: BTreeMap<ObjectRef, BTreeMap<&'static str, Entry>>,
     by_time: BTreeSet<(Due, ObjectRef)>,
     running: BTreeSet<ObjectRef>,
 }
@@ -56,15 +58,24 @@ pub(crate) struct Queue {
 /// When an entry may run; `None` sorts first and means at once.
 type Due = Option<Instant>;
 
+/// One cause of one subject.
+#[derive(Debug)]
+struct Entry {
+    cause: Cause,
+    due: Due,
+    /// When it came to be due: at its time, or when it was put in.
+    since: Instant,
+}
+
 impl Queue {
     /// Puts a subject in. Causes add up, each with its own time; the latest word on a cause holds,
     /// unless it already may run at once.
-    pub(crate) fn push(&mut self, subject: &ObjectRef, cause: Cause, due: Due) {
+    pub(crate) fn push(&mut self, subject: &ObjectRef, cause: Cause, due: Due, now: Instant) {
         let causes = self.waiting.entry(subject.clone()).or_default();
         let before = earliest(causes);
         let slot = cause.slot();
-        if causes.get(slot).is_none_or(|(_, held)| held.is_some()) {
-            causes.insert(slot, (cause, due));
+        if causes.get(slot).is_none_or(|held| held.due.is_some()) {
+            causes.insert(slot, Entry { cause, due, since: due.unwrap_or(now) });
         }
         let after = earliest(causes);
         if before != after {
@@ -80,13 +91,14 @@ impl Queue {
         let (due, subject) = ready.find(|(_, subject)| !self.running.contains(subject))?.clone();
         self.by_time.remove(&(due, subject.clone()));
         let (causes, later): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.waiting.remove(&subject)?.into_iter().partition(|(_, (_, due))| is_due(due));
+            self.waiting.remove(&subject)?.into_iter().partition(|(_, entry)| is_due(&entry.due));
         if let Some(next) = earliest(&later) {
             self.by_time.insert((next, subject.clone()));
             self.waiting.insert(subject.clone(), later);
         }
         self.running.insert(subject.clone());
-        Some(Item { subject, causes: causes.into_values().map(|(cause, _)| cause).collect() })
+        let since = causes.values().map(|entry| entry.since).min().unwrap_or(now);
+        Some(Item { subject, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
     }
 
     /// The evaluation of a subject ended.
@@ -119,6 +131,13 @@ impl Queue {
         due.count() + self.running.len()
     }
 
+    /// How long the subject that waits longest has waited since it may run.
+    pub(crate) fn oldest(&self, now: Instant) -> Duration {
+        let due = self.by_time.iter().take_while(|(due, _)| due.is_none_or(|due| due <= now));
+        let entries = due.filter_map(|(_, subject)| self.waiting.get(subject)).flat_map(BTreeMap::values);
+        entries.map(|entry| entry.since).min().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
     /// Whether nothing runs and nothing may run now.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.running.is_empty() && self.wait(now).is_none_or(|wait| !wait.is_zero())
@@ -126,8 +145,8 @@ impl Queue {
 }
 
 /// The earliest time of any cause.
-fn earliest(causes: &BTreeMap<&'static str, (Cause, Due)>) -> Option<Due> {
-    causes.values().map(|(_, due)| *due).min()
+fn earliest(causes: &BTreeMap<&'static str, Entry>) -> Option<Due> {
+    causes.values().map(|entry| entry.due).min()
 }
 
 #[cfg(test)]
@@ -142,17 +161,19 @@ mod tests {
     fn each_cause_has_its_own_time() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.push(&subject("a"), Cause::Evaluate(Why::Audit), Some(now + Duration::from_secs(60)));
+        queue.push(&subject("a"), Cause::Evaluate(Why::Audit), Some(now + Duration::from_secs(60)), now);
         assert!(queue.take(now).is_none());
         assert_eq!(queue.wait(now), Some(Duration::from_secs(60)));
-        queue.push(&subject("a"), Cause::Updated, None);
+        queue.push(&subject("a"), Cause::Updated, None, now);
+        assert_eq!(queue.oldest(now + Duration::from_secs(5)), Duration::from_secs(5));
         let item = queue.take(now).unwrap();
         assert_eq!(item.why(), None, "the audit is not due, so the trigger guest is asked");
         queue.done(&item.subject);
-        queue.push(&subject("a"), Cause::Updated, None);
+        queue.push(&subject("a"), Cause::Updated, None, now);
         let item = queue.take(now + Duration::from_secs(61)).unwrap();
         assert_eq!(item.causes.len(), 2);
         assert_eq!(item.why(), Some(&Why::Audit));
+        assert_eq!(item.since, now, "the update came first");
         assert_eq!(queue.wait(now), None);
     }
 
@@ -161,11 +182,11 @@ mod tests {
         let now = Instant::now();
         let timer = || Cause::Evaluate(Why::Timer);
         let mut queue = Queue::default();
-        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(1)));
-        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)));
+        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(1)), now);
+        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)), now);
         assert_eq!(queue.wait(now), Some(Duration::from_secs(9)));
-        queue.push(&subject("a"), timer(), None);
-        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)));
+        queue.push(&subject("a"), timer(), None, now);
+        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)), now);
         assert_eq!(queue.wait(now), Some(Duration::ZERO));
         queue.forget(&subject("a"), &Why::Timer);
         assert!(queue.is_idle(now) && queue.waiting.is_empty() && queue.by_time.is_empty());
@@ -175,10 +196,10 @@ mod tests {
     fn a_running_subject_waits_for_its_end() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.push(&subject("a"), Cause::Evaluate(Why::Appeared), None);
+        queue.push(&subject("a"), Cause::Evaluate(Why::Appeared), None, now);
         let first = queue.take(now).unwrap();
-        queue.push(&subject("a"), Cause::Updated, None);
-        queue.push(&subject("b"), Cause::Updated, None);
+        queue.push(&subject("a"), Cause::Updated, None, now);
+        queue.push(&subject("b"), Cause::Updated, None, now);
         assert_eq!(queue.take(now).unwrap().subject, subject("b"));
         assert!(queue.take(now).is_none());
         assert!(!queue.is_idle(now));

@@ -11,7 +11,7 @@ use crate::telemetry;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_api::Word;
+use transom_api::{State, Word};
 use transom_core::claims::Claimant;
 use transom_core::object::Object;
 use transom_core::policy::Writes;
@@ -37,6 +37,9 @@ impl Agent {
             let mut known = self.known.lock();
             known.interest.set(key, seen.objects.keys().cloned());
             known.marks.insert(key.clone(), seen.objects);
+            if let (State::Applied, Some(ends)) = (report.state, seen.ends_seconds) {
+                known.ends.insert(key.clone(), ends);
+            }
             match &seen.subject {
                 // An update since then is still in the queue and is compared with what this evaluation saw.
                 Some(subject) => known.judged.insert(key.clone(), Self::judged(loaded, subject)),
@@ -86,6 +89,7 @@ impl Agent {
             let mut known = self.known.lock();
             known.marks.remove(key);
             known.interest.remove(key);
+            known.ends.remove(key);
         }
         let before = {
             let told_all = &mut self.known.lock().told;

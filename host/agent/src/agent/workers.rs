@@ -93,7 +93,7 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
             tokio::task::spawn_blocking(move || runtime.block_on(agent.evaluate(&lane, item)))
         };
         if evaluation.await.is_err() {
-            telemetry::fault(&lane.policy, &subject);
+            telemetry::fault(&lane.policy, &subject, &lane.loaded().revision.policy.writes);
             agent.faulted(&Key::new(&lane.policy, &subject));
             lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
         }

@@ -1,20 +1,23 @@
 //! `transom run`: wires the parts, drives them until the work is done or the process is told to stop.
 //! Never decides what to do about a subject.
 
+use crate::admin::{self, AdminOptions};
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::agent::connections::{Cluster, Connections, Told};
-use crate::args::{EvaluateArgs, RunArgs};
+use crate::args::{AdminArgs, EvaluateArgs, RunArgs};
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::swap::Swap;
-use crate::{command::connect, command::summary, policies::watch, telemetry};
+use crate::{command::connect, command::summary, metrics, policies::watch, telemetry};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use transom_cluster::directory::Limits;
+use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::contract::AgentFacts;
+use transom_core::reference::LOCAL;
 use transom_engine::{Engine, EngineOptions};
 
 /// How often the progress line moves.
@@ -26,6 +29,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// When a cluster, the policies or the engine cannot be used at all.
 pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     telemetry::start(args.log_format, args.once);
+    metrics::start(args.admin.compatibility_metrics)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
     runtime.block_on(work(args, screen))
@@ -35,11 +39,17 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.evaluate)?;
     let loading = Swap::loading(engine()?, Source::new(args.evaluate.policies.as_deref()));
     let agent = Arc::new(agent(connect::open(args).await?, &args.evaluate));
+    // Health is answered before anything is ready.
+    let serving = match admin_options(&args.admin) {
+        Some(options) => Some(admin::start(Arc::clone(&agent), options, reviews(&agent)).await?),
+        None => None,
+    };
     let (swap, changes) = loading.done().await?;
     agent.connections.watch(swap.catalogue()).await;
     let observations: Vec<_> = agent.connections.all().map(Cluster::changes).collect();
     agent.find_outputs();
     swap.publish(&agent, &changes);
+    agent.started();
     if args.once {
         drive(&agent, screen).await;
         agent.tidy_status(&swap.names());
@@ -55,8 +65,20 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     stopped().await?;
     agent.stop();
     swapping.abort();
-    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    watching.iter().chain(&serving).for_each(tokio::task::JoinHandle::abort);
     Ok(Ending::Right)
+}
+
+/// Where the admin server listens, if it is wanted.
+fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
+    let certificate = args.admin_tls_cert.clone().zip(args.admin_tls_key.clone());
+    Some(AdminOptions { address: args.admin_address?, certificate })
+}
+
+/// The API server that says who may see metrics and state: the local one, else the first.
+fn reviews(agent: &Agent) -> Option<Reviews> {
+    let local = agent.connections.servers().find(|server| server.name() == LOCAL);
+    local.or_else(|| agent.connections.servers().next()).map(Kubernetes::reviews)
 }
 
 /// What a directory refuses for its size.

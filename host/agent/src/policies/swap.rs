@@ -135,6 +135,7 @@ impl Swap {
         if changes.iter().any(|(_, change)| *change == Change::Removed) {
             agent.tidy_status(&self.names());
         }
+        telemetry::policies(self.loaded.len(), self.refused());
         // Also without a change: what was refused may be mended by putting back what is at work.
         self.status(agent);
     }

@@ -2,6 +2,7 @@
 //! Never forgets an object because a server could not be asked.
 
 use super::cause::{Cause, Next};
+use super::counts::{Purpose, Verb};
 use super::decode::{self, Identity, Line, Malformed, Page};
 use super::pace::{Pace, SHORT, watch_seconds};
 use super::shared::Shared;
@@ -76,6 +77,7 @@ impl Follow {
         let path = self.shared.path(api_version, kind, namespace.as_deref()).await?;
         let client = &self.shared.client;
         if position.is_none() && self.shared.streams.load(Ordering::Relaxed) {
+            self.counted(Verb::Watch);
             match stream::watch(client, &path, &self.params(true), "").await {
                 Ok(mut lines) => return self.read(&mut lines, Phase::Listing, position).await,
                 // Servers that do not know how to stream a list call the parameters invalid.
@@ -88,9 +90,14 @@ impl Follow {
             None => self.list(&path).await?,
         };
         *position = Some(from.clone());
+        self.counted(Verb::Watch);
         let mut lines = stream::watch(client, &path, &self.params(false), &from).await?;
         self.shared.heard(self.number);
         self.read(&mut lines, Phase::Watching, position).await
+    }
+
+    fn counted(&self, verb: Verb) {
+        self.shared.counts.add(verb, Purpose::Work);
     }
 
     fn params(&self, whole: bool) -> WatchParams {
@@ -120,6 +127,7 @@ impl Follow {
         };
         self.shared.begin(self.number);
         loop {
+            self.counted(Verb::List);
             let Ok(bytes) = stream::page(&self.shared.client, path, &params).await? else {
                 // Nobody needs pages of so large objects; with a page of one there is nothing left to try.
                 let limit = params.limit.filter(|limit| *limit > 1).ok_or_else(Cause::malformed)?;

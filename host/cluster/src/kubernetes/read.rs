@@ -1,6 +1,7 @@
 //! One object, asked for. Never asks for what cannot be a name.
 
 use super::cause::{Cause, Next};
+use super::counts::{Purpose, Verb};
 use super::decode;
 use super::shared::{Shared, failure};
 use super::shelf::Fault;
@@ -40,6 +41,7 @@ impl Shared {
     async fn fetch(&self, reference: &ObjectRef) -> Result<stream::Fetched, Cause> {
         let ObjectRef { api_version, kind, namespace, name, .. } = reference;
         let path = self.path(api_version, kind, namespace.as_deref()).await?;
+        self.counts.add(Verb::Get, Purpose::Work);
         stream::get(&self.client, &path, name).await
     }
 }

@@ -2,6 +2,7 @@
 
 use super::cache::{Cache, Known};
 use super::cause::Cause;
+use super::counts::Counts;
 use super::decode;
 use super::feed::{Feed, News, Topic};
 use super::resources::{Resources, Unresolved};
@@ -23,6 +24,8 @@ pub(super) struct Shared {
     pub(super) name: String,
     /// The client.
     pub(super) client: Client,
+    /// The requests since the start.
+    pub(super) counts: Arc<Counts>,
     /// The paths of kinds.
     pub(super) resources: Resources,
     /// Whether lists are streamed: until the API server says that it does not know how.
@@ -37,11 +40,12 @@ pub(super) struct Shared {
 
 impl Shared {
     /// With nothing watched yet.
-    pub(super) fn new(name: &str, client: Client) -> Self {
+    pub(super) fn new(name: &str, client: Client, resources: Resources, counts: Arc<Counts>) -> Self {
         Self {
             name: name.to_owned(),
-            resources: Resources::new(client.clone()),
+            resources,
             client,
+            counts,
             streams: AtomicBool::new(true),
             next: AtomicU64::default(),
             settled: Notify::new(),

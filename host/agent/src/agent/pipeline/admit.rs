@@ -28,7 +28,7 @@ impl Agent {
                         why
                     }
                     Move::Ask { change, judged } => {
-                        let verdict = self.verdict(loaded, &change);
+                        let verdict = self.verdict(loaded, &key, &change);
                         self.known.lock().judged.insert(key.clone(), judged);
                         match verdict {
                             Ok(Verdict::Ignore) => {
@@ -47,11 +47,11 @@ impl Agent {
         Some(WorkItem { key, why })
     }
 
-    fn verdict(&self, loaded: &Loaded, change: &Change) -> Result<Verdict, Failure> {
+    fn verdict(&self, loaded: &Loaded, key: &Key, change: &Change) -> Result<Verdict, Failure> {
         let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
             return Ok(Verdict::Run(Vec::new()));
         };
         let context = self.context(described);
-        answer(guest.evaluate(&Limits::default(), &context, change))
+        answer(key, "evaluate", guest.evaluate(&Limits::default(), &context, change))
     }
 }

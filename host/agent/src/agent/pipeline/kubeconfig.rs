@@ -58,6 +58,7 @@ impl Agent {
         let gathered = asking.gather(seen).await?;
         let proposal = asking.transform(&gathered, seen)?;
         let plan = asking.plan(&gathered, &proposal, seen)?;
+        seen.ends_seconds = gathered.sources.only()?.kubeconfig.ends_seconds(&proposal);
         let written = plan.steps.clone();
         let mut outcome = self.apply(plan).await;
         self.wrote(key, &written, &outcome);
@@ -107,7 +108,7 @@ impl Asking<'_> {
     fn require(&self, inputs: &[Input]) -> Result<Requirement, Failure> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.agent.context(described);
-        let answered = answer(guest.require(&Limits::default(), &context, &self.view, inputs))?;
+        let answered = answer(self.key, "require", guest.require(&Limits::default(), &context, &self.view, inputs))?;
         answered.map_err(|refusal| {
             requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal)
         })
@@ -144,7 +145,8 @@ impl Asking<'_> {
     fn transform(&self, gathered: &Gathered, seen: &mut Seen) -> Result<Proposal, Failure> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.agent.context(described);
-        let answered = answer(guest.transform(&Limits::default(), &context, &self.view, &gathered.inputs))?;
+        let answered =
+            answer(self.key, "transform", guest.transform(&Limits::default(), &context, &self.view, &gathered.inputs))?;
         let refused =
             |refusal| requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal);
         let Timed { answer, ask_again_at } = answered.map_err(refused)?;

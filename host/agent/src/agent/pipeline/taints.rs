@@ -33,7 +33,8 @@ impl Agent {
         let declared = described.declared(&subject.reference.api_version, &subject.reference.kind);
         let view =
             managed_cluster::view(subject, declared).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
-        let answered = answer(loaded.decide.compute(&Limits::default(), &self.context(described), &view))?;
+        let answered =
+            answer(key, "compute", loaded.decide.compute(&Limits::default(), &self.context(described), &view))?;
         let Timed { answer, ask_again_at } = answered
             .map_err(|refusal| requirements::refused(&loaded.revision.policy, &key.subject, described, refusal))?;
         seen.ask_again(ask_again_at);

@@ -1,0 +1,92 @@
+//! Who may see what: health is for everybody, the rest for whoever is on this machine, or whom the API server lets.
+//! Never keeps a token.
+
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use std::net::SocketAddr;
+use transom_cluster::kubernetes::{Access, Reviews};
+
+/// Asks the API server, where one is connected.
+pub(super) struct Gate {
+    reviews: Option<Reviews>,
+}
+
+impl Gate {
+    /// With the API server that is connected; without one only this machine is let in.
+    pub(super) fn new(reviews: Option<Reviews>) -> Self {
+        Self { reviews }
+    }
+
+    /// Whether a peer may get a path.
+    ///
+    /// # Errors
+    /// With the status and the sentence to answer instead.
+    pub(super) async fn pass(
+        &self,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        if peer.ip().to_canonical().is_loopback() {
+            return Ok(());
+        }
+        let Some(reviews) = &self.reviews else {
+            return Err((
+                StatusCode::FORBIDDEN,
+                "no API server is connected that could say who you are; ask from this machine",
+            ));
+        };
+        let Some(token) = bearer(headers) else {
+            return Err((StatusCode::UNAUTHORIZED, "give a token of the API server: `Authorization: Bearer <token>`"));
+        };
+        match reviews.may(token, path).await {
+            Access::Allowed => Ok(()),
+            Access::Unauthenticated => Err((StatusCode::UNAUTHORIZED, "the API server does not know this token")),
+            Access::Forbidden => {
+                Err((StatusCode::FORBIDDEN, "your rights do not include `get` on this path (nonResourceURLs)"))
+            }
+            Access::Unknown => Err((StatusCode::SERVICE_UNAVAILABLE, "the API server did not say whether you may")),
+        }
+    }
+}
+
+/// The token of a request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_taken_from_its_header_only() {
+        for (header, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Bearer ", None),
+            ("Basic abc", None),
+            ("abc", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, header.parse().unwrap());
+            assert_eq!(bearer(&headers), token, "{header}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+
+    #[tokio::test]
+    async fn without_an_api_server_only_this_machine_is_let_in() {
+        let gate = Gate::new(None);
+        let status = async |peer: &str| {
+            let passed = gate.pass(peer.parse().unwrap(), &HeaderMap::new(), "/metrics").await;
+            passed.err().map(|(status, _)| status.as_u16())
+        };
+        assert_eq!(status("127.0.0.1:1").await, None);
+        assert_eq!(status("[::1]:1").await, None);
+        assert_eq!(status("[::ffff:127.0.0.1]:1").await, None);
+        assert_eq!(status("10.0.0.1:1").await, Some(403));
+    }
+}

@@ -1,0 +1,80 @@
+//! What each path answers. Never asks more of the agent than it knows already.
+
+use super::gate::Gate;
+use super::state;
+use crate::agent::Agent;
+use crate::metrics;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, Request, Response, StatusCode};
+use std::net::SocketAddr;
+use tracing::error;
+
+/// Text for people.
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// As [`prometheus::TEXT_FORMAT`], which says no charset; the format is UTF-8 by definition.
+const METRICS: HeaderValue = HeaderValue::from_static(prometheus::TEXT_FORMAT);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// An answer, whole.
+type Answer = Response<Full<Bytes>>;
+
+/// Answers one request; its body is not looked at.
+pub(super) async fn answer<B>(agent: &Agent, gate: &Gate, peer: SocketAddr, request: &Request<B>) -> Answer {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered");
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    match request.uri().path() {
+        "/healthz" => said(StatusCode::OK, "ok"),
+        "/readyz" => readiness(agent),
+        path @ ("/metrics" | "/debug/state") => match gate.pass(peer, request.headers(), path).await {
+            Ok(()) => shown(agent, path),
+            Err((status, why)) => refused(status, why),
+        },
+        _ => said(StatusCode::NOT_FOUND, "there are /metrics, /healthz, /readyz and /debug/state"),
+    }
+}
+
+fn readiness(agent: &Agent) -> Answer {
+    match agent.unready() {
+        None => said(StatusCode::OK, "ok"),
+        Some(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
+    }
+}
+
+fn shown(agent: &Agent, path: &str) -> Answer {
+    let (kind, text) = match path {
+        "/metrics" => (METRICS, metrics::text(agent)),
+        _ => (JSON, state::text(agent)),
+    };
+    match text {
+        Ok(text) => respond(StatusCode::OK, kind, text),
+        Err(error) => {
+            error!(path, error = format!("{error:#}"), "failed to answer; this is a fault of ours");
+            said(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be written; the log says why")
+        }
+    }
+}
+
+fn refused(status: StatusCode, why: &'static str) -> Answer {
+    let mut answer = said(status, why);
+    if status == StatusCode::UNAUTHORIZED {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    answer
+}
+
+fn said(status: StatusCode, sentence: &str) -> Answer {
+    respond(status, TEXT, format!("{sentence}\n"))
+}
+
+fn respond(status: StatusCode, kind: HeaderValue, text: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}

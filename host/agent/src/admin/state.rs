@@ -1,0 +1,86 @@
+//! What the agent is at, as JSON for people who look for a fault. Never holds anything of a document: states, reasons
+//! and messages are those of status and log.
+
+use crate::agent::Agent;
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use transom_api::State;
+use transom_cluster::kubernetes::{Kubernetes, WatchHealth};
+use transom_core::watches::Scope;
+
+/// Subjects that are listed; what is as it should be is only counted.
+const LISTED: usize = 1_000;
+
+/// The state, as one document.
+///
+/// # Errors
+/// When it cannot be written, which is a fault of ours.
+pub(super) fn text(agent: &Agent) -> anyhow::Result<String> {
+    serde_json::to_string_pretty(&of(agent)).context("failed to write the state")
+}
+
+fn of(agent: &Agent) -> Value {
+    let policies = agent.lanes().into_iter().map(|lane| {
+        let revision = &lane.loaded().revision;
+        json!({
+            "policy": &*lane.policy,
+            "suspend": revision.policy.suspend,
+            "decide": &*revision.decide.digest,
+            "trigger": revision.trigger.as_ref().map(|guest| &*guest.digest),
+            "queue": { "subjects": lane.left(), "oldestSeconds": lane.oldest().as_secs_f64() },
+        })
+    });
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "unready": agent.unready(),
+        "watches": watches(agent),
+        "policies": policies.collect::<Vec<_>>(),
+        "subjects": subjects(agent),
+    })
+}
+
+/// Every watch of every API server, and how it does.
+fn watches(agent: &Agent) -> Vec<Value> {
+    let of = |server: &Kubernetes| {
+        let watches = server.health().watches.into_iter();
+        let name = server.name().to_owned();
+        let told = move |watch: WatchHealth| {
+            let Scope { api_version, kind, namespace, .. } = watch.scope;
+            json!({
+                "connection": name,
+                "apiVersion": api_version,
+                "kind": kind,
+                "namespace": namespace,
+                "synced": watch.synced,
+                "objects": watch.objects,
+                "restarts": watch.restarts,
+                "silentSeconds": watch.silent_seconds,
+            })
+        };
+        watches.map(told).collect::<Vec<_>>()
+    };
+    agent.connections.servers().flat_map(of).collect()
+}
+
+/// Every subject that is not as it should be, up to a bound, and how many there are.
+fn subjects(agent: &Agent) -> Value {
+    let known = agent.known.lock();
+    let mut others = known.told.iter().filter(|(_, told)| told.state != State::Applied);
+    let listed: Vec<Value> = others
+        .by_ref()
+        .take(LISTED)
+        .map(|(key, told)| {
+            json!({
+                "policy": &*key.policy,
+                "subject": key.subject.to_string(),
+                "state": told.state.as_str(),
+                "reason": told.reason.as_str(),
+                "message": told.message,
+                "failures": told.failures,
+            })
+        })
+        .collect();
+    let left_out = others.count();
+    let applied = known.told.values().filter(|told| told.state == State::Applied).count();
+    json!({ "applied": applied, "others": listed, "leftOut": left_out })
+}

@@ -1,0 +1,79 @@
+//! TLS with a certificate from files, which are read again when they change. Never shows a byte of the key.
+
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tracing::{info, warn};
+
+/// Size and time of both files.
+type Marks = [Option<(u64, SystemTime)>; 2];
+
+/// A certificate that is followed.
+pub(super) struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    held: Mutex<(Marks, TlsAcceptor)>,
+}
+
+impl Tls {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// When one cannot be read, or they do not belong together.
+    pub(super) fn open(certificate: PathBuf, key: PathBuf) -> anyhow::Result<Self> {
+        let marks = [mark(&certificate), mark(&key)];
+        let acceptor = read(&certificate, &key)?;
+        Ok(Self { certificate, key, held: Mutex::new((marks, acceptor)) })
+    }
+
+    /// What to meet the next peer with. Files that changed are read first; while they cannot be used, the earlier ones go on.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = [mark(&self.certificate), mark(&self.key)];
+        if marks != held.0 {
+            // Told once for each change, not for each peer.
+            held.0 = marks;
+            match read(&self.certificate, &self.key) {
+                Ok(acceptor) => {
+                    info!("the certificate of the admin server was read again");
+                    held.1 = acceptor;
+                }
+                Err(error) => warn!("the earlier certificate of the admin server goes on: {error:#}"),
+            }
+        }
+        held.1.clone()
+    }
+}
+
+fn mark(path: &Path) -> Option<(u64, SystemTime)> {
+    let about = std::fs::metadata(path).ok()?;
+    Some((about.len(), about.modified().ok()?))
+}
+
+fn read(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
+    // The parser's own words could quote a line of the key: only the file is named.
+    let chain: Option<Vec<_>> =
+        CertificateDer::pem_file_iter(certificate).ok().and_then(|all| all.collect::<Result<_, _>>().ok());
+    let chain = chain.filter(|chain| !chain.is_empty());
+    let chain = chain.with_context(|| {
+        format!("failed to read --admin-tls-cert `{}`: it is no file with PEM certificates", certificate.display())
+    })?;
+    let private = PrivateKeyDer::from_pem_file(key).ok();
+    let private = private.with_context(|| {
+        format!("failed to read --admin-tls-key `{}`: it is no file with a PEM private key", key.display())
+    })?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .context("failed to set up TLS")?
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .ok()
+        .context("failed to use --admin-tls-cert with --admin-tls-key: they do not belong together, or their kind is not supported")?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

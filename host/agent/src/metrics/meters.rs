@@ -1,0 +1,172 @@
+//! Counters and histograms, one for each metric of the list that grows while the agent works.
+//! Never allocates for labels that were seen before.
+
+use crate::metrics::state::family;
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use std::time::Duration;
+use transom_core::metrics::{self, Attempt, Kind, Metric};
+use transom_core::outcome::{Outcome, WriteKind};
+use transom_core::report::Report;
+use transom_engine::Receipt;
+
+/// Everything that is counted where it happens; what is a state is read when somebody asks.
+pub(crate) struct Meters {
+    registry: Registry,
+    compatibility: bool,
+    copies: IntCounterVec,
+    copy_failures: IntCounterVec,
+    evaluations: IntCounterVec,
+    cause_to_written: HistogramVec,
+    writes: IntCounterVec,
+    repaired: IntCounterVec,
+    call_time: HistogramVec,
+    call_memory: HistogramVec,
+    call_answer: HistogramVec,
+    call_log_lines: IntCounterVec,
+    call_failures: IntCounterVec,
+    policies: IntGaugeVec,
+    leading: IntGaugeVec,
+}
+
+impl Meters {
+    /// All of them at zero; those without labels are exposed from the start.
+    pub(super) fn new(compatibility: bool) -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let all = Self {
+            compatibility,
+            copies: counter(&registry, &metrics::COPY_TOTAL)?,
+            copy_failures: counter(&registry, &metrics::COPY_FAILURES)?,
+            evaluations: counter(&registry, &metrics::EVALUATIONS)?,
+            cause_to_written: histogram(&registry, &metrics::CAUSE_TO_WRITTEN)?,
+            writes: counter(&registry, &metrics::WRITES)?,
+            repaired: counter(&registry, &metrics::REPAIRED)?,
+            call_time: histogram(&registry, &metrics::CALL_TIME)?,
+            call_memory: histogram(&registry, &metrics::CALL_MEMORY)?,
+            call_answer: histogram(&registry, &metrics::CALL_ANSWER)?,
+            call_log_lines: counter(&registry, &metrics::CALL_LOG_LINES)?,
+            call_failures: counter(&registry, &metrics::CALL_FAILURES)?,
+            policies: gauge(&registry, &metrics::POLICIES)?,
+            leading: gauge(&registry, &metrics::LEADING)?,
+            registry,
+        };
+        add(&all.copies, &[], 0);
+        add(&all.copy_failures, &[], 0);
+        set(&all.leading, &[], 1);
+        Ok(all)
+    }
+
+    /// The values as they are now.
+    pub(super) fn gather(&self) -> Vec<MetricFamily> {
+        let mut families = self.registry.gather();
+        if self.compatibility {
+            let same = |metric: &Metric, counter: &IntCounterVec| {
+                let value = counter.get_metric_with_label_values::<&str>(&[]).map_or(0, |counter| counter.get());
+                family(metric, [(Vec::new(), value as f64)])
+            };
+            families.push(same(&metrics::COMPATIBILITY_COPY_TOTAL, &self.copies));
+            families.push(same(&metrics::COMPATIBILITY_COPY_FAILURES, &self.copy_failures));
+        }
+        families
+    }
+
+    /// An evaluation ended, so long after what called for it.
+    pub(crate) fn evaluated(&self, why: &str, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
+        add(&self.evaluations, &[&report.policy, why, report.state.as_str()], 1);
+        if !report.writes.is_empty() {
+            observe(&self.cause_to_written, &[&report.policy], since_cause.as_secs_f64());
+        }
+        attempt.into_iter().for_each(|attempt| self.attempted(attempt));
+    }
+
+    /// A try to copy a kubeconfig ended.
+    pub(crate) fn attempted(&self, attempt: Attempt) {
+        add(&self.copies, &[], 1);
+        if attempt == Attempt::Failed {
+            add(&self.copy_failures, &[], 1);
+        }
+    }
+
+    /// Steps of a plan were performed.
+    pub(crate) fn wrote(&self, policy: &str, outcome: &Outcome) {
+        for step in &outcome.steps {
+            let result = step.result.as_ref().err().map_or("ok", |failure| failure.reason.as_str());
+            add(&self.writes, &[policy, kind(step.kind), result], 1);
+        }
+    }
+
+    /// An audit mended something.
+    pub(crate) fn repaired(&self, policy: &str) {
+        add(&self.repaired, &[policy], 1);
+    }
+
+    /// A guest was called.
+    pub(crate) fn called(&self, policy: &str, call: &str, receipt: &Receipt, failure: Option<&str>) {
+        let labels = [policy, call];
+        observe(&self.call_time, &labels, Duration::from_micros(receipt.micros).as_secs_f64());
+        observe(&self.call_memory, &labels, receipt.memory_bytes as f64);
+        observe(&self.call_answer, &labels, receipt.answer_bytes as f64);
+        if receipt.log_lines > 0 {
+            add(&self.call_log_lines, &labels, receipt.log_lines);
+        }
+        if let Some(reason) = failure {
+            add(&self.call_failures, &[policy, call, reason], 1);
+        }
+    }
+
+    /// How many policies have a revision at work, and how many a newer one that was refused.
+    pub(crate) fn policies(&self, loaded: usize, refused: usize) {
+        set(&self.policies, &["Loaded"], loaded);
+        set(&self.policies, &["Refused"], refused);
+    }
+}
+
+/// The verb of a write.
+fn kind(kind: WriteKind) -> &'static str {
+    match kind {
+        WriteKind::Create => "create",
+        WriteKind::Update => "update",
+        WriteKind::Patch => "patch",
+        WriteKind::Delete => "delete",
+    }
+}
+
+fn counter(registry: &Registry, metric: &Metric) -> prometheus::Result<IntCounterVec> {
+    registered(registry, IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
+}
+
+fn gauge(registry: &Registry, metric: &Metric) -> prometheus::Result<IntGaugeVec> {
+    registered(registry, IntGaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
+}
+
+fn histogram(registry: &Registry, metric: &Metric) -> prometheus::Result<HistogramVec> {
+    let bounds = if let Kind::Histogram(bounds) = metric.kind { bounds } else { &[] };
+    let options = HistogramOpts::new(metric.name, metric.help).buckets(bounds.to_vec());
+    registered(registry, HistogramVec::new(options, metric.labels)?)
+}
+
+fn registered<T: Collector + Clone + 'static>(registry: &Registry, made: T) -> prometheus::Result<T> {
+    registry.register(Box::new(made.clone()))?;
+    Ok(made)
+}
+
+// Labels that do not fit the list are a fault of ours that a test finds; counting never stops work.
+
+fn add(counter: &IntCounterVec, labels: &[&str], amount: u64) {
+    if let Ok(counter) = counter.get_metric_with_label_values(labels) {
+        counter.inc_by(amount);
+    }
+}
+
+fn set(gauge: &IntGaugeVec, labels: &[&str], value: usize) {
+    if let Ok(gauge) = gauge.get_metric_with_label_values(labels) {
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+}
+
+fn observe(histogram: &HistogramVec, labels: &[&str], value: f64) {
+    if let Ok(histogram) = histogram.get_metric_with_label_values(labels) {
+        histogram.observe(value);
+    }
+}
