@@ -5,6 +5,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, SanType,
 };
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// By what the server may be called.
@@ -14,11 +15,17 @@ const NAMES: [&str; 3] = ["localhost", "kubernetes.default", "kubernetes.default
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, each a PEM document.
-pub(crate) struct Pair {
+pub struct Pair {
     /// The certificate.
-    pub(crate) certificate: String,
+    pub certificate: String,
     /// Its key, PKCS#8.
-    pub(crate) key: String,
+    pub key: String,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Pair(..)")
+    }
 }
 
 impl Authority {
@@ -37,11 +44,11 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for the API server on loopback.
+    /// A certificate for a server on loopback.
     pub(crate) fn server(&self) -> Result<Pair> {
         let names: Vec<String> = NAMES.map(str::to_owned).into();
         let mut params = CertificateParams::new(names).context("failed to name the server's certificate")?;
-        params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+        params.distinguished_name.push(DnType::CommonName, "localhost");
         params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params)

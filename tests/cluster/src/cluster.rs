@@ -1,7 +1,7 @@
 //! One cluster: etcd and kube-apiserver in a folder of their own, gone with the value. Never shared between processes.
 
 use crate::audit::Audit;
-use crate::certificates::Authority;
+use crate::certificates::{Authority, Pair};
 use crate::flags::{self, Ports};
 use crate::keeper::Keeper;
 use crate::objects::Objects;
@@ -134,6 +134,11 @@ impl Cluster {
     /// The certificate of the authority of the API server, PEM.
     pub fn authority(&self) -> String {
         self.authority.pem()
+    }
+
+    /// A certificate of that authority for a server of a test on `127.0.0.1` or `localhost`: a proxy, a webhook.
+    pub fn serving_certificate(&self) -> Result<Pair> {
+        self.authority.server()
     }
 
     /// The user who may do everything (`system:masters`).

@@ -19,6 +19,7 @@ mod user;
 pub mod wait;
 
 pub use audit::{Audit, Line, Mark, Target};
+pub use certificates::Pair;
 pub use cluster::{Cluster, Options};
 pub use crds::available_crds;
 pub use fleet::Installed;

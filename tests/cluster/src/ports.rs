@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The first port of the first slot.
 const FIRST: u32 = 10_000;
 /// Ports of one process.
-const SLOT: u32 = 50;
+const SLOT: u32 = 150;
 /// Slots below the range of outgoing connections, which begins at 32768.
-const SLOTS: u32 = 440;
+const SLOTS: u32 = 150;
 
 /// Ports given so far in this process.
 static GIVEN: AtomicU32 = AtomicU32::new(0);

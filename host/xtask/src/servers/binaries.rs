@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The file that holds what the binaries were built from, word for word.
 const KEY: &str = "binaries.key";
@@ -31,8 +32,9 @@ pub(super) fn prepare(recipe: &Path, folder: &Path) -> Result<()> {
     }
     let version = version(&text[0]).context("go.mod of tests/servers requires no k8s.io/kubernetes")?;
     for (name, package, duration) in SERVERS {
+        let mut go = go::command(recipe)?;
         progress::say(&format!("    building {name} from its Go module; this takes about {duration}, once"));
-        build(recipe, package, version, &folder.join(name)).with_context(|| format!("failed to build {name}"))?;
+        build(&mut go, package, version, &folder.join(name)).with_context(|| format!("failed to build {name}"))?;
     }
     keep(folder, KEY, &key)
 }
@@ -64,9 +66,8 @@ fn version(module: &str) -> Option<&str> {
 }
 
 /// Builds beside the old binary and renames: a server that runs keeps what it has.
-fn build(recipe: &Path, package: &str, version: &str, path: &Path) -> Result<()> {
+fn build(go: &mut Command, package: &str, version: &str, path: &Path) -> Result<()> {
     let fresh = path.with_extension("new");
-    let mut go = go::command(recipe)?;
     go.args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", &flags(version), "-o"]);
     process::run(go.arg(&fresh).arg(package))?;
     fs::rename(&fresh, path).with_context(|| format!("failed to write `{}`", path.display()))
