@@ -9,6 +9,7 @@ mod observe;
 mod pipeline;
 pub(crate) mod queue;
 mod settle;
+mod statuses;
 mod workers;
 
 use crate::telemetry;
@@ -16,6 +17,7 @@ use clock::Clock;
 use connections::Connections;
 use known::{Shared, Told};
 use lane::Lane;
+use statuses::Statuses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +39,7 @@ pub(crate) struct Agent {
     lanes: RwLock<BTreeMap<Arc<str>, Arc<Lane>>>,
     /// Whether the first policies were put to work.
     started: AtomicBool,
+    statuses: Statuses,
     /// Told whenever an evaluation ended.
     pub(crate) moved: Notify,
     /// Spreads back-off and audit over the fleet, differently in each run.
@@ -54,6 +57,7 @@ impl Agent {
             kubeconfig_limits: KubeconfigLimits::default(),
             lanes: RwLock::default(),
             started: AtomicBool::default(),
+            statuses: Statuses::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
         }
@@ -138,7 +142,10 @@ impl Agent {
             reason: Word::AgentFailed.into(),
             message: "the agent failed while it evaluated this subject".to_owned(),
             failures: 1,
+            since_seconds: self.clock.now_seconds(),
         };
-        self.known.lock().told.insert(key.clone(), told);
+        let mut known = self.known.lock();
+        let told = told.after(known.told.get(key));
+        known.told.insert(key.clone(), told);
     }
 }

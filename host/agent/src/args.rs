@@ -47,6 +47,9 @@ pub(crate) enum Command {
     /// Say what a reason means and what to do about it.
     #[command(after_help = "Examples:\n  transom explain TargetClaimed\n  transom explain")]
     Explain(ExplainArgs),
+    /// Print the CustomResourceDefinition of the kind Policy.
+    #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
+    Crd,
 }
 
 /// Flags of everything that evaluates policies.

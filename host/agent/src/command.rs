@@ -5,6 +5,7 @@ mod builtin;
 mod case;
 mod cases;
 mod connect;
+mod crd;
 mod explain;
 mod inspect;
 mod render;
@@ -38,6 +39,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => inspect::inspect(&args, screen),
         Command::Explain(args) => explain::explain(&args, screen),
+        Command::Crd => Ok(crd::crd(screen)),
         Command::Render(args) => render::render(&args, screen),
         Command::Test(args) => cases::test(&args, screen),
         Command::Validate(args) => validate::validate(&args, screen),

@@ -128,6 +128,7 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::SwapRefused { policy, reason, message, earlier_goes_on } => {
             warn!(%policy, reason = reason.as_str(), earlier_goes_on, "refused: {message}");
         }
+        Signal::PolicyMended { policy } => info!(%policy, "mended: what is at work is the newest again"),
         Signal::PolicyRemoved { policy } => info!(%policy, "removed; what it made stays"),
         Signal::Unreadable { place, reason, message } => warn!(%place, reason = reason.as_str(), "{message}"),
         Signal::Readable { place } => info!(%place, "readable again"),

@@ -38,6 +38,21 @@ pub struct PolicyStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl PolicyStatus {
+    /// Whether it says the same at another time: a status that differs only in times is not written.
+    pub fn same_but_times(&self, other: &Self) -> bool {
+        self.timeless() == other.timeless()
+    }
+
+    fn timeless(&self) -> Self {
+        let mut status = self.clone();
+        status.waiting.iter_mut().for_each(|waiting| waiting.since.clear());
+        status.worst.iter_mut().for_each(|worst| worst.since.clear());
+        status.conditions.iter_mut().for_each(|condition| condition.last_transition_time.clear());
+        status
+    }
+}
+
 /// The components of the revision that is at work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

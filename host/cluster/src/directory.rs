@@ -18,7 +18,6 @@ mod watch;
 
 pub use crate::ReadFailure;
 pub use feed::Observations;
-pub use status::PolicyStatus;
 
 use load::Scan;
 use own::Own;
@@ -28,6 +27,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use transom_api::status::PolicyStatus;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::outcome::Outcome;
@@ -248,8 +248,13 @@ impl Directory {
     }
 
     /// Writes a policy's own status when it differs in more than its times.
-    pub fn publish_policy(&self, status: &PolicyStatus) -> io::Result<()> {
-        status::publish_policy(&self.shared, status)
+    pub fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
+        status::publish_policy(&self.shared, policy, status)
+    }
+
+    /// A policy's own status as it is there, if there is one.
+    pub fn policy_status(&self, policy: &str) -> io::Result<Option<PolicyStatus>> {
+        status::policy_status(&self.shared, policy)
     }
 
     /// Removes every status but those of the given policies and subjects; for the end of a start.

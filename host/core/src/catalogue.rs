@@ -53,6 +53,21 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// Where a policy is written, and which writing of it this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// A file, or an object's name.
+    pub text: String,
+    /// `metadata.generation`, where an API server counts.
+    pub generation: Option<i64>,
+}
+
+impl From<&str> for Place {
+    fn from(text: &str) -> Self {
+        Self { text: text.to_owned(), generation: None }
+    }
+}
+
 /// What the catalogue knows of one policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
@@ -60,8 +75,10 @@ pub struct Entry {
     pub revision: Option<Arc<Revision>>,
     /// Why the newest one is not it.
     pub refused: Option<Refusal>,
-    /// Where the policy is written: a file, or an object's name.
-    pub place: String,
+    /// Where the policy is written.
+    pub place: Place,
+    /// Generation of the revision that is at work.
+    pub at_work: Option<i64>,
 }
 
 /// Policies by name.
@@ -79,24 +96,30 @@ pub enum Change {
     Swapped,
     /// A newer revision was refused, for a reason that was not known yet.
     Refused,
+    /// A refused revision was put right, and what is at work is the newest again.
+    Mended,
     /// It is gone: forget its claims and interest; what it made stays.
     Removed,
 }
 
 impl Catalogue {
-    /// The catalogue in which a policy is replaced by a good revision; a refusal before it is forgotten.
+    /// The catalogue in which a policy is replaced by a good revision; a refusal before it is
+    /// forgotten.
     #[must_use]
-    pub fn with(&self, revision: Revision, place: &str) -> Self {
-        let name = Arc::clone(&revision.policy.name);
-        let entry = Entry { revision: Some(Arc::new(revision)), refused: None, place: place.to_owned() };
-        self.replaced(name, entry)
+    pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
+        let (name, place) = (Arc::clone(&revision.policy.name), place.into());
+        let at_work = place.generation;
+        self.replaced(name, Entry { revision: Some(Arc::new(revision)), refused: None, place, at_work })
     }
 
     /// The catalogue in which a newer revision of a policy was refused; the last good one goes on.
     #[must_use]
-    pub fn refusing(&self, name: &str, refusal: Refusal, place: &str) -> Self {
-        let revision = self.entries.get(name).and_then(|entry| entry.revision.clone());
-        self.replaced(name.into(), Entry { revision, refused: Some(refusal), place: place.to_owned() })
+    pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<Place>) -> Self {
+        let before = self.entries.get(name);
+        let revision = before.and_then(|entry| entry.revision.clone());
+        let at_work = before.and_then(|entry| entry.at_work);
+        let entry = Entry { revision, refused: Some(refusal), place: place.into(), at_work };
+        self.replaced(name.into(), entry)
     }
 
     /// The catalogue without a policy.
@@ -148,6 +171,7 @@ fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
         _ if new.refused.is_some() && old.and_then(|entry| entry.refused.as_ref()) != new.refused.as_ref() => {
             Some(Change::Refused)
         }
+        _ if new.refused.is_none() && old.is_some_and(|entry| entry.refused.is_some()) => Some(Change::Mended),
         _ => None,
     }
 }
@@ -185,7 +209,8 @@ mod tests {
             (&first, &again, None),
             (&again, &second, Some(Change::Swapped)),
             (&second, &refused, Some(Change::Refused)),
-            (&refused, &mended, None),
+            (&refused, &mended, Some(Change::Mended)),
+            (&mended, &mended.clone(), None),
             (&mended, &mended.without("external"), Some(Change::Removed)),
         ] {
             assert_eq!(change(new, old), expected);

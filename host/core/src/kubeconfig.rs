@@ -12,7 +12,7 @@ mod key;
 mod pem;
 mod shape;
 mod structure;
-mod url;
+pub(crate) mod url;
 
 pub use assemble::Assembled;
 pub use destination::Terms;

@@ -36,6 +36,7 @@ mod sample;
 pub mod service;
 pub mod signal;
 pub mod stamp;
+pub mod summary;
 pub mod time;
 pub mod trigger;
 pub mod warnings;

@@ -64,6 +64,11 @@ pub enum Signal {
         /// Whether an earlier revision goes on.
         earlier_goes_on: bool,
     },
+    /// A refused policy was put right by what is at work already.
+    PolicyMended {
+        /// Its name.
+        policy: Arc<str>,
+    },
     /// A policy was removed; what it made stays.
     PolicyRemoved {
         /// Its name.

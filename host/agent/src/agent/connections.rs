@@ -7,7 +7,7 @@ pub(crate) use adapter::{Cluster, OnServer, Told};
 
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::Word;
-use transom_cluster::directory::PolicyStatus;
+use transom_api::status::PolicyStatus;
 use transom_cluster::kubernetes::Kubernetes;
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
@@ -130,8 +130,13 @@ impl Connections {
     }
 
     /// Tells every cluster about a policy.
-    pub(crate) fn publish_policy(&self, status: &PolicyStatus) -> std::io::Result<()> {
-        self.all().try_for_each(|cluster| cluster.publish_policy(status))
+    pub(crate) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> std::io::Result<()> {
+        self.all().try_for_each(|cluster| cluster.publish_policy(policy, status))
+    }
+
+    /// What was told of a policy before, by this agent or an earlier one.
+    pub(crate) fn policy_status(&self, policy: &str) -> Option<PolicyStatus> {
+        self.all().find_map(|cluster| cluster.policy_status(policy).ok().flatten())
     }
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {

@@ -61,6 +61,18 @@ pub(crate) struct Told {
     pub(crate) message: String,
     /// How many evaluations in a row failed.
     pub(crate) failures: u32,
+    /// Since when it is in this state for this reason, in seconds since 1970.
+    pub(crate) since_seconds: i64,
+}
+
+impl Told {
+    /// The same, in its state since the time that an earlier one of the same state and reason had.
+    pub(crate) fn after(mut self, before: Option<&Self>) -> Self {
+        if let Some(before) = before.filter(|before| (before.state, &before.reason) == (self.state, &self.reason)) {
+            self.since_seconds = before.since_seconds;
+        }
+        self
+    }
 }
 
 /// The knowledge behind its lock; a panic while it was held leaves every index whole.

@@ -83,6 +83,7 @@ impl Agent {
             reason: report.reason.clone(),
             message: report.message.clone(),
             failures: report.failures,
+            since_seconds: report.at_seconds,
         };
         let gone = report.reason == transom_api::Word::SourceGone.into() && report.state == transom_api::State::Applied;
         if gone {
@@ -93,8 +94,10 @@ impl Agent {
         }
         let before = {
             let told_all = &mut self.known.lock().told;
-            if gone { told_all.remove(key) } else { told_all.insert(key.clone(), told.clone()) }
+            let lasting = told.clone().after(told_all.get(key));
+            if gone { told_all.remove(key) } else { told_all.insert(key.clone(), lasting) }
         };
+        self.statuses.changed();
         let published = match gone {
             true => self.connections.forget(&report.policy, &report.subject),
             // The start of an agent is no news to anybody.

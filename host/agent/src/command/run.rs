@@ -53,6 +53,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     if args.once {
         drive(&agent, screen).await;
         agent.tidy_status(&swap.names());
+        agent.publish_policies();
         agent.stop();
         return Ok(summary::tell(&agent, &swap, screen));
     }
@@ -61,10 +62,13 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     drive(&agent, screen).await;
     agent.tidy_status(&swap.names());
     summary::tell(&agent, &swap, screen);
+    let telling = Arc::clone(&agent);
+    let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
     let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap));
     stopped().await?;
     agent.stop();
     swapping.abort();
+    telling.abort();
     watching.iter().chain(&serving).for_each(tokio::task::JoinHandle::abort);
     Ok(Ending::Right)
 }

@@ -66,9 +66,9 @@ fn guest(
     let granted = Capabilities::of(spec.capabilities.iter().map(|Capability::Log| transom_engine::Capability::Log));
     let compiled =
         engine.load(&artifact.bytes, world, &granted).map_err(|error| refused(word(error.reason()), &error))?;
-    judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;
     let guest = Guest::load(compiled.digest(), compiled.description().clone(), &spec.settings)
-        .map_err(|failure| refused(Word::DescriptionInvalid, &failure.message))?;
+        .map_err(|failure| refused(word(failure.reason.as_str()), &failure.message))?;
+    judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;
     Ok((compiled, guest))
 }
 

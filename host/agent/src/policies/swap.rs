@@ -11,8 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use transom_api::Word;
-use transom_cluster::directory::PolicyStatus;
-use transom_core::catalogue::{Catalogue, Change, Refusal};
+use transom_core::catalogue::{Catalogue, Change, Place, Refusal};
 use transom_core::signal::Signal;
 use transom_engine::Engine;
 
@@ -100,23 +99,24 @@ impl Swap {
 
     fn take(&mut self, name: &str, written: &[Written]) {
         let places: Vec<_> = written.iter().map(|written| written.place.as_str()).collect();
-        let place = places.join(", ");
+        let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
+        let place = Place { text: places.join(", "), generation };
         let loaded = match written {
             [one] => load::load(&self.engine, &one.value, &one.folder),
             _ => Err(Refusal {
                 word: Word::PolicyInvalid,
-                message: format!("metadata.name: the policy stands in {} places: {place}", places.len()),
+                message: format!("metadata.name: the policy stands in {} places: {}", places.len(), place.text),
             }),
         };
         match loaded {
             Ok(loaded) => {
                 let unchanged = self.catalogue.revision(name).is_some_and(|revision| *revision == loaded.revision);
-                self.catalogue = self.catalogue.with((*loaded.revision).clone(), &place);
+                self.catalogue = self.catalogue.with((*loaded.revision).clone(), place);
                 if !unchanged {
                     self.loaded.insert(name.into(), Arc::new(loaded));
                 }
             }
-            Err(refusal) => self.catalogue = self.catalogue.refusing(name, refusal, &place),
+            Err(refusal) => self.catalogue = self.catalogue.refusing(name, refusal, place),
         }
     }
 
@@ -128,7 +128,7 @@ impl Swap {
                 (Change::Loaded, Some(loaded)) => agent.begin(Arc::clone(loaded)),
                 (Change::Swapped, Some(loaded)) => agent.resume(policy, Arc::clone(loaded)),
                 (Change::Removed, _) => agent.remove_lane(policy),
-                (Change::Refused | Change::Loaded | Change::Swapped, _) => {}
+                (Change::Refused | Change::Mended | Change::Loaded | Change::Swapped, _) => {}
             }
             self.tell(policy, *change);
         }
@@ -137,7 +137,7 @@ impl Swap {
         }
         telemetry::policies(self.loaded.len(), self.refused());
         // Also without a change: what was refused may be mended by putting back what is at work.
-        self.status(agent);
+        agent.catalogue_changed(&self.catalogue);
     }
 
     fn tell(&self, policy: &Arc<str>, change: Change) {
@@ -147,6 +147,7 @@ impl Swap {
         let signal = match (change, refused) {
             (Change::Loaded, _) => Signal::PolicyLoaded { policy },
             (Change::Swapped, _) => Signal::Swapped { policy },
+            (Change::Mended, _) => Signal::PolicyMended { policy },
             (Change::Removed, _) => Signal::PolicyRemoved { policy },
             (Change::Refused, refused) => {
                 let earlier_goes_on = entry.is_some_and(|entry| entry.revision.is_some());
@@ -156,25 +157,6 @@ impl Swap {
             }
         };
         telemetry::tell(&signal);
-    }
-
-    /// What every policy is at, readable like the status of its subjects.
-    fn status(&self, agent: &Agent) {
-        for (name, entry) in self.catalogue.entries() {
-            let status = PolicyStatus {
-                policy: name.to_string(),
-                revision: entry.revision.as_ref().map(|revision| revision.decide.digest.to_string()),
-                refused: entry.refused.as_ref().map(|refused| (refused.word.into(), refused.message.clone())),
-                at_seconds: agent.clock.now_seconds(),
-            };
-            if let Err(error) = agent.connections.publish_policy(&status) {
-                telemetry::tell(&Signal::Unreadable {
-                    place: format!("the status of {name}"),
-                    reason: Word::WriteFailed,
-                    message: error.to_string(),
-                });
-            }
-        }
     }
 
     fn tell_broken(&mut self, broken: Vec<(String, String)>) {

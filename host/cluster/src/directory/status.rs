@@ -8,29 +8,20 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use transom_api::status::PolicyStatus;
 use transom_api::{Reason, State};
 use transom_core::document::emit::{to_yaml, to_yaml_in_order};
+use transom_core::document::{Limits, parse_many};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::time::format_rfc3339;
 
 /// The file of everything that cannot be read.
 const UNREADABLE: &str = "unreadable.yaml";
-/// How the first line of a status file starts.
+/// What a policy's own status may cost when it is read back: more than it ever has.
+const OWN_LIMITS: Limits = Limits { bytes: 1 << 18, nodes: 10_000, depth: 16 };
+/// How the first line of a subject's status file starts.
 const MARK: &str = "# transom ";
-
-/// A policy's own status.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicyStatus {
-    /// Name of the policy.
-    pub policy: String,
-    /// The revision that is at work; nothing when there is none.
-    pub revision: Option<String>,
-    /// Why the newest revision is not at work, and what is wrong in it; nothing when it is.
-    pub refused: Option<(Reason, String)>,
-    /// When this was found, in seconds since 1970.
-    pub at_seconds: i64,
-}
 
 /// Writes a subject's status. It says what is the case and not what was done last: after any interruption
 /// it comes out the same.
@@ -59,23 +50,28 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     write(shared, &status_file(&report.policy, &report.subject), body, &condition, report.at_seconds)
 }
 
-/// Writes a policy's own status.
-pub(super) fn publish_policy(shared: &Shared, status: &PolicyStatus) -> io::Result<()> {
-    let mut body = Map::new();
-    body.insert("policy".to_owned(), json!(status.policy));
-    insert(&mut body, "revision", status.revision.as_ref().map(|revision| json!(revision)));
-    let (reason, message) = match &status.refused {
-        Some((reason, message)) => (reason.as_str(), message.as_str()),
-        None => ("Loaded", "The newest revision is at work."),
+/// Writes a policy's own status when more than its times differ from what is there.
+pub(super) fn publish_policy(shared: &Shared, policy: &str, status: &PolicyStatus) -> io::Result<()> {
+    let Some(own) = &shared.own else { return Ok(()) };
+    if policy_status(shared, policy)?.is_some_and(|before| before.same_but_times(status)) {
+        return Ok(());
+    }
+    let mut body = json!(status);
+    if let Some(body) = body.as_object_mut() {
+        body.insert("policy".to_owned(), json!(policy));
+    }
+    own.write(&policy_file(policy), to_yaml_in_order(&body, &["policy", "revision", "counts"]).as_bytes())
+}
+
+/// A policy's own status as it is there; nothing when there is none, or someone made it unreadable.
+pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<PolicyStatus>> {
+    let Some(own) = &shared.own else { return Ok(None) };
+    let text = match std::fs::read(own.path(&policy_file(policy))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
     };
-    let condition = Condition {
-        kind: "Loaded",
-        status: if status.refused.is_none() { "True" } else { "False" },
-        reason,
-        message,
-        generation: None,
-    };
-    write(shared, &policy_file(&status.policy), body, &condition, status.at_seconds)
+    let document = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok());
+    Ok(document.and_then(|value| serde_json::from_value(value).ok()))
 }
 
 /// Removes a subject's status.

@@ -3,8 +3,9 @@
 use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, update, value};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
+use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
 use transom_api::{Reason, State, Word};
-use transom_cluster::directory::{Directory, PolicyStatus};
+use transom_cluster::directory::Directory;
 use transom_core::outcome::WriteKind;
 use transom_core::plan::Step;
 use transom_core::report::Report;
@@ -267,9 +268,7 @@ fn status_goes_with_its_subject() {
         directory.publish(&Report { subject: map_ref(name), ..report(State::Applied, "", 0) }).unwrap();
     }
     for policy in ["p", "q"] {
-        let refused = Some((Reason::Known(Word::PolicyInvalid), "spec.guests: is missing".to_owned()));
-        let status = PolicyStatus { policy: policy.to_owned(), revision: None, refused, at_seconds: 0 };
-        directory.publish_policy(&status).unwrap();
+        directory.publish_policy(policy, &policy_status("PolicyInvalid", "1970-01-01T00:00:00Z")).unwrap();
     }
     assert!(folder.text(".transom/status/q.yaml").contains("PolicyInvalid"));
     directory.forget("p", &map_ref("a")).unwrap();
@@ -277,4 +276,35 @@ fn status_goes_with_its_subject() {
     directory.retain_status(&["p".to_owned()].into(), &[("p".to_owned(), map_ref("b"))].into()).unwrap();
     let left: Vec<_> = folder.own_files().into_iter().map(|(path, _)| path.file_name().unwrap().to_owned()).collect();
     assert_eq!(left, [".gitignore", "n.b.yaml", "p.yaml"].map(std::ffi::OsString::from));
+}
+
+fn policy_status(reason: &str, since: &str) -> PolicyStatus {
+    let condition = Condition {
+        kind: ConditionType::Loaded,
+        status: ConditionStatus::False,
+        observed_generation: None,
+        reason: reason.to_owned(),
+        message: "spec.guests: is missing".to_owned(),
+        last_transition_time: since.to_owned(),
+    };
+    PolicyStatus { conditions: vec![condition], ..PolicyStatus::default() }
+}
+
+#[test]
+fn the_status_of_a_policy_is_read_back_and_not_written_for_its_times() {
+    const FILE: &str = ".transom/status/p.yaml";
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    assert_eq!(directory.policy_status("p").unwrap(), None);
+    let first = policy_status("PolicyInvalid", "1970-01-01T00:00:00Z");
+    directory.publish_policy("p", &first).unwrap();
+    assert_eq!(directory.policy_status("p").unwrap(), Some(first.clone()));
+    directory.publish_policy("p", &policy_status("PolicyInvalid", "1970-01-01T00:01:00Z")).unwrap();
+    assert_eq!(directory.policy_status("p").unwrap(), Some(first));
+    let other = policy_status("SettingsRefused", "1970-01-01T00:01:00Z");
+    directory.publish_policy("p", &other).unwrap();
+    assert_eq!(directory.policy_status("p").unwrap(), Some(other.clone()));
+    folder.write(FILE, "someone's own text");
+    directory.publish_policy("p", &other).unwrap();
+    assert_eq!(directory.policy_status("p").unwrap(), Some(other));
 }

@@ -3,6 +3,7 @@
 
 use crate::contract::Problem;
 use crate::contract::description::Description;
+use crate::contract::schema::{Schema, SchemaFault};
 use crate::failure::{Class, Failure};
 use crate::projection::Declared;
 use serde_json::{Map, Value};
@@ -36,7 +37,8 @@ impl Guest {
     ///
     /// # Errors
     /// `DescriptionInvalid`, with what is wrong: a path that is none, a kind twice, a Secret, a word that is not
-    /// CamelCase, a schema that is no JSON object, more of anything than the limits.
+    /// CamelCase, a schema that is none or uses more than is checked, more of anything than the limits.
+    /// `SettingsRefused`, when the settings break the schema.
     pub fn load(digest: &str, description: Description, settings: &Map<String, Value>) -> Result<Self, Failure> {
         let invalid = |why: String| {
             Failure::known(
@@ -45,6 +47,9 @@ impl Guest {
             )
         };
         check(&description).map_err(invalid)?;
+        let schema = Schema::parse(&description.settings_schema).map_err(invalid)?;
+        let refused = |fault: SchemaFault| Failure::known(Word::SettingsRefused, fault.to_string());
+        schema.check(&Value::Object(settings.clone())).map_err(refused)?;
         let declared = declared(&description).map_err(invalid)?;
         let words = words(&description).map_err(invalid)?;
         let settings = Value::Object(settings.clone()).to_string().into();
@@ -81,7 +86,6 @@ impl Guest {
 }
 
 fn check(description: &Description) -> Result<(), String> {
-    let schema: Result<Map<String, Value>, _> = serde_json::from_str(&description.settings_schema);
     if description.name.is_empty()
         || description.name.len() > 64
         || description.version.is_empty()
@@ -89,8 +93,8 @@ fn check(description: &Description) -> Result<(), String> {
     {
         return Err("name and version have 1 to 64 bytes".to_owned());
     }
-    if description.settings_schema.len() > MAX_SCHEMA || schema.is_err() {
-        return Err("settings-schema is not one JSON object of at most 256 KiB".to_owned());
+    if description.settings_schema.len() > MAX_SCHEMA {
+        return Err("settings-schema has more than 256 KiB".to_owned());
     }
     if description.reads.len() > MAX_READS || description.reasons.len() > MAX_REASONS {
         return Err("it reads more than 64 kinds or declares more than 128 reasons".to_owned());
@@ -140,6 +144,7 @@ mod tests {
     use super::*;
     use crate::contract::description::{DeclaredReason, Read};
     use crate::sample::{HOSTED, guest};
+    use serde_json::json;
 
     fn described() -> Description {
         (*guest(&["spec"], &[]).description).clone()
@@ -162,11 +167,12 @@ mod tests {
         };
         let reason =
             |word: &str| DeclaredReason { word: word.to_owned(), meaning: String::new(), remedy: String::new() };
-        let breaks: [(&str, Damage); 12] = [
+        let breaks: [(&str, Damage); 13] = [
             ("no name", Box::new(|it| it.name.clear())),
             ("no version", Box::new(|it| it.version.clear())),
             ("no schema", Box::new(|it| it.settings_schema.clear())),
             ("schema of another type", Box::new(|it| it.settings_schema = "[]".to_owned())),
+            ("schema that uses more", Box::new(|it| it.settings_schema = r#"{"oneOf": []}"#.to_owned())),
             ("schema too large", Box::new(|it| it.settings_schema = format!("{{{}}}", " ".repeat(MAX_SCHEMA)))),
             ("a Secret", Box::new(move |it| it.reads.push(read("Secret", "data")))),
             ("no path", Box::new(move |it| it.reads.push(read("Pod", "a..b")))),
@@ -183,6 +189,11 @@ mod tests {
             assert_eq!(failure.reason, Word::DescriptionInvalid.into(), "{name}");
         }
         assert!(load(described()).is_ok());
+        let settings = json!({"on": []}).as_object().cloned().unwrap_or_default();
+        let mut described = described();
+        described.settings_schema = json!({"properties": {"on": {"type": "object"}}}).to_string();
+        let failure = Guest::load("sha256:1", described, &settings).map(|_| ()).unwrap_err();
+        assert_eq!(failure.to_string(), "SettingsRefused: settings.on: is not a mapping");
     }
 
     #[test]

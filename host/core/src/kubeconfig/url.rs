@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 ///
 /// # Errors
 /// Says what is wrong, without the text.
-pub(super) fn server(text: &str) -> Result<Url, &'static str> {
+pub(crate) fn server(text: &str) -> Result<Url, &'static str> {
     if text.contains(['@', '?', '#']) {
         return Err("a server with a user, a query or a fragment");
     }

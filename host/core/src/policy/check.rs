@@ -8,6 +8,7 @@ use crate::pattern::Pattern;
 use crate::reference::dns;
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, ReadGrant, SubjectSpec};
 
 type Checked<T> = Result<T, PolicyError>;
@@ -53,6 +54,7 @@ fn subject(spec: &SubjectSpec) -> Checked<SubjectRule> {
     if spec.namespaces.is_empty() {
         return Err(PolicyError::new("spec.subject.namespaces", "names no namespace"));
     }
+    at_most("spec.subject.namespaces", &spec.namespaces, MANY)?;
     let mut namespaces = Vec::new();
     for (index, text) in spec.namespaces.iter().enumerate() {
         let field = format!("spec.subject.namespaces[{index}]");
@@ -70,6 +72,9 @@ fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
     if spec.component.is_empty() {
         return Err(PolicyError::new(format!("{field}.component"), "names no component"));
     }
+    if spec.component.chars().count() > bounds::PLACE {
+        return Err(PolicyError::new(format!("{field}.component"), "is longer than 1024 characters"));
+    }
     let well_formed = |digest: &String| {
         digest
             .strip_prefix("sha256:")
@@ -83,6 +88,7 @@ fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
 
 fn reads(grant: &GrantSpec) -> Checked<Vec<ReadRule>> {
     let mut rules: Vec<ReadRule> = Vec::new();
+    at_most("spec.grant.read", &grant.read, MANY)?;
     for (index, spec) in grant.read.iter().enumerate() {
         let field = format!("spec.grant.read[{index}]");
         if rules.iter().any(|rule| rule.role == spec.role) {
@@ -110,6 +116,7 @@ fn read(field: &str, spec: &ReadGrant) -> Checked<ReadRule> {
         data_key(&format!("{field}.keys[{index}]"), key)?;
     }
     unique(&format!("{field}.keys"), spec.keys.iter())?;
+    at_most(&format!("{field}.keys"), &spec.keys, MANY)?;
     Ok(ReadRule {
         role: spec.role.clone(),
         cluster: spec.cluster.clone(),
@@ -127,6 +134,7 @@ fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &Writes) -> Checked<()
         Writes::Kubeconfig(rules) => rules.iter().map(|rule| rule.namespace.stars()).min().unwrap_or_default(),
         Writes::Taints(_) => 0,
     };
+    at_most("spec.own.keepUntilAbsent", &spec.own.keep_until_absent, FEW)?;
     for (index, role) in spec.own.keep_until_absent.iter().enumerate() {
         let field = format!("spec.own.keepUntilAbsent[{index}]");
         let Some(rule) = reads.iter().find(|rule| rule.role == *role) else {
@@ -146,7 +154,8 @@ fn object(field: &str, cluster: &str, api_version: &str, kind: &str) -> Checked<
     if !dns::is_subdomain(group) || !dns::is_label(version) {
         return Err(PolicyError::new(format!("{field}.apiVersion"), "is not a version, or a group and a version"));
     }
-    let camel = kind.starts_with(|first: char| first.is_ascii_uppercase())
+    let camel = kind.len() <= LABEL
+        && kind.starts_with(|first: char| first.is_ascii_uppercase())
         && kind.chars().all(|letter| letter.is_ascii_alphanumeric());
     if camel { Ok(()) } else { Err(PolicyError::new(format!("{field}.kind"), "is not a kind in CamelCase")) }
 }
@@ -159,15 +168,25 @@ fn connection(field: &str, cluster: &str) -> Checked<()> {
 }
 
 fn pattern(field: &str, text: &str) -> Checked<Pattern> {
+    if text.chars().count() > bounds::PATTERN {
+        return Err(PolicyError::new(field, "is longer than 253 characters"));
+    }
     Pattern::parse(text).map_err(|error| PolicyError::new(field, error.to_string()))
 }
 
 /// A key as a Secret's data may have it.
 fn data_key(field: &str, key: &str) -> Checked<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    match !key.is_empty() && key.len() <= 253 && key.bytes().all(allowed) {
+    match !key.is_empty() && key.len() <= bounds::DATA_KEY && key.bytes().all(allowed) {
         true => Ok(()),
         false => Err(PolicyError::new(field, "does not name one key of a Secret's data")),
+    }
+}
+
+fn at_most<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
+    match list.len() <= most {
+        true => Ok(()),
+        false => Err(PolicyError::new(field, format!("has {} entries, more than {most}", list.len()))),
     }
 }
 
@@ -281,6 +300,13 @@ mod tests {
             (at("kubeconfig/ca"), json!(["service"]), "spec.grant.write[0].kubeconfig.ca[0]"),
             (at("kubeconfig/clusterDomain"), json!("a b"), "spec.grant.write[0].kubeconfig.clusterDomain"),
             (at("kubeconfig/proxy"), json!("Yes"), "spec.grant.write[0].kubeconfig.proxy"),
+            (at("kubeconfig/server"), json!(["https://a?b"]), "spec.grant.write[0].kubeconfig.server[0]"),
+            (at("kubeconfig/server"), json!(["service", "ftp://a"]), "spec.grant.write[0].kubeconfig.server[1]"),
+            (at("kubeconfig/credentials"), json!(["Token", "Token"]), "spec.grant.write[0].kubeconfig.credentials"),
+            (at("kubeconfig/ca"), json!(vec!["source"; 17]), "spec.grant.write[0].kubeconfig.ca"),
+            ("/spec/subject/namespaces".to_owned(), json!(["a".repeat(254)]), "spec.subject.namespaces[0]"),
+            ("/spec/subject/namespaces".to_owned(), json!(vec!["a"; 65]), "spec.subject.namespaces"),
+            ("/spec/subject/kind".to_owned(), json!("A".repeat(64)), "spec.subject.kind"),
             ("/spec/own/keepUntilAbsent".to_owned(), json!(["nobody"]), "spec.own.keepUntilAbsent[0]"),
             ("/spec/grant/read/3/name".to_owned(), json!("*-a-*"), "spec.own.keepUntilAbsent[0]"),
         ] {
@@ -296,6 +322,7 @@ mod tests {
             ("/spec/subject/kind".to_owned(), json!("Node"), "spec.grant.write[0].target"),
             (format!("{write}/kind"), json!("Pod"), "spec.grant.write[0].kind"),
             (format!("{write}/verbs"), json!(["patch", "delete"]), "spec.grant.write[0].verbs"),
+            (format!("{write}/cluster"), json!("The Hub"), "spec.grant.write[0].cluster"),
             (format!("{write}/fields"), json!(["spec"]), "spec.grant.write[0].fields"),
             (format!("{write}/taintKeys"), json!([]), "spec.grant.write[0].taintKeys"),
             (format!("{write}/taintKeys"), json!(["a", "a"]), "spec.grant.write[0].taintKeys"),

@@ -2,6 +2,7 @@
 
 use crate::failure::InvalidField;
 use serde_json::Value;
+use std::sync::LazyLock;
 use transom_api::policy::PolicySpec;
 
 /// A policy as it is written, with its name.
@@ -65,7 +66,8 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
     let name = value.pointer("/metadata/name").and_then(Value::as_str);
     let name = name.ok_or_else(|| PolicyError::new("metadata.name", "is not a string"))?;
     let spec = value.get("spec").ok_or_else(|| PolicyError::new("spec", "is missing"))?;
-    let spec: PolicySpec = serde_path_to_error::deserialize(spec).map_err(|error| {
+    shaped("spec", &SHAPE, spec)?;
+    let spec: PolicySpec = serde_path_to_error::deserialize(without_nulls(spec)).map_err(|error| {
         let field = match error.path().to_string() {
             top if top == "." => "spec".to_owned(),
             below => format!("spec.{below}"),
@@ -73,4 +75,75 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
         PolicyError::new(field, error.inner().to_string())
     })?;
     Ok(Manifest { name: name.to_owned(), spec })
+}
+
+/// The schema of `spec`, as the CRD has it.
+static SHAPE: LazyLock<Value> = LazyLock::new(|| {
+    let place = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    transom_api::crd::policy().pointer(place).cloned().unwrap_or_default()
+});
+
+/// Where a mapping belongs there is one: a list would be read as one, field by field.
+fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError> {
+    match (schema.get("type").and_then(Value::as_str), value) {
+        (Some("object"), Value::Object(map)) => map.iter().try_for_each(|(name, value)| {
+            let known = schema.get("properties").and_then(|properties| properties.get(name));
+            known.map_or(Ok(()), |schema| shaped(&format!("{field}.{name}"), schema, value))
+        }),
+        (Some("array"), Value::Array(items)) => items.iter().enumerate().try_for_each(|(at, item)| {
+            let schema = schema.get("items").unwrap_or(&Value::Null);
+            shaped(&format!("{field}[{at}]"), schema, item)
+        }),
+        (Some("object"), Value::Array(_)) => Err(PolicyError::new(field, "is a list where a mapping belongs")),
+        _ => Ok(()),
+    }
+}
+
+/// A null field is an absent one, as for the API server, which drops it; settings are the guest's and stay as they are.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        Value::Object(map) => {
+            let fields = map.iter().filter(|(_, field)| !field.is_null());
+            let kept = |(name, field): (&String, &Value)| {
+                (name.clone(), if name == "settings" { field.clone() } else { without_nulls(field) })
+            };
+            Value::Object(fields.map(kept).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::kubeconfig_manifest;
+    use serde_json::json;
+
+    #[test]
+    fn a_list_is_no_mapping() {
+        for (pointer, field) in [
+            ("/spec", "spec"),
+            ("/spec/subject", "spec.subject"),
+            ("/spec/grant/read/1", "spec.grant.read[1]"),
+            ("/spec/grant/write/0/kubeconfig", "spec.grant.write[0].kubeconfig"),
+            ("/spec/own", "spec.own"),
+        ] {
+            let mut manifest = kubeconfig_manifest();
+            *manifest.pointer_mut(pointer).unwrap() = json!([]);
+            assert_eq!(parse(&manifest).unwrap_err().field, field);
+        }
+    }
+
+    #[test]
+    fn a_null_is_an_absent_field_but_for_settings() {
+        let mut with_nulls = kubeconfig_manifest();
+        with_nulls["spec"]["suspend"] = json!(null);
+        with_nulls["spec"]["grant"]["read"][0]["cluster"] = json!(null);
+        assert_eq!(parse(&with_nulls), parse(&kubeconfig_manifest()));
+        with_nulls["spec"]["guests"]["decide"]["settings"] = json!({"a": null});
+        assert_eq!(parse(&with_nulls).unwrap().spec.guests.decide.settings.get("a"), Some(&Value::Null));
+        with_nulls["spec"]["subject"]["kind"] = json!(null);
+        assert_eq!(parse(&with_nulls).unwrap_err().field, "spec.subject");
+    }
 }

@@ -9,15 +9,16 @@ pub fn is_label(name: &str) -> bool {
         && name.as_bytes().last().is_some_and(alphanumeric)
 }
 
-/// Whether it is a DNS subdomain: labels joined by dots, at most 253 bytes; a label may be longer than 63 here,
+/// Whether it is a DNS subdomain: parts joined by dots, at most 253 bytes. A part may be longer than a label here,
 /// as it may for Kubernetes.
 pub fn is_subdomain(name: &str) -> bool {
-    name.len() <= 253 && name.split('.').all(|part| is_label(part.get(..63).unwrap_or(part)) && is_tail(part))
-}
-
-/// The rest of a part beyond 63 bytes obeys the same alphabet.
-fn is_tail(part: &str) -> bool {
-    part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') && !part.ends_with('-')
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let part = |part: &str| {
+        part.bytes().all(|byte| alphanumeric(&byte) || byte == b'-')
+            && part.as_bytes().first().is_some_and(alphanumeric)
+            && part.as_bytes().last().is_some_and(alphanumeric)
+    };
+    name.len() <= 253 && name.split('.').all(part)
 }
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod tests {
             (&*format!("{long}a"), false, true),
             (&*format!("{long}-"), false, false),
             (&*format!("{long}_"), false, false),
+            (&*format!("{}-a", "a".repeat(62)), false, true),
             ("a.b", false, true),
             ("", false, false),
             ("-a", false, false),

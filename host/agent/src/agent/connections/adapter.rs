@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use transom_api::status::PolicyStatus;
 use transom_cluster::ReadFailure;
-use transom_cluster::directory::{self, Directory, PolicyStatus};
+use transom_cluster::directory::{self, Directory};
 use transom_cluster::kubernetes::{self, Events, Kubernetes};
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
@@ -136,10 +137,18 @@ impl Cluster {
         }
     }
 
-    pub(super) fn publish_policy(&self, status: &PolicyStatus) -> io::Result<()> {
+    pub(super) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
         match self {
-            Self::Directory(directory) => directory.publish_policy(status),
+            Self::Directory(directory) => directory.publish_policy(policy, status),
             Self::Kubernetes(_) => Ok(()),
+        }
+    }
+
+    /// What was told of a policy before.
+    pub(super) fn policy_status(&self, policy: &str) -> io::Result<Option<PolicyStatus>> {
+        match self {
+            Self::Directory(directory) => directory.policy_status(policy),
+            Self::Kubernetes(_) => Ok(None),
         }
     }
 

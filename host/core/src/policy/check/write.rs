@@ -2,17 +2,21 @@
 
 use super::super::manifest::PolicyError;
 use super::super::{ReadRule, SecretRule, TaintsRule, Writes};
-use super::{Checked, connection, data_key, pattern, unique};
+use super::{Checked, at_most, connection, data_key, pattern, unique};
 use crate::contract::taints::MANAGED_CLUSTER;
+use crate::kubeconfig::url;
 use crate::reference::dns;
+use transom_api::policy::bounds::{self, FEW, MANY};
 use transom_api::policy::{KubeconfigGrant, PolicySpec, SubjectSpec, Verb, WriteGrant};
 
 /// All write grants are of one sort, and that sort says which world the decide guest is built for.
 pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule]) -> Checked<Writes> {
     let mut secrets = Vec::new();
     let mut taints = Vec::new();
+    at_most("spec.grant.write", &spec.grant.write, FEW)?;
     for (index, grant) in spec.grant.write.iter().enumerate() {
         let field = format!("spec.grant.write[{index}]");
+        connection(&field, &grant.cluster)?;
         unique(&format!("{field}.verbs"), grant.verbs.iter().map(|verb| format!("{verb:?}")))?;
         match (grant.target, &grant.kubeconfig) {
             (Some(_), None) => taints.push(taints_rule(&field, grant, &spec.subject)?),
@@ -60,9 +64,12 @@ fn taints_rule(field: &str, grant: &WriteGrant, subject: &SubjectSpec) -> Checke
     if grant.fields != ["spec.taints"] {
         return Err(PolicyError::new(format!("{field}.fields"), "is not [spec.taints]"));
     }
-    if grant.taint_keys.is_empty() || grant.taint_keys.iter().any(|key| key.is_empty() || key.len() > 317) {
+    if grant.taint_keys.is_empty()
+        || grant.taint_keys.iter().any(|key| key.is_empty() || key.chars().count() > bounds::TAINT_KEY)
+    {
         return Err(PolicyError::new(format!("{field}.taintKeys"), "names no key, or an impossible one"));
     }
+    at_most(&format!("{field}.taintKeys"), &grant.taint_keys, MANY)?;
     unique(&format!("{field}.taintKeys"), grant.taint_keys.iter())?;
     Ok(TaintsRule { keys: grant.taint_keys.iter().cloned().collect() })
 }
@@ -82,7 +89,6 @@ fn secret_rule(
             "a kubeconfig is written to a Secret of v1 and nothing else",
         ));
     }
-    connection(field, &grant.cluster)?;
     if !grant.taint_keys.is_empty() {
         return Err(PolicyError::new(format!("{field}.taintKeys"), "a Secret carries no taints"));
     }
@@ -110,11 +116,14 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
         reads.iter().any(|rule| rule.role == role && rule.kind == kind && rule.api_version == "v1")
     };
     for (index, server) in grant.server.iter().enumerate() {
-        if server != "source" && !server.contains("://") && !has(server, "Service") {
-            return Err(PolicyError::new(
-                format!("{field}.server[{index}]"),
-                "is no role of a Service, `source` or a URL",
-            ));
+        let why = match server.contains("://") {
+            true if server.len() > bounds::PLACE => Some("is longer than 1024 bytes".to_owned()),
+            true => url::server(server).err().map(|why| format!("is {why}")),
+            false if server == "source" || has(server, "Service") => None,
+            false => Some("is no role of a Service, `source` or a URL".to_owned()),
+        };
+        if let Some(why) = why {
+            return Err(PolicyError::new(format!("{field}.server[{index}]"), why));
         }
     }
     for (index, role) in grant.ca.iter().enumerate() {
@@ -129,7 +138,9 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
                 "grants nothing, so that nothing could be written",
             ));
         }
+        at_most(&format!("{field}.{name}"), list, FEW)?;
     }
+    unique(&format!("{field}.credentials"), grant.credentials.iter().map(|kind| format!("{kind:?}")))?;
     match dns::is_subdomain(&grant.cluster_domain) {
         true => Ok(()),
         false => Err(PolicyError::new(format!("{field}.clusterDomain"), "is not a DNS subdomain")),

@@ -1,0 +1,121 @@
+//! What each policy has come to, told to the clusters when it changes. Never computes it: that is the core's.
+
+use super::Agent;
+use crate::telemetry;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior};
+use transom_api::Word;
+use transom_api::status::PolicyStatus;
+use transom_core::catalogue::{Catalogue, Entry};
+use transom_core::signal::Signal;
+use transom_core::summary::{self, Standing};
+
+/// Between two looks at what the subjects came to.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Without any news the time alone may make a subject overdue.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// For how long after the start a policy is not told before all its subjects were looked at once: counts of a part
+/// of them would only alarm.
+const START: Duration = Duration::from_secs(30);
+
+/// The policies as they were told last.
+pub(super) struct Statuses {
+    told: Mutex<Policies>,
+    news: Notify,
+    start: Instant,
+}
+
+#[derive(Default)]
+struct Policies {
+    catalogue: Catalogue,
+    last: BTreeMap<String, PolicyStatus>,
+}
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self { told: Mutex::default(), news: Notify::new(), start: Instant::now() }
+    }
+}
+
+impl Statuses {
+    /// A subject's evaluation ended.
+    pub(super) fn changed(&self) {
+        self.news.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Policies> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agent {
+    /// Other policies are at work, or refused: what is told from now on is about these.
+    pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue) {
+        {
+            let mut told = self.statuses.lock();
+            told.catalogue = catalogue.clone();
+            told.last.retain(|policy, _| catalogue.entries().any(|(name, _)| **name == *policy));
+        }
+        self.publish_policies();
+    }
+
+    /// Tells the clusters what every policy has come to, as far as it is news.
+    pub(crate) fn publish_policies(&self) {
+        let mut told = self.statuses.lock();
+        let Policies { catalogue, last } = &mut *told;
+        for (policy, entry) in catalogue.entries() {
+            let begun = self.lane(policy).is_some_and(|lane| !lane.is_idle());
+            if begun && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
+                continue;
+            }
+            let before = last.get(&**policy).cloned().or_else(|| self.connections.policy_status(policy));
+            let status = self.policy_status(policy, entry, before.as_ref());
+            // What was found differs in times only: it stays, and so do its times.
+            let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
+            if news {
+                self.publish_policy(policy, &status);
+            }
+            last.insert(policy.to_string(), before.filter(|_| !news).unwrap_or(status));
+        }
+    }
+
+    /// Goes on telling until the task is ended.
+    pub(crate) async fn keep_publishing_policies(&self) {
+        let mut looks = tokio::time::interval(PAUSE);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            // Without news there is another look, too.
+            drop(tokio::time::timeout(QUIET, self.statuses.news.notified()).await);
+            self.publish_policies();
+        }
+    }
+
+    fn policy_status(&self, policy: &str, entry: &Entry, before: Option<&PolicyStatus>) -> PolicyStatus {
+        let known = self.known.lock();
+        let subjects = known.told.iter().filter(|(key, _)| *key.policy == *policy);
+        let standings = subjects.map(|(key, told)| Standing {
+            subject: &key.subject,
+            state: told.state,
+            reason: &told.reason,
+            message: &told.message,
+            since_seconds: told.since_seconds,
+        });
+        let now_seconds = self.clock.now_seconds();
+        summary::of(summary::Known { entry, unwatched: &[], before, now_seconds }, standings)
+    }
+
+    fn publish_policy(&self, policy: &str, status: &PolicyStatus) {
+        if let Err(error) = self.connections.publish_policy(policy, status) {
+            telemetry::tell(&Signal::Unreadable {
+                place: format!("the status of {policy}"),
+                reason: Word::WriteFailed,
+                message: error.to_string(),
+            });
+        }
+    }
+}

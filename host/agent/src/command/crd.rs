@@ -1,0 +1,27 @@
+//! `transom crd`: the CustomResourceDefinition of the kind `Policy`, as YAML. Never applies it.
+
+use crate::output::{Ending, Screen};
+use transom_core::document::emit::to_yaml_in_order;
+
+/// Prints it.
+pub(crate) fn crd(screen: &Screen) -> Ending {
+    screen.line(format_args!("{}", text().trim_end()));
+    Ending::Right
+}
+
+/// The definition as it lies in `host/deploy/crd.yaml`.
+fn text() -> String {
+    to_yaml_in_order(&transom_api::crd::policy(), &["apiVersion", "kind", "metadata", "spec"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committed_copy_is_the_generated_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert!(committed == text(), "run `cargo run -p transom -- crd > host/deploy/crd.yaml`");
+    }
+}

@@ -1,0 +1,408 @@
+//! What a policy has come to: counts, why subjects wait, the worst of them, and conditions, as one bounded value.
+//! Pure and total; never a credential: messages were made without one and are cut here.
+
+use crate::catalogue::Entry;
+use crate::reference::ObjectRef;
+use crate::time::format_rfc3339;
+use std::collections::BTreeMap;
+use transom_api::status::{
+    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_WORST, PolicyStatus,
+    RevisionStatus, SubjectStatus, WaitingStatus, WatchStatus,
+};
+use transom_api::{Reason, State, Word};
+
+/// How long a subject waits for a reason that its guest declared, in seconds, when nothing is wrong.
+const DECLARED_WAITING: u32 = 900;
+/// How long a guest may hold a subject, in seconds: a cluster is installed meanwhile.
+const DECLARED_HELD: u32 = 3_600;
+/// How many reasons a message counts.
+const COUNTED: usize = 3;
+
+/// What one subject's last evaluation came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// The subject.
+    pub subject: &'a ObjectRef,
+    /// Its state.
+    pub state: State,
+    /// Why.
+    pub reason: &'a Reason,
+    /// For people.
+    pub message: &'a str,
+    /// Since when it is in this state for this reason, in seconds since 1970.
+    pub since_seconds: i64,
+}
+
+/// What is known of a policy beside its subjects.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What the catalogue holds.
+    pub entry: &'a Entry,
+    /// Watches that the policy needs and that cannot be followed.
+    pub unwatched: &'a [WatchStatus],
+    /// The status before this one, for the times of its conditions.
+    pub before: Option<&'a PolicyStatus>,
+    /// Seconds since 1970.
+    pub now_seconds: i64,
+}
+
+/// How long a state lasts for a reason when nothing is wrong, in seconds; nothing when it may last for any time.
+pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
+    match (state, reason) {
+        (State::Applied | State::Failed, _) => None,
+        (_, Reason::Known(Word::InputTerminating)) => Some(300),
+        (_, Reason::Known(Word::TargetsUnlocated)) => Some(120),
+        (_, Reason::Known(Word::TargetClaimed)) => Some(600),
+        (_, Reason::Known(Word::StillNeeded)) => Some(1_800),
+        // Somebody said so, and nobody knows for how long.
+        (State::Held, Reason::Known(_)) => None,
+        (State::Held, Reason::Declared(_)) => Some(DECLARED_HELD),
+        (State::Waiting, _) => Some(DECLARED_WAITING),
+    }
+}
+
+/// The status of a policy.
+pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) -> PolicyStatus {
+    let mut sum = Sum { now_seconds: known.now_seconds, ..Sum::default() };
+    subjects.for_each(|standing| sum.take(standing));
+    let entry = known.entry;
+    let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
+        generation: entry.at_work,
+        decide: revision.decide.digest.to_string(),
+        trigger: revision.trigger.as_ref().map(|trigger| trigger.digest.to_string()),
+    });
+    let mut unwatched: Vec<_> = known.unwatched.to_vec();
+    unwatched.sort();
+    unwatched.dedup();
+    let said = [loaded(entry), watched(&unwatched), sum.healthy()];
+    unwatched.truncate(MAX_LISTED);
+    for watch in &mut unwatched {
+        watch.message = cut(&watch.message);
+    }
+    PolicyStatus {
+        observed_generation: entry.place.generation,
+        revision,
+        counts: sum.counts,
+        conditions: said.into_iter().map(|said| condition(said, known)).collect(),
+        worst: sum.worst(),
+        waiting: sum.waiting(),
+        unwatched,
+    }
+}
+
+/// A condition before it has its times.
+struct Said {
+    kind: ConditionType,
+    holds: bool,
+    reason: String,
+    message: String,
+}
+
+fn condition(said: Said, known: Known<'_>) -> Condition {
+    let status = if said.holds { ConditionStatus::True } else { ConditionStatus::False };
+    let before = known.before.and_then(|before| before.conditions.iter().find(|one| one.kind == said.kind));
+    let since = match before {
+        Some(before) if before.status == status => before.last_transition_time.clone(),
+        _ => format_rfc3339(known.now_seconds),
+    };
+    Condition {
+        kind: said.kind,
+        status,
+        observed_generation: known.entry.place.generation,
+        reason: said.reason,
+        message: cut(&said.message),
+        last_transition_time: since,
+    }
+}
+
+fn loaded(entry: &Entry) -> Said {
+    let (reason, message) = match &entry.refused {
+        None => (Word::Loaded, Word::Loaded.meaning().to_owned()),
+        Some(refused) => (refused.word, refused.message.clone()),
+    };
+    Said { kind: ConditionType::Loaded, holds: entry.refused.is_none(), reason: reason.as_str().to_owned(), message }
+}
+
+fn watched(unwatched: &[WatchStatus]) -> Said {
+    let (reason, message) = match unwatched {
+        [] => (Word::AsDesired.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
+        [first, ..] => {
+            let more = if unwatched.len() > 1 { format!(" (and {} more)", unwatched.len() - 1) } else { String::new() };
+            let WatchStatus { api_version, kind, cluster, message, .. } = first;
+            (first.reason.clone(), format!("{kind} of {api_version} on {cluster}: {message}{more}"))
+        }
+    };
+    Said { kind: ConditionType::Watched, holds: unwatched.is_empty(), reason, message }
+}
+
+/// Subjects of one state and reason.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    count: u32,
+    overdue: u32,
+    since_seconds: i64,
+}
+
+/// What the subjects come to, taken one by one.
+#[derive(Default)]
+struct Sum<'a> {
+    now_seconds: i64,
+    counts: Counts,
+    groups: BTreeMap<(State, &'a Reason), Group>,
+    /// The worst so far, in order; never more than are shown.
+    worst: BTreeMap<(bool, i64, &'a ObjectRef), Standing<'a>>,
+}
+
+impl<'a> Sum<'a> {
+    fn take(&mut self, standing: Standing<'a>) {
+        let Standing { subject, state, reason, since_seconds, .. } = standing;
+        let counts = &mut self.counts;
+        let of_state = match state {
+            State::Applied => &mut counts.applied,
+            State::Held => &mut counts.held,
+            State::Waiting => &mut counts.waiting,
+            State::Failed => &mut counts.failed,
+        };
+        *of_state = of_state.saturating_add(1);
+        counts.total = counts.total.saturating_add(1);
+        if state == State::Applied {
+            return;
+        }
+        let waits = self.now_seconds.saturating_sub(since_seconds);
+        let overdue = expected_seconds(state, reason).is_some_and(|expected| waits > i64::from(expected));
+        let group = self.groups.entry((state, reason)).or_insert(Group { since_seconds, ..Group::default() });
+        group.count = group.count.saturating_add(1);
+        group.overdue = group.overdue.saturating_add(u32::from(overdue));
+        group.since_seconds = group.since_seconds.min(since_seconds);
+        if state == State::Failed || overdue {
+            self.worst.insert((state != State::Failed, since_seconds, subject), standing);
+            if self.worst.len() > MAX_WORST {
+                self.worst.pop_last();
+            }
+        }
+    }
+
+    /// Failed ones first, then those that wait for too long; in each, the longest first.
+    fn worst(&self) -> Vec<SubjectStatus> {
+        let shown = |standing: &Standing<'_>| SubjectStatus {
+            namespace: standing.subject.namespace.clone(),
+            name: standing.subject.name.clone(),
+            state: standing.state,
+            reason: standing.reason.to_string(),
+            message: cut(standing.message),
+            since: format_rfc3339(standing.since_seconds),
+        };
+        self.worst.values().map(shown).collect()
+    }
+
+    /// Groups of these states, the largest first.
+    fn largest(&self, states: &[State]) -> Vec<(State, &'a Reason, Group)> {
+        let of_states = self.groups.iter().filter(|((state, _), _)| states.contains(state));
+        let mut groups: Vec<_> = of_states.map(|((state, reason), group)| (*state, *reason, *group)).collect();
+        groups.sort_by_key(|(_, _, group)| std::cmp::Reverse(group.count));
+        groups
+    }
+
+    fn waiting(&self) -> Vec<WaitingStatus> {
+        let shown = |(state, reason, group): (State, &Reason, Group)| WaitingStatus {
+            state,
+            reason: reason.to_string(),
+            count: group.count,
+            since: format_rfc3339(group.since_seconds),
+            expected_seconds: expected_seconds(state, reason),
+            overdue: group.overdue,
+        };
+        self.largest(&[State::Held, State::Waiting]).into_iter().take(MAX_LISTED).map(shown).collect()
+    }
+
+    fn healthy(&self) -> Said {
+        let failed = self.largest(&[State::Failed]);
+        let groups = if failed.is_empty() { self.largest(&[State::Held, State::Waiting]) } else { failed };
+        let reason = groups.first().map_or(Word::AsDesired.as_str(), |(_, reason, _)| reason.as_str()).to_owned();
+        let Counts { total, applied, held, waiting, failed } = self.counts;
+        let mut message = format!("{applied} of {total} applied, {held} held, {waiting} waiting, {failed} failed");
+        for (at, (_, reason, group)) in groups.iter().take(COUNTED).enumerate() {
+            message.push_str(if at == 0 { ": " } else { ", " });
+            message.push_str(&format!("{} {reason}", group.count));
+        }
+        Said { kind: ConditionType::Healthy, holds: failed == 0, reason, message }
+    }
+}
+
+/// No longer than a status shows, cut between characters.
+fn cut(message: &str) -> String {
+    if message.len() <= MAX_MESSAGE {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(MAX_MESSAGE - '…'.len_utf8());
+    format!("{}…", message.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{Place, Refusal, Revision};
+    use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
+    use std::sync::Arc;
+
+    const NOW: i64 = 1_000_000;
+
+    fn entry() -> Entry {
+        let revision =
+            Revision { policy: policy(&kubeconfig_manifest()), trigger: None, decide: guest(&["spec"], &[]) };
+        let place = Place { text: "external".to_owned(), generation: Some(4) };
+        Entry { revision: Some(Arc::new(revision)), refused: None, place, at_work: Some(4) }
+    }
+
+    fn status(
+        entry: &Entry,
+        before: Option<&PolicyStatus>,
+        now: i64,
+        subjects: &[(&str, State, Reason, i64)],
+    ) -> PolicyStatus {
+        let subjects: Vec<_> =
+            subjects.iter().map(|(name, state, reason, since)| (hosted(name), *state, reason, *since)).collect();
+        let standings = subjects.iter().map(|(subject, state, reason, since)| Standing {
+            subject,
+            state: *state,
+            reason,
+            message: "told",
+            since_seconds: *since,
+        });
+        of(Known { entry, unwatched: &[], before, now_seconds: now }, standings)
+    }
+
+    fn said(status: &PolicyStatus, kind: ConditionType) -> (ConditionStatus, &str, &str) {
+        let condition = status.conditions.iter().find(|condition| condition.kind == kind).unwrap();
+        (condition.status, &condition.reason, &condition.message)
+    }
+
+    fn declared(word: &str) -> Reason {
+        Reason::Declared(word.into())
+    }
+
+    #[test]
+    fn counts_reasons_and_the_worst() {
+        let failed = (State::Failed, Reason::from(Word::GuestTrapped));
+        let status = status(
+            &entry(),
+            None,
+            NOW,
+            &[
+                ("right", State::Applied, Word::AsDesired.into(), 5),
+                ("late", State::Waiting, declared("ServiceMissing"), NOW - 901),
+                ("early", State::Waiting, declared("ServiceMissing"), NOW - 900),
+                ("paused", State::Held, Word::Paused.into(), 7),
+                ("newer", failed.0, failed.1.clone(), NOW),
+                ("older", failed.0, failed.1, NOW - 9),
+            ],
+        );
+        assert_eq!(status.counts, Counts { total: 6, applied: 1, held: 1, waiting: 2, failed: 2 });
+        let worst: Vec<_> = status.worst.iter().map(|worst| worst.name.as_str()).collect();
+        assert_eq!(worst, ["older", "newer", "late"]);
+        let waiting: Vec<_> = status
+            .waiting
+            .iter()
+            .map(|one| (one.reason.as_str(), one.count, one.overdue, one.expected_seconds))
+            .collect();
+        assert_eq!(waiting, [("ServiceMissing", 2, 1, Some(900)), ("Paused", 1, 0, None)]);
+        assert_eq!(status.waiting[0].since, format_rfc3339(NOW - 901));
+        assert_eq!(
+            said(&status, ConditionType::Healthy),
+            (ConditionStatus::False, "GuestTrapped", "1 of 6 applied, 1 held, 2 waiting, 2 failed: 2 GuestTrapped")
+        );
+        assert_eq!((status.observed_generation, status.revision.unwrap().generation), (Some(4), Some(4)));
+    }
+
+    #[test]
+    fn without_a_failed_subject_a_policy_is_healthy() {
+        let nobody = status(&entry(), None, NOW, &[]);
+        assert_eq!(
+            said(&nobody, ConditionType::Healthy),
+            (ConditionStatus::True, "AsDesired", "0 of 0 applied, 0 held, 0 waiting, 0 failed")
+        );
+        let waits = status(&entry(), None, NOW, &[("a", State::Waiting, Word::TargetClaimed.into(), NOW)]);
+        assert_eq!(said(&waits, ConditionType::Healthy).0, ConditionStatus::True);
+        assert_eq!(said(&waits, ConditionType::Healthy).1, "TargetClaimed");
+        assert_eq!(said(&waits, ConditionType::Loaded).1, "Loaded");
+        assert_eq!(said(&waits, ConditionType::Watched).1, "AsDesired");
+    }
+
+    #[test]
+    fn a_refused_revision_says_why_and_the_earlier_one_goes_on() {
+        let refused = Some(Refusal { word: Word::PolicyInvalid, message: "x".repeat(2_000) });
+        let place = Place { text: "external".to_owned(), generation: Some(5) };
+        let entry = Entry { refused, place, ..entry() };
+        let status = status(&entry, None, NOW, &[]);
+        let (holds, reason, message) = said(&status, ConditionType::Loaded);
+        assert_eq!((holds, reason), (ConditionStatus::False, "PolicyInvalid"));
+        assert!(message.len() <= MAX_MESSAGE && message.ends_with('…'));
+        assert_eq!((status.observed_generation, status.revision.unwrap().generation), (Some(5), Some(4)));
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_while_it_stays_what_it_is() {
+        let failed = [("a", State::Failed, Reason::from(Word::GuestTrapped), NOW)];
+        let first = status(&entry(), None, NOW, &failed);
+        let same = status(&entry(), Some(&first), NOW + 60, &failed);
+        assert_eq!(same, first, "time alone changes nothing");
+        let mended =
+            status(&entry(), Some(&same), NOW + 90, &[("a", State::Applied, Word::AsDesired.into(), NOW + 90)]);
+        let times: Vec<_> = mended.conditions.iter().map(|one| (one.kind, one.last_transition_time.as_str())).collect();
+        let (then, now) = (format_rfc3339(NOW), format_rfc3339(NOW + 90));
+        assert_eq!(
+            times,
+            [(ConditionType::Loaded, &*then), (ConditionType::Watched, &*then), (ConditionType::Healthy, &*now)]
+        );
+    }
+
+    #[test]
+    fn a_status_is_bounded_whatever_the_subjects_are() {
+        let names: Vec<_> =
+            (0..5_000).map(|at| (format!("n{at:04}"), declared(&format!("Reason{}", at % 100)))).collect();
+        let all: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(at, (name, reason))| {
+                (name.as_str(), if at % 2 == 0 { State::Failed } else { State::Waiting }, reason.clone(), 1)
+            })
+            .collect();
+        let status = status(&entry(), None, NOW, &all);
+        let bytes = serde_json::to_string(&status).unwrap().len();
+        assert!(
+            status.worst.len() == MAX_WORST && status.waiting.len() == MAX_LISTED && bytes < 16 * 1024,
+            "{bytes} bytes"
+        );
+    }
+
+    #[test]
+    fn watches_that_cannot_be_followed_are_told_once() {
+        let watch = |kind: &str| WatchStatus {
+            cluster: "local".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            reason: "ReadForbidden".to_owned(),
+            message: "not allowed".to_owned(),
+        };
+        let entry = entry();
+        let unwatched = [watch("Service"), watch("Secret"), watch("Service")];
+        let status =
+            of(Known { entry: &entry, unwatched: &unwatched, before: None, now_seconds: NOW }, std::iter::empty());
+        assert_eq!(status.unwatched, [watch("Secret"), watch("Service")]);
+        assert_eq!(
+            said(&status, ConditionType::Watched),
+            (ConditionStatus::False, "ReadForbidden", "Secret of v1 on local: not allowed (and 1 more)")
+        );
+    }
+
+    #[test]
+    fn every_reason_of_waiting_has_an_expected_time() {
+        use crate::failure::Class;
+        for word in Word::ALL.iter().filter(|word| Class::of(**word) == Class::Waiting) {
+            assert!(expected_seconds(State::Waiting, &(*word).into()).is_some(), "{}", word.as_str());
+        }
+        assert_eq!(expected_seconds(State::Held, &Word::Suspended.into()), None);
+        assert_eq!(expected_seconds(State::Held, &declared("NotAvailable")), Some(3_600));
+    }
+}

@@ -1,0 +1,270 @@
+//! The kind `Policy` on a real API server: what a directory accepts it accepts, what a directory refuses it refuses, and
+//! a policy and its status read back as they were written. Never an agent.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use transom_api::status::{Condition, ConditionStatus, ConditionType, Counts, PolicyStatus, SubjectStatus};
+use transom_api::{API_VERSION, State};
+use transom_core::policy::{check, manifest};
+use transom_test_cluster::{Cluster, Options};
+
+/// Where policies are.
+const PATH: &str = "/apis/transom.dev/v1alpha1/policies";
+const CRD: &str = include_str!("../../../host/deploy/crd.yaml");
+
+fn policies() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies")
+}
+
+fn shipped(name: &str) -> Result<Value> {
+    Ok(serde_yaml::from_str(&std::fs::read_to_string(policies().join(name).join("policy.yaml"))?)?)
+}
+
+/// The shipped policies, with the settings of each of their cases.
+fn accepted() -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for name in ["external-managed-kubeconfig", "built-in-taints"] {
+        all.push(shipped(name)?);
+        for case in std::fs::read_dir(policies().join(name).join("cases"))? {
+            let given = std::fs::read_to_string(case?.path().join("given.yaml"))?;
+            let settings = given.split("\n---").find(|document| document.contains("kind: Case"));
+            let settings: Value = settings.map(serde_yaml::from_str).transpose()?.unwrap_or_default();
+            let Some(settings) = settings.pointer("/spec/settings").and_then(Value::as_object) else { continue };
+            let mut policy = shipped(name)?;
+            for (role, settings) in settings {
+                policy["spec"]["guests"][role]["settings"] = settings.clone();
+            }
+            policy["metadata"]["name"] = json!(format!("case-{}", all.len()));
+            all.push(policy);
+        }
+    }
+    ensure!(all.len() > 20, "hardly any policy: {}", all.len());
+    Ok(all)
+}
+
+async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.objects().apply_manifest(CRD).await?;
+    cluster.wait_for_crd("policies.transom.dev").await?;
+    let api = cluster.objects().api(API_VERSION, "Policy", None).await?;
+    Ok((cluster, api))
+}
+
+/// As `kubectl` creates: a field that the schema does not know is refused.
+async fn create(api: &Api<DynamicObject>, policy: &Value) -> Result<Value, String> {
+    let request = Request::new(PATH).create(&PostParams::default(), policy.to_string().into_bytes());
+    let mut request = request.map_err(|error| format!("not judged: {error}"))?;
+    *request.uri_mut() =
+        format!("{PATH}?fieldValidation=Strict").parse().map_err(|error| format!("not judged: {error}"))?;
+    match api.clone().into_client().request(request).await {
+        Ok(created) => Ok(created),
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => Err(status.message),
+        Err(error) => Err(format!("not judged: {error}")),
+    }
+}
+
+#[tokio::test]
+async fn what_a_directory_accepts_is_accepted_and_reads_back_equal() -> Result<()> {
+    let (_cluster, api) = cluster().await?;
+    for policy in accepted()? {
+        let written = manifest::parse(&policy)?;
+        check::policy(written.clone())?;
+        let created = create(&api, &policy).await;
+        let created = created.map_err(|why| anyhow::anyhow!("{}: {why}", policy["metadata"]["name"]))?;
+        let read = manifest::parse(&created)?;
+        assert_eq!(read, written, "{}", policy["metadata"]["name"]);
+        check::policy(read)?;
+    }
+    Ok(())
+}
+
+/// Of a shipped policy (`k`ubeconfig or `t`aints): where another value stands, which one (null removes it).
+const REFUSED: &[(char, &str, &str)] = &[
+    ('k', "/metadata/name", r#""A""#),
+    ('k', "/metadata/name", r#""aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa""#),
+    ('k', "/spec", "null"),
+    ('k', "/spec", "{}"),
+    ('k', "/spec/suspended", "true"),
+    ('k', "/spec/suspend", r#""yes""#),
+    ('k', "/spec/auditSeconds", "-1"),
+    ('k', "/spec/auditSeconds", "4294967296"),
+    ('k', "/spec/subject", r#"{"apiVersion": "v1", "kind": "Secret"}"#),
+    ('k', "/spec/subject/kind", "null"),
+    ('k', "/spec/subject/kind", r#""hostedCluster""#),
+    ('k', "/spec/subject/apiVersion", r#""a/b/c""#),
+    ('k', "/spec/subject/cluster", r#""The Hub""#),
+    ('k', "/spec/subject/namespaces", "[]"),
+    ('k', "/spec/subject/namespaces", r#"["a", "**"]"#),
+    ('k', "/spec/subject/namespaces", r#"["a*b*c*"]"#),
+    ('k', "/spec/subject/namespaces", r#"["{subject.name}"]"#),
+    ('k', "/spec/guests/decide", "null"),
+    ('k', "/spec/guests/decide/component", r#""""#),
+    ('k', "/spec/guests/decide/digest", r#""sha256:12""#),
+    ('k', "/spec/guests/trigger/capabilities", r#"["log", "log"]"#),
+    ('k', "/spec/guests/trigger/capabilities", r#"["clock"]"#),
+    ('k', "/spec/guests/trigger/settings", "[]"),
+    ('k', "/spec/guests/other", r#"{"component": "builtin:trigger"}"#),
+    ('k', "/spec/grant", "null"),
+    ('k', "/spec/grant/read", "null"),
+    ('k', "/spec/grant/read/1/role", r#""source""#),
+    ('k', "/spec/grant/read/1/role", r#""a b""#),
+    ('k', "/spec/grant/read/0/keys", "null"),
+    ('k', "/spec/grant/read/0/keys", r#"["a/b"]"#),
+    ('k', "/spec/grant/read/0/keys", r#"["a", "a"]"#),
+    ('k', "/spec/grant/read/0/namespace", "null"),
+    ('k', "/spec/grant/read/1/namespace", "null"),
+    ('k', "/spec/grant/read/1/keys", r#"["a"]"#),
+    ('k', "/spec/grant/read/2/name", r#""{name}""#),
+    ('k', "/spec/grant/read/2/name", r#""}""#),
+    ('k', "/spec/grant/write", "[]"),
+    ('k', "/spec/grant/write", "null"),
+    ('k', "/spec/grant/write/0/kubeconfig", "null"),
+    ('k', "/spec/grant/write/0/target", r#""subject""#),
+    ('k', "/spec/grant/write/0/kind", r#""ConfigMap""#),
+    ('k', "/spec/grant/write/0/kind", "null"),
+    ('k', "/spec/grant/write/0/apiVersion", r#""v2""#),
+    ('k', "/spec/grant/write/0/namespace", "null"),
+    ('k', "/spec/grant/write/0/name", r#""""#),
+    ('k', "/spec/grant/write/0/cluster", r#""-""#),
+    ('k', "/spec/grant/write/0/verbs", "[]"),
+    ('k', "/spec/grant/write/0/verbs", r#"["patch"]"#),
+    ('k', "/spec/grant/write/0/verbs", r#"["create", "create"]"#),
+    ('k', "/spec/grant/write/0/verbs", r#"["Create"]"#),
+    ('k', "/spec/grant/write/0/fields", r#"["data.a", "data.b"]"#),
+    ('k', "/spec/grant/write/0/fields", r#"["metadata.labels"]"#),
+    ('k', "/spec/grant/write/0/fields", r#"["spec.taints"]"#),
+    ('k', "/spec/grant/write/0/taintKeys", r#"["a"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/server", "[]"),
+    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["home"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["nobody"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["https://a?b"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["https://user@a"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["ftp://a"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/ca", r#"["service"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/ca", "[]"),
+    ('k', "/spec/grant/write/0/kubeconfig/credentials", r#"["Token", "Token"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/credentials", r#"["Key"]"#),
+    ('k', "/spec/grant/write/0/kubeconfig/clusterDomain", r#""a b""#),
+    ('k', "/spec/grant/write/0/kubeconfig/proxy", r#""Yes""#),
+    ('k', "/spec/own/keepUntilAbsent", r#"["nobody"]"#),
+    ('k', "/spec/own/adopt", r#""Always""#),
+    ('k', "/spec/grant/read/3/name", r#""*-a-*""#),
+    ('t', "/spec/subject/kind", r#""Node""#),
+    ('t', "/spec/grant/write/0/kind", r#""Pod""#),
+    ('t', "/spec/grant/write/0/cluster", r#""The Hub""#),
+    ('t', "/spec/grant/write/0/verbs", r#"["patch", "delete"]"#),
+    ('t', "/spec/grant/write/0/fields", r#"["spec"]"#),
+    ('t', "/spec/grant/write/0/taintKeys", "[]"),
+    ('t', "/spec/grant/write/0/taintKeys", r#"["a", "a"]"#),
+    ('t', "/spec/grant/write/0/taintKeys", r#"[""]"#),
+    ('t', "/spec/own", r#"{"keepUntilAbsent": ["x"]}"#),
+    (
+        't',
+        "/spec/grant/write/1",
+        r#"{"target": "subject", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a"]}"#,
+    ),
+];
+
+/// A policy with another value at a place.
+fn changed(mut policy: Value, place: &str, value: &str) -> Result<Value> {
+    let value: Value = serde_json::from_str(value)?;
+    let (parent, name) = place.rsplit_once('/').context("a place has a name")?;
+    match policy.pointer_mut(parent).with_context(|| format!("there is no {parent}"))? {
+        Value::Object(map) if value.is_null() => drop(map.remove(name)),
+        Value::Object(map) => drop(map.insert(name.to_owned(), value)),
+        Value::Array(list) => match list.get_mut(name.parse::<usize>()?) {
+            Some(item) => *item = value,
+            None => list.push(value),
+        },
+        other => bail!("{other} is no place to set something"),
+    }
+    Ok(policy)
+}
+
+#[tokio::test]
+async fn what_a_directory_refuses_is_refused() -> Result<()> {
+    let (_cluster, api) = cluster().await?;
+    let (kubeconfig, taints) = (shipped("external-managed-kubeconfig")?, shipped("built-in-taints")?);
+    let mut wrong = Vec::new();
+    for (which, place, value) in REFUSED {
+        let policy = changed(if *which == 'k' { kubeconfig.clone() } else { taints.clone() }, place, value)?;
+        let here = manifest::parse(&policy).and_then(check::policy);
+        let there = create(&api, &policy).await;
+        if here.is_ok() || !there.as_ref().is_err_and(|why| !why.starts_with("not judged")) {
+            wrong.push(format!("{place} = {value}: {:?} here, {there:?} there", here.map(|policy| policy.name)));
+        }
+        let name = policy["metadata"]["name"].as_str().unwrap_or_default();
+        if there.is_ok() {
+            api.delete(name, &DeleteParams::default()).await?;
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn nulls_are_absent_fields_for_both() -> Result<()> {
+    let (_cluster, api) = cluster().await?;
+    let mut policy = shipped("external-managed-kubeconfig")?;
+    policy["spec"]["suspend"] = json!(null);
+    policy["spec"]["guests"]["decide"]["digest"] = json!(null);
+    policy["spec"]["grant"]["read"][0]["cluster"] = json!(null);
+    let created = create(&api, &policy).await.map_err(anyhow::Error::msg)?;
+    assert_eq!(manifest::parse(&created)?, manifest::parse(&policy)?);
+    assert_eq!(created.pointer("/spec/guests/trigger/settings/availableReason"), Some(&Value::Null));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
+    let (cluster, api) = cluster().await?;
+    let policy = shipped("built-in-taints")?;
+    create(&api, &policy).await.map_err(anyhow::Error::msg)?;
+    let time = "2026-11-21T08:00:00Z".to_owned();
+    let condition = |kind, status, reason: &str| Condition {
+        kind,
+        status,
+        observed_generation: Some(1),
+        reason: reason.to_owned(),
+        message: "told".to_owned(),
+        last_transition_time: time.clone(),
+    };
+    let status = PolicyStatus {
+        observed_generation: Some(1),
+        counts: Counts { total: 3, applied: 1, held: 0, waiting: 1, failed: 1 },
+        worst: vec![SubjectStatus {
+            namespace: None,
+            name: "c1".to_owned(),
+            state: State::Failed,
+            reason: "GuestTrapped".to_owned(),
+            message: "told".to_owned(),
+            since: time.clone(),
+        }],
+        conditions: vec![
+            condition(ConditionType::Loaded, ConditionStatus::True, "Loaded"),
+            condition(ConditionType::Healthy, ConditionStatus::False, "GuestTrapped"),
+        ],
+        ..PolicyStatus::default()
+    };
+    let patch =
+        json!({"apiVersion": API_VERSION, "kind": "Policy", "metadata": {"name": "built-in-taints"}, "status": status});
+    let written =
+        api.patch_status("built-in-taints", &PatchParams::apply("test").force(), &Patch::Apply(&patch)).await?;
+    let read: PolicyStatus = serde_json::from_value(written.data["status"].clone())?;
+    assert_eq!(read, status);
+    let shown = cluster.kubectl(cluster.admin())?.args(["get", "transom", "--no-headers"]).output()?;
+    let shown = String::from_utf8(shown.stdout)?;
+    let words: Vec<_> = shown.split_whitespace().take(8).collect();
+    assert_eq!(
+        words,
+        ["policy.transom.dev/built-in-taints", "ManagedCluster", "Loaded", "False", "1", "1", "0", "1"].map(|word| {
+            // Without another kind of the category the name stands alone.
+            if shown.starts_with("policy.") { word } else { word.trim_start_matches("policy.transom.dev/") }
+        })
+    );
+    let _: &Map<String, Value> = written.data["spec"].as_object().context("the spec stays")?;
+    Ok(())
+}
