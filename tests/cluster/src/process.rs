@@ -6,7 +6,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use transom_support::wait;
 
+/// How long a frozen process may take to stand still; far more than it needs.
+const DEADLINE: Duration = Duration::from_secs(60);
 /// Lines of a log that an error shows.
 const TAIL: usize = 15;
 
@@ -48,9 +52,12 @@ impl Process {
         Ok(())
     }
 
-    /// Freezes it where it is (SIGSTOP); its connections stay open and silent.
+    /// Freezes it where it is (SIGSTOP), and waits until all of it stands still; its connections stay open and silent.
     pub fn freeze(&self) -> Result<()> {
-        self.signal("-STOP")
+        self.signal("-STOP")?;
+        let id = self.id().with_context(|| format!("{} does not run", self.name))?;
+        wait::until(&format!("the standstill of {}", self.name), DEADLINE, || is_stopped(id).then_some(()))?;
+        Ok(())
     }
 
     /// Lets it go on (SIGCONT).
@@ -89,6 +96,16 @@ impl Process {
     fn child(&self) -> MutexGuard<'_, Option<Child>> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether every thread of a process is stopped: the signal reaches one of them, and the others a moment later.
+fn is_stopped(id: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{id}/task")) else { return false };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state stands behind the name, which is in parentheses.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 impl Drop for Process {
