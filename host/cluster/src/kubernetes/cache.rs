@@ -292,3 +292,146 @@ impl Watched {
 fn faulty(kept: Option<&Kept>) -> bool {
     kept.is_some_and(|kept| matches!(kept.content, Content::Fault(_)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use transom_api::Word;
+
+    const OPAQUE: u64 = 1;
+    const EXACT: u64 = 2;
+
+    fn scope(name: Option<&str>, fields: Option<&str>) -> Arc<Scope> {
+        let (name, fields) = (name.map(str::to_owned), fields.map(str::to_owned));
+        let (api_version, kind) = ("v1".to_owned(), "Secret".to_owned());
+        Arc::new(Scope { api_version, kind, namespace: None, name, fields, labels: None })
+    }
+
+    /// All secrets of a type, and those of one name: an object may lie in both.
+    fn cache() -> Cache {
+        let mut cache = Cache::new("local");
+        for (number, scope) in [(OPAQUE, scope(None, Some("type=Opaque"))), (EXACT, scope(Some("made"), None))] {
+            cache.watches.push(Watched {
+                number,
+                scope,
+                keep: Keep { namespaces: vec!["n*".into()], ..Keep::default() },
+                shelf: Shelf::default(),
+                synced: true,
+                failure: None,
+                restarts: 0,
+                last_word: Instant::now(),
+            });
+        }
+        cache
+    }
+
+    fn secret(name: &str) -> ObjectRef {
+        ObjectRef::local("v1", "Secret", Some("n"), name)
+    }
+
+    fn object(name: &str, version: u32, text: &str) -> Object {
+        let version = version.to_string();
+        let body = json!({"type": "Opaque", "data": {"k": text},
+            "metadata": {"name": name, "namespace": "n", "resourceVersion": version}});
+        Object { reference: secret(name), version, body }
+    }
+
+    fn item(name: &str, version: u32, text: &str) -> Item {
+        decode::kept(object(name, version, text), &Keep::default())
+    }
+
+    fn faulty_item(name: &str, version: u32) -> Item {
+        let fault = Fault { reason: Word::ObjectTooLarge, message: "m".to_owned() };
+        Item { content: Content::Fault(fault.into()), ..item(name, version, "") }
+    }
+
+    /// What is told: `=` changed, `-` gone, `!` usable or not.
+    fn told(news: &[News]) -> Vec<String> {
+        let one = |News { topic, gone }: &News| match topic {
+            Topic::Object(reference) => format!("{}{}", if *gone { '-' } else { '=' }, reference.name),
+            Topic::Fault(reference) => format!("!{}", reference.name),
+            Topic::Watch(_) => "watch".to_owned(),
+        };
+        news.iter().map(one).collect()
+    }
+
+    #[test]
+    fn an_object_in_two_watches_is_one() {
+        let mut cache = cache();
+        assert_eq!(told(&cache.put(OPAQUE, item("made", 5, "x"))), ["=made"]);
+        assert_eq!(told(&cache.put(EXACT, item("made", 5, "x"))), Vec::<String>::new());
+        assert_eq!(told(&cache.put(EXACT, item("made", 6, "y"))), ["=made"]);
+        let Known::There(version, _) = cache.find(&secret("made")) else { panic!() };
+        assert_eq!((&*version, cache.list("v1", "Secret", None)), ("6", vec![secret("made")]));
+        // It changed its type: it is still there for whoever watches it by name.
+        assert_eq!(told(&cache.remove(OPAQUE, "n/made", "6")), Vec::<String>::new());
+        assert_eq!(told(&cache.remove(EXACT, "n/made", "7")), ["-made"]);
+    }
+
+    #[test]
+    fn absence_is_known_only_where_everything_is_watched() {
+        let mut cache = cache();
+        assert_eq!(cache.find(&secret("made")), Known::Absent);
+        assert_eq!(cache.find(&secret("other")), Known::Unknown);
+        assert_eq!(cache.find(&ObjectRef::local("v1", "Secret", Some("x"), "made")), Known::Unknown);
+        cache.put(EXACT, item("made", 5, "x"));
+        let exact = cache.watch(EXACT).unwrap();
+        exact.synced = false;
+        assert_eq!(cache.find(&secret("made")), Known::Unknown);
+        assert!(matches!(cache.heard(&secret("made")), Known::There(..)));
+        let exact = cache.watch(EXACT).unwrap();
+        exact.shelf = Shelf::default();
+        exact.failure = Some(Fault { reason: Word::KindMissing, message: String::new() });
+        assert_eq!(cache.find(&secret("made")), Known::Absent);
+    }
+
+    #[test]
+    fn what_we_wrote_is_known_at_once_and_older_news_of_it_are_not_heard() {
+        let mut cache = cache();
+        cache.put(OPAQUE, item("a", 5, "x"));
+        assert_eq!(told(&cache.took(&object("a", 8, "ours"))), ["=a"]);
+        assert_eq!(told(&cache.put(OPAQUE, item("a", 7, "theirs"))), Vec::<String>::new());
+        assert_eq!(told(&cache.put(OPAQUE, item("a", 8, "ours"))), Vec::<String>::new());
+        assert_eq!(told(&cache.took(&object("made", 9, "ours"))), ["=made"]);
+        assert_eq!(told(&cache.gone(&secret("made"), "9")), ["-made"]);
+        assert_eq!(told(&cache.put(EXACT, item("made", 9, "late"))), Vec::<String>::new());
+        assert_eq!(cache.find(&secret("made")), Known::Absent);
+    }
+
+    #[test]
+    fn after_a_list_only_what_differs_is_told() {
+        let mut cache = cache();
+        for (name, version) in [("same", 1), ("changed", 2), ("gone", 3), ("bad", 4)] {
+            cache.put(OPAQUE, item(name, version, "x"));
+        }
+        cache.watch(OPAQUE).unwrap().shelf.begin();
+        let mut news = Vec::new();
+        for item in [item("same", 1, "x"), item("changed", 9, "y"), faulty_item("bad", 9), item("beat", 9, "z")] {
+            news.extend(cache.put(OPAQUE, item));
+        }
+        assert!(matches!(cache.find(&secret("gone")), Known::There(..)));
+        news.extend(cache.listed(OPAQUE, "10"));
+        assert_eq!(told(&news), ["=changed", "!bad", "=beat", "-gone"]);
+        assert_eq!(told(&cache.put(OPAQUE, item("beat", 11, "z"))), Vec::<String>::new());
+        assert_eq!(told(&cache.put(OPAQUE, item("bad", 12, "x"))), ["!bad", "=bad"]);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_used_is_unreadable_and_never_gone() {
+        let mut cache = cache();
+        cache.put(EXACT, faulty_item("made", 5));
+        let [unreadable] = &cache.unreadable()[..] else { panic!() };
+        assert_eq!((unreadable.place.as_str(), unreadable.reason), ("Secret n/made", Word::ObjectTooLarge));
+        assert_eq!(unreadable.objects, [secret("made")]);
+        assert_eq!(told(&cache.remove(EXACT, "n/made", "6")), ["!made", "-made"]);
+        assert_eq!(cache.unreadable(), []);
+    }
+
+    #[test]
+    fn a_watch_is_named_by_what_bounds_it() {
+        let local = Cache::new("local");
+        assert_eq!(local.place(&scope(None, Some("type=Opaque"))), "watch of Secret (v1), fields type=Opaque");
+        assert_eq!(Cache::new("hub").place(&scope(Some("made"), None)), "hub: watch of Secret (v1), name made");
+    }
+}

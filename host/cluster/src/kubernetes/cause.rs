@@ -17,6 +17,8 @@ pub(super) enum Next {
     Again,
     /// The stream broke: go on from where it was, at once.
     Resume,
+    /// The stream fell silent: go on from where it was, at once.
+    Silent,
     /// What is known has a gap: list everything, at once.
     Relist,
     /// The request itself is not understood.
@@ -72,6 +74,12 @@ impl Cause {
     pub(super) fn restored() -> Self {
         let message = "the versions of the API server went back, as after a restore from a backup";
         Self { next: Next::Relist, ..Self::new(Word::ServerUnavailable, message) }
+    }
+
+    /// A watch said nothing for longer than a healthy server does.
+    pub(super) fn silent(after: Duration) -> Self {
+        let message = format!("the watch was silent for {} s", after.as_secs());
+        Self { next: Next::Silent, ..Self::new(Word::ServerUnavailable, message) }
     }
 
     /// A stream that had begun ended before its time.

@@ -88,7 +88,6 @@ async fn config(options: &KubernetesOptions) -> Result<Config, String> {
 
 /// What is wrong with a kubeconfig, without a word of what it holds: a parser's text may quote a value.
 fn kubeconfig_cause(error: &kube::config::KubeconfigError) -> String {
-    use http::header::{HeaderValue, USER_AGENT};
     use kube::config::KubeconfigError as E;
     match error {
         E::ReadConfig(cause, _) => cause.to_string(),

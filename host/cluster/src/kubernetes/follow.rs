@@ -12,7 +12,6 @@ use futures::io::AsyncBufRead;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Status;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 use transom_api::Word;
 use transom_core::watches::{Keep, Scope};
@@ -33,6 +32,7 @@ pub(super) struct Follow {
 }
 
 /// Where a watch is.
+#[derive(Clone, Copy, PartialEq)]
 enum Phase {
     /// What is there is being told.
     Listing,
@@ -40,16 +40,28 @@ enum Phase {
     Watching,
 }
 
+/// How far a watch came.
+#[derive(Default)]
+struct Progress {
+    /// From where changes are asked for; nothing when everything must be listed.
+    position: Option<String>,
+    /// Since when changes are told, in this turn.
+    since: Option<Instant>,
+    /// Whether the list was cut off in the middle, so that it is asked for in pieces.
+    paged: bool,
+}
+
 impl Follow {
     /// Follows the watch for ever; ends only when its task is ended.
     pub(super) async fn run(self) {
         let mut pace = Pace::default();
-        // From where changes are asked for; nothing when everything must be listed.
-        let mut position = None;
+        let mut progress = Progress::default();
         loop {
-            let (began, before) = (Instant::now(), position.clone());
-            let ended = self.turn(&mut position).await;
-            let lasted = began.elapsed() > SHORT || position != before;
+            let before = progress.position.clone();
+            progress.since = None;
+            let ended = self.turn(&mut progress).await;
+            let told = progress.position != before;
+            let lasted = progress.since.is_some_and(|since| told || since.elapsed() > SHORT);
             if lasted {
                 pace.reset();
             }
@@ -59,8 +71,10 @@ impl Follow {
                 Ok(()) => Cause::new(Word::ServerUnavailable, "the API server ended the watch at once").cut(),
                 Err(cause) => cause,
             };
-            if cause.next == Next::Relist || cause.reason == Word::KindMissing {
-                position = None;
+            // A watch that says nothing at all, twice, may stand at a version that the server will not reach for long.
+            let stuck = cause.next == Next::Silent && !told;
+            if stuck || cause.next == Next::Relist || cause.reason == Word::KindMissing {
+                progress.position = None;
             }
             if cause.reason == Word::KindMissing {
                 self.shared.resources.forget(&self.scope.api_version, &self.scope.kind);
@@ -72,28 +86,29 @@ impl Follow {
     }
 
     /// From the request to the end of the stream.
-    async fn turn(&self, position: &mut Option<String>) -> Result<(), Cause> {
+    async fn turn(&self, progress: &mut Progress) -> Result<(), Cause> {
         let Scope { api_version, kind, namespace, .. } = &*self.scope;
         let path = self.shared.path(api_version, kind, namespace.as_deref()).await?;
         let client = &self.shared.client;
-        if position.is_none() && self.shared.streams.load(Ordering::Relaxed) {
+        if progress.position.is_none() && !progress.paged {
             self.counted(Verb::Watch);
             match stream::watch(client, &path, &self.params(true), "").await {
-                Ok(mut lines) => return self.read(&mut lines, Phase::Listing, position).await,
+                Ok(mut lines) => return self.read(&mut lines, Phase::Listing, progress).await,
                 // Servers that do not know how to stream a list call the parameters invalid.
-                Err(cause) if cause.next == Next::Otherwise => self.shared.streams.store(false, Ordering::Relaxed),
+                Err(cause) if cause.next == Next::Otherwise => {}
                 Err(cause) => return Err(cause),
             }
         }
-        let from = match position.take() {
+        let from = match progress.position.clone() {
             Some(from) => from,
             None => self.list(&path).await?,
         };
-        *position = Some(from.clone());
+        (progress.position, progress.paged) = (Some(from.clone()), false);
         self.counted(Verb::Watch);
         let mut lines = stream::watch(client, &path, &self.params(false), &from).await?;
+        progress.since = Some(Instant::now());
         self.shared.heard(self.number);
-        self.read(&mut lines, Phase::Watching, position).await
+        self.read(&mut lines, Phase::Watching, progress).await
     }
 
     fn counted(&self, verb: Verb) {
@@ -153,21 +168,21 @@ impl Follow {
         &self,
         lines: &mut Lines<impl AsyncBufRead + Unpin>,
         mut phase: Phase,
-        position: &mut Option<String>,
+        progress: &mut Progress,
     ) -> Result<(), Cause> {
-        if matches!(phase, Phase::Listing) {
+        progress.paged = phase == Phase::Listing;
+        if phase == Phase::Listing {
             self.shared.begin(self.number);
         }
         loop {
-            let line = match lines.next().await {
-                Ok(Some(line)) => line,
-                Ok(None) if matches!(phase, Phase::Watching) => return Ok(()),
-                Ok(None) => return Err(Cause::unfinished()),
-                Err(cause) => return Err(cause.cut()),
+            let Some(line) = lines.next().await? else {
+                return if phase == Phase::Watching { Ok(()) } else { Err(Cause::unfinished()) };
             };
             let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Cause::malformed())?;
             if let Some(version) = self.event(&line, &mut phase)? {
-                *position = Some(version);
+                progress.position = Some(version);
+                progress.since.get_or_insert_with(Instant::now);
+                progress.paged = false;
             }
         }
     }
@@ -178,7 +193,7 @@ impl Follow {
         let version = match &*line.kind {
             "ADDED" | "MODIFIED" => {
                 let read = decode::object(text, &self.shared.name, &self.scope, &self.keep)?;
-                if matches!(phase, Phase::Listing) {
+                if *phase == Phase::Listing {
                     self.put(read.item);
                     return Ok(None);
                 }

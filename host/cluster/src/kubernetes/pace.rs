@@ -26,9 +26,11 @@ impl Pace {
         *self = Self { random: self.random.clone(), ..Self::default() };
     }
 
-    /// Whether a failure is told: a stream that broke is asked for again first.
+    /// Whether a failure is told. A stream that broke is asked for again first, and so is a server that says when: it may
+    /// be setting up a kind that was just installed.
     pub(super) fn tells(&self, cause: &Cause) -> bool {
-        !matches!(cause.next, Next::Resume | Next::Relist) || self.failures > UNTOLD
+        let first = cause.wait.is_some() || !matches!(cause.next, Next::Again | Next::Otherwise);
+        !first || self.failures > UNTOLD
     }
 
     /// How long to wait after one more failure: away servers are asked often, missing rights and kinds seldom.
@@ -42,7 +44,7 @@ impl Pace {
             _ => (1_000, 30_000),
         };
         let whole = match cause.next {
-            Next::Resume | Next::Relist if self.failures == 0 => 0,
+            Next::Resume | Next::Silent | Next::Relist if self.failures == 0 => 0,
             _ => 1u64.checked_shl(self.failures).unwrap_or(u64::MAX).saturating_mul(first).min(longest),
         };
         self.failures = self.failures.saturating_add(1);

@@ -10,7 +10,7 @@ use super::shelf::{Content, Fault};
 use super::stream;
 use crate::ReadFailure;
 use kube::Client;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -28,8 +28,6 @@ pub(super) struct Shared {
     pub(super) counts: Arc<Counts>,
     /// The paths of kinds.
     pub(super) resources: Resources,
-    /// Whether lists are streamed: until the API server says that it does not know how.
-    pub(super) streams: AtomicBool,
     /// The number of the next watch.
     pub(super) next: AtomicU64,
     /// Rings when a watch was listed whole or is found unreadable.
@@ -46,7 +44,6 @@ impl Shared {
             resources,
             client,
             counts,
-            streams: AtomicBool::new(true),
             next: AtomicU64::default(),
             settled: Notify::new(),
             cache: RwLock::new(Cache::new(name)),

@@ -48,11 +48,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     /// The next line; nothing when the API server ended the watch.
     pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, Cause> {
         let read = timeout(SILENCE, read_line(&mut self.reader, &mut self.line)).await;
-        let silent = || {
-            let message = format!("the watch was silent for {} s", SILENCE.as_secs());
-            Cause::new(Word::ServerUnavailable, message)
-        };
-        let complete = read.map_err(|_| silent())??;
+        let complete = read.map_err(|_| Cause::silent(SILENCE))?.map_err(Cause::cut)?;
         Ok(complete.then_some(self.line.as_slice()))
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn is_gone(refusal: &Refusal) -> bool {
 /// Whether the server no longer knows the kind: it names no object that it did not find.
 pub(super) fn of_kind(refusal: &Refusal) -> bool {
     let Refusal::Answered { code: 404, status, .. } = refusal else { return false };
-    !status.as_ref().and_then(|status| status.details.as_ref()).is_some_and(|details| !details.name.is_empty())
+    status.as_ref().and_then(|status| status.details.as_ref()).is_none_or(|details| details.name.is_empty())
 }
 
 fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {

@@ -1,0 +1,97 @@
+//! Servers and wires that fail. Never loses an object, and never tells one gone that is there.
+
+use crate::relay::Relay;
+use crate::support::{all, cluster, connect, delete, gone, map, map_ref, readable, told, unreadable, watch};
+use anyhow::Result;
+use serde_json::json;
+use transom_api::Word;
+use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
+use transom_core::observation::Observation;
+use transom_core::reference::ObjectRef;
+
+#[tokio::test]
+async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> Result<()> {
+    let cluster = cluster().await?;
+    for name in ["stays", "changes", "goes", "goes-too"] {
+        cluster.objects().create(map(name, "1")).await?;
+    }
+    let relay = Relay::to(&cluster.server())?;
+    let agent = connect(&cluster, &relay.server()).await?;
+    watch(&agent, [all("v1", "ConfigMap")]).await?;
+    let mut changes = agent.changes();
+
+    // What happened meanwhile is still known to the API server: the watch goes on from where it was.
+    relay.cut();
+    let place = unreadable(&mut changes, Word::ServerUnavailable).await?;
+    assert!(agent.read(&map_ref("goes")).await?.is_some());
+    let other = agent.read(&ObjectRef::local("v1", "Secret", Some("default"), "x")).await;
+    assert_eq!(other.map_err(|failure| failure.reason), Err(Word::ServerUnavailable));
+    delete(&cluster, &map_ref("goes")).await?;
+    relay.mend();
+    readable(&mut changes, &place).await?;
+    gone(&mut changes, &map_ref("goes")).await?;
+
+    // A new API server knows nothing of the past: everything is listed, and compared.
+    relay.cut();
+    assert_eq!(unreadable(&mut changes, Word::ServerUnavailable).await?, place);
+    delete(&cluster, &map_ref("goes-too")).await?;
+    cluster.objects().apply(map("changes", "2")).await?;
+    cluster.restart_apiserver().await?;
+    relay.mend();
+    let mut seen = Vec::new();
+    let both = told(&mut changes, "the deletion and the change", |told| {
+        match told {
+            Observation::Gone(reference) => seen.push((reference.name.clone(), false)),
+            Observation::Present(object) if object.reference.namespace.as_deref() == Some("default") => {
+                seen.push((object.reference.name.clone(), true));
+            }
+            _ => {}
+        }
+        (seen.len() == 2).then(|| seen.clone())
+    });
+    let mut both = both.await?;
+    both.sort();
+    assert_eq!(both, [("changes".to_owned(), true), ("goes-too".to_owned(), false)]);
+    assert_eq!(agent.read(&map_ref("changes")).await?.and_then(|map| map.data("text").cloned()), Some(json!("2")));
+    assert!(agent.read(&map_ref("stays")).await?.is_some());
+    assert!(agent.health().watches.iter().all(|watch| watch.restarts > 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_killed_api_server_is_found_again() -> Result<()> {
+    let cluster = cluster().await?;
+    cluster.objects().create(map("a", "1")).await?;
+    let agent = connect(&cluster, &cluster.server()).await?;
+    watch(&agent, [all("v1", "ConfigMap"), all("v1", "Secret")]).await?;
+    let mut changes = agent.changes();
+    cluster.apiserver().kill()?;
+    unreadable(&mut changes, Word::ServerUnavailable).await?;
+    assert!(agent.read(&map_ref("a")).await?.is_some());
+    cluster.restart_apiserver().await?;
+    cluster.objects().apply(map("a", "2")).await?;
+    told(&mut changes, "the change", |told| match told {
+        Observation::Present(object) => (object.data("text") == Some(&json!("2"))).then_some(()),
+        _ => None,
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_address_or_credential_is_a_clear_error() -> Result<()> {
+    let cluster = cluster().await?;
+    let agent = cluster.user("agent", &[])?;
+    let closed = cluster.kubeconfig_at(&agent, "https://127.0.0.1:1")?;
+    let stranger = cluster.kubeconfig(&agent)?.replace("certificate-authority-data", "x-unknown");
+    for (name, text, says) in [("closed", closed, "connection refused"), ("stranger", stranger, "certificate")] {
+        let path = cluster.folder().join(name);
+        std::fs::write(&path, text)?;
+        let options =
+            KubernetesOptions { name: "hub".to_owned(), kubeconfig: Some(path), ..KubernetesOptions::default() };
+        let Err(error) = Kubernetes::connect(options).await else { panic!("{name} was accepted") };
+        let error = error.to_string();
+        assert!(error.contains("connection `hub`") && error.contains(says), "{error}");
+    }
+    Ok(())
+}

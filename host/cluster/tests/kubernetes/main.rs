@@ -1,0 +1,12 @@
+//! The Kubernetes adapter against a real kube-apiserver, through its public API only. Never sleeps.
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod kinds;
+#[cfg(test)]
+mod objects;
+#[cfg(test)]
+mod relay;
+#[cfg(test)]
+mod support;
