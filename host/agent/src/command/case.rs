@@ -1,5 +1,7 @@
 //! A case: the objects that are given, and what is given beside objects. Never says what is expected.
 
+pub(crate) mod settings;
+
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};

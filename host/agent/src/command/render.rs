@@ -6,7 +6,7 @@ mod form;
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::args::{EvaluateArgs, RenderArgs};
-use crate::command::case::{self, Given};
+use crate::command::case::{self, Given, settings};
 use crate::command::session::Session;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
@@ -58,7 +58,10 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     run::check_policies(&args.evaluate)?;
     let given = Given::with_case(&args.path);
     let (clock, facts) = circumstances(given.as_ref(), &args.path, &args.evaluate)?;
-    let source = Source::new(args.evaluate.policies.as_deref());
+    let mut source = Source::new(args.evaluate.policies.as_deref());
+    if let Some(case) = given.as_ref().and_then(|given| given.case.as_ref()) {
+        source = settings::laid(source, case, &args.path)?;
+    }
     let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
     let loading = Swap::loading(run::engine()?, source);
     let directory = open(&args.path, given, run::limits(args.evaluate.max_object_bytes))?;

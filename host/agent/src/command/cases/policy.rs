@@ -6,14 +6,14 @@ use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::agent::known::Entry;
 use crate::agent::queue::Cause;
-use crate::command::case::{self, Case, Given, Reference};
+use crate::command::case::{self, Given, Reference, settings};
 use crate::command::session::Session;
+use crate::policies::Source;
 use crate::policies::load::Loaded;
 use crate::policies::swap::Swap;
-use crate::policies::{Source, Written};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -78,7 +78,9 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
     let Given { objects, case } = Given::read(&folder.join("given.yaml"))?;
     let case = case.unwrap_or_default();
     let expected = expected(&folder.join("expected.yaml"))?;
-    let source = policies(folder, &case)?;
+    let mut policies = settings::policies_above(folder)?;
+    policies.iter_mut().for_each(|policy| settings::lay(policy, &case));
+    let source = Source::Given(policies);
     let now = case.now.as_deref().unwrap_or(NOW);
     let now = parse_rfc3339(now).with_context(|| format!("failed to read spec.now of the case: `{now}` is no time"))?;
     let name = case.agent.cluster_name.as_deref().unwrap_or("local-cluster");
@@ -117,40 +119,6 @@ fn expected(path: &Path) -> anyhow::Result<Expected> {
     let bytes = fs::read(path).with_context(failed)?;
     let value = document::parse_one(&bytes, LIMITS).with_context(failed)?;
     serde_json::from_value(value).with_context(failed)
-}
-
-/// The policies above a folder of cases, with the case's settings laid over theirs.
-fn policies(folder: &Path, case: &Case) -> anyhow::Result<Source> {
-    let above =
-        folder.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "cases")).and_then(Path::parent);
-    let above = above.with_context(|| {
-        format!("failed to find the policy of `{}`: it lies in no folder `cases`", folder.display())
-    })?;
-    let found = Source::Path(above.to_owned())
-        .read()
-        .with_context(|| format!("failed to read the policies in `{}`", above.display()))?;
-    if let Some((place, why)) = found.broken.first() {
-        bail!("failed to read `{place}`: {why}");
-    }
-    let mut policies = found.policies;
-    if policies.is_empty() {
-        bail!("failed to find a policy in `{}`", above.display());
-    }
-    for policy in &mut policies {
-        lay(policy, "trigger", &case.settings.trigger);
-        lay(policy, "decide", &case.settings.decide);
-    }
-    Ok(Source::Given(policies))
-}
-
-/// Lays settings over those of one guest, key by key.
-fn lay(policy: &mut Written, role: &str, settings: &Map<String, Value>) {
-    let guest = policy.value.pointer_mut(&format!("/spec/guests/{role}")).and_then(Value::as_object_mut);
-    let Some(guest) = guest.filter(|_| !settings.is_empty()) else { return };
-    let own = guest.entry("settings").or_insert_with(|| json!({}));
-    if let Some(own) = own.as_object_mut() {
-        own.extend(settings.clone());
-    }
 }
 
 fn objects_differ(session: &Session, expected: &Expected) -> Vec<String> {

@@ -1,0 +1,64 @@
+//! The settings of a case laid over those of the policy that the case belongs to. Never over another policy's.
+
+use super::Case;
+use crate::policies::{Source, Written};
+use anyhow::{Context as _, bail};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// The policies above a folder of cases.
+///
+/// # Errors
+/// When the folder lies in no folder `cases`, or there is no policy that can be read above it.
+pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
+    let cases = folder.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "cases"));
+    let above = cases.and_then(Path::parent).with_context(|| {
+        format!("failed to find the policy of `{}`: it lies in no folder `cases`", folder.display())
+    })?;
+    let found = Source::Path(above.to_owned())
+        .read()
+        .with_context(|| format!("failed to read the policies in `{}`", above.display()))?;
+    if let Some((place, why)) = found.broken.first() {
+        bail!("failed to read `{place}`: {why}");
+    }
+    if found.policies.is_empty() {
+        bail!("failed to find a policy in `{}`", above.display());
+    }
+    Ok(found.policies)
+}
+
+/// Lays the settings of a case over those of a policy, key by key.
+pub(crate) fn lay(policy: &mut Written, case: &Case) {
+    lay_role(policy, "trigger", &case.settings.trigger);
+    lay_role(policy, "decide", &case.settings.decide);
+}
+
+/// The source with the settings of the case in a file laid over the policies that this file belongs to.
+///
+/// # Errors
+/// When the case has settings, and its policy or the source cannot be read.
+pub(crate) fn laid(source: Source, case: &Case, file: &Path) -> anyhow::Result<Source> {
+    if case.settings.trigger.is_empty() && case.settings.decide.is_empty() {
+        return Ok(source);
+    }
+    let file = file.canonicalize().with_context(|| format!("failed to find `{}`", file.display()))?;
+    let above = policies_above(&file)?;
+    let name = |policy: &Written| policy.value.pointer("/metadata/name").cloned();
+    let mut found = source.read().context("failed to read the policies")?;
+    if let Some((place, why)) = found.broken.first() {
+        bail!("failed to read `{place}`: {why}");
+    }
+    for policy in found.policies.iter_mut().filter(|policy| above.iter().any(|own| name(own) == name(policy))) {
+        lay(policy, case);
+    }
+    Ok(Source::Given(found.policies))
+}
+
+fn lay_role(policy: &mut Written, role: &str, settings: &Map<String, Value>) {
+    let guest = policy.value.pointer_mut(&format!("/spec/guests/{role}")).and_then(Value::as_object_mut);
+    let Some(guest) = guest.filter(|_| !settings.is_empty()) else { return };
+    let own = guest.entry("settings").or_insert_with(|| json!({}));
+    if let Some(own) = own.as_object_mut() {
+        own.extend(settings.clone());
+    }
+}
