@@ -90,6 +90,11 @@ impl Lane {
         self.queue().is_idle(Instant::now())
     }
 
+    /// Whether nothing runs.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.queue().is_resting()
+    }
+
     /// How many subjects may run now or are being evaluated.
     pub(crate) fn left(&self) -> usize {
         self.queue().left(Instant::now())

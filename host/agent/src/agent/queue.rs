@@ -138,6 +138,11 @@ impl Queue {
         entries.map(|entry| entry.since).min().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
+    /// Whether nothing runs.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.running.is_empty()
+    }
+
     /// Whether nothing runs and nothing may run now.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.running.is_empty() && self.wait(now).is_none_or(|wait| !wait.is_zero())

@@ -5,6 +5,8 @@ use crate::agent::lane::Lane;
 use crate::agent::queue::Cause;
 use crate::policies::load::Loaded;
 use crate::telemetry;
+use futures::FutureExt as _;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -28,7 +30,8 @@ impl Agent {
         let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_WORKERS };
         let workers = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
         for _ in 0..workers {
-            tokio::spawn(keep_going(Arc::clone(self), Arc::clone(&lane)));
+            let (agent, lane, runtime) = (Arc::clone(self), Arc::clone(&lane), Handle::current());
+            tokio::task::spawn_blocking(move || runtime.block_on(keep_going(agent, lane)));
         }
     }
 
@@ -80,18 +83,25 @@ impl Agent {
     pub(crate) fn stop(&self) {
         self.lanes().iter().for_each(|lane| lane.close());
     }
+
+    /// Waits until no evaluation is under way; for after [`Agent::stop`].
+    pub(crate) async fn rested(&self) {
+        loop {
+            let moved = self.moved.notified();
+            if self.lanes().iter().all(|lane| lane.is_resting()) {
+                return;
+            }
+            moved.await;
+        }
+    }
 }
 
-/// One worker: takes a subject, evaluates it, and goes on whatever became of it. Each evaluation has a thread for
-/// itself: its guests take that thread for as long as their limits let them, and what waits elsewhere goes on.
+/// One worker, on a thread of its own: takes a subject, evaluates it, and goes on whatever became of it. Guests take
+/// that thread for as long as their limits let them, and what waits elsewhere goes on.
 async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
     while let Some(item) = lane.next().await {
         let subject = item.subject.clone();
-        let evaluation = {
-            let (agent, lane) = (Arc::clone(&agent), Arc::clone(&lane));
-            let runtime = Handle::current();
-            tokio::task::spawn_blocking(move || runtime.block_on(agent.evaluate(&lane, item)))
-        };
+        let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
         if evaluation.await.is_err() {
             telemetry::fault(&lane.policy, &subject, &lane.loaded().revision.policy.writes);
             agent.faulted(&Key::new(&lane.policy, &subject));

@@ -46,6 +46,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let mut warm = Warm::default();
     let verdicts: Vec<Verdict> =
         cases.into_iter().map(|case| runtime.block_on(judge(&engine, case, &mut warm))).collect();
+    runtime.shutdown_background();
     match args.output {
         TableFormat::Table => table(&verdicts, screen),
         TableFormat::Json => {

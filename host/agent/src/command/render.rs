@@ -41,7 +41,9 @@ pub(crate) struct Rendered {
 pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
-    let (rendered, failed) = runtime.block_on(work(args, screen))?;
+    let worked = runtime.block_on(work(args, screen));
+    runtime.shutdown_background();
+    let (rendered, failed) = worked?;
     if args.diff {
         difference::print(&rendered, args.reveal, screen);
     } else {

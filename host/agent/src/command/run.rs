@@ -20,6 +20,8 @@ use transom_core::contract::AgentFacts;
 use transom_core::reference::LOCAL;
 use transom_engine::{Engine, EngineOptions};
 
+/// How long evaluations under way may take to end.
+const GRACE: Duration = Duration::from_secs(10);
 /// How often the progress line moves.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -32,7 +34,10 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     metrics::start(args.admin.compatibility_metrics)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
-    runtime.block_on(work(args, screen))
+    let ended = runtime.block_on(work(args, screen));
+    // Workers end by themselves; where the work ended by an error nobody told them.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
@@ -69,6 +74,8 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     agent.stop();
     swapping.abort();
     telling.abort();
+    // Calls in flight end; whatever hangs longer is found again at the next start.
+    let _ = tokio::time::timeout(GRACE, agent.rested()).await;
     watching.iter().chain(&serving).for_each(tokio::task::JoinHandle::abort);
     Ok(Ending::Right)
 }
