@@ -3,7 +3,7 @@
 
 use super::Running;
 use super::fleet::{OUTPUT, Scene};
-use crate::floor::server::{SECRET, api, follow};
+use crate::floor::server::{SECRET, api, follow_from};
 use crate::process::Programs;
 use crate::rounds::median;
 use crate::table::{Figure, Row, Table};
@@ -18,6 +18,8 @@ use transom_support::fleet::{hosted_name, managed_name};
 
 /// Rotations of each.
 const ROTATIONS: usize = 30;
+/// What of the target's namespace is watched.
+const NAMED: &str = "metadata.name=external-managed-kubeconfig";
 /// How long anything may take before this gives up.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long an idle agent is looked at.
@@ -82,14 +84,11 @@ async fn rotate(scene: &Scene, index: usize, turn: usize) -> Result<Duration> {
     let text = text.lines().filter(|line| !line.starts_with("rotation:")).collect::<Vec<_>>().join("\n");
     let text = STANDARD.encode(format!("{text}\nrotation: \"{turn}\"\n"));
     let target = api(&scene.client, SECRET, Some(&namespace));
-    let before = target.get(OUTPUT).await?.metadata.resource_version;
+    let before = target.get(OUTPUT).await?.metadata.resource_version.unwrap_or_default();
     let start = Instant::now();
     let patch = Patch::Merge(json!({"data": {"kubeconfig": text}}));
     source.patch(&name, &PatchParams::default(), &patch).await?;
-    let seen = follow(&target, None, async |secret| Ok(secret.metadata.resource_version != before));
-    // The list before the watch may already show the result: whoever looks again sees that at once.
-    let looked =
-        async { if target.get(OUTPUT).await?.metadata.resource_version != before { Ok(()) } else { seen.await } };
-    timeout(DEADLINE, looked).await.context("no new result within a minute")??;
+    let seen = follow_from(&target, Some(NAMED), before, async |_| Ok(true));
+    timeout(DEADLINE, seen).await.context("no new result within a minute")??;
     Ok(start.elapsed())
 }

@@ -112,14 +112,23 @@ async fn list(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Calls for every change of an object from now on; ends with the stream.
+/// Calls for every change of an object from now on, until it says that it saw enough.
 pub(crate) async fn follow(
     api: &Api<DynamicObject>,
     fields: Option<&str>,
+    each: impl AsyncFnMut(DynamicObject) -> Result<bool>,
+) -> Result<()> {
+    let now = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
+    follow_from(api, fields, now.unwrap_or_default(), each).await
+}
+
+/// The same from a version on.
+pub(crate) async fn follow_from(
+    api: &Api<DynamicObject>,
+    fields: Option<&str>,
+    mut version: String,
     mut each: impl AsyncFnMut(DynamicObject) -> Result<bool>,
 ) -> Result<()> {
-    let mut version =
-        api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version.unwrap_or_default();
     loop {
         let params = WatchParams { field_selector: fields.map(str::to_owned), ..WatchParams::default() };
         let mut events = pin!(api.watch(&params, &version).await?);
