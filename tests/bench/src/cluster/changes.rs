@@ -2,7 +2,7 @@
 //! Never rotates two at a time.
 
 use super::Running;
-use super::fleet::{OUTPUT, Scene};
+use super::fleet::Scene;
 use crate::floor::server::{SECRET, api, follow_from};
 use crate::process::Programs;
 use crate::rounds::median;
@@ -10,7 +10,7 @@ use crate::table::{Figure, Row, Table};
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -84,7 +84,8 @@ async fn rotate(scene: &Scene, index: usize, turn: usize) -> Result<Duration> {
     let text = text.lines().filter(|line| !line.starts_with("rotation:")).collect::<Vec<_>>().join("\n");
     let text = STANDARD.encode(format!("{text}\nrotation: \"{turn}\"\n"));
     let target = api(&scene.client, SECRET, Some(&namespace));
-    let before = target.get(OUTPUT).await?.metadata.resource_version.unwrap_or_default();
+    let now = target.list_metadata(&ListParams::default().fields(NAMED)).await?;
+    let before = now.metadata.resource_version.unwrap_or_default();
     let start = Instant::now();
     let patch = Patch::Merge(json!({"data": {"kubeconfig": text}}));
     source.patch(&name, &PatchParams::default(), &patch).await?;
