@@ -1,8 +1,10 @@
 //! The command line: flags to values. The only place that reads arguments; never acts on them.
 
+pub(crate) mod rbac;
 pub(crate) mod server;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rbac::RbacArgs;
 use server::ServerArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -50,6 +52,11 @@ pub(crate) enum Command {
     /// Print the CustomResourceDefinition of the kind Policy.
     #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
     Crd,
+    /// Print the least RBAC that the agent needs for its policies, with the reason for each rule.
+    #[command(
+        after_help = "Examples:\n  transom rbac | kubectl apply -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nEnds with 0 when printed, 1 when a policy is refused and nothing is printed, 2 on wrong use."
+    )]
+    Rbac(RbacArgs),
 }
 
 /// Flags of everything that evaluates policies.

@@ -8,6 +8,7 @@ mod connect;
 mod crd;
 mod explain;
 mod inspect;
+mod rbac;
 mod render;
 mod run;
 mod session;
@@ -40,6 +41,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Inspect(args) => inspect::inspect(&args, screen),
         Command::Explain(args) => explain::explain(&args, screen),
         Command::Crd => Ok(crd::crd(screen)),
+        Command::Rbac(args) => rbac::rbac(&args, screen),
         Command::Render(args) => render::render(&args, screen),
         Command::Test(args) => cases::test(&args, screen),
         Command::Validate(args) => validate::validate(&args, screen),

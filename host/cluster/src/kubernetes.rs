@@ -12,6 +12,7 @@ mod events;
 mod feed;
 mod follow;
 mod health;
+mod lease;
 mod pace;
 mod pacer;
 mod policy_status;
@@ -32,6 +33,7 @@ pub use counts::{Counts, Purpose, Verb};
 pub use events::Events;
 pub use feed::Observations;
 pub use health::{Health, WatchHealth};
+pub use lease::{Leadership, Leading, LeaseOptions, Trouble};
 pub use policy_status::PolicyStatuses;
 pub use write::Writer;
 

@@ -163,9 +163,9 @@ impl Election {
         self.saw(Some(Lease { version: version.to_owned(), record: write.record.clone() }), now);
     }
 
-    /// Takes note that a write met another version than it named: look at once.
-    pub fn conflicted(&mut self) {
-        self.stale = true;
+    /// Takes note that a write met another version than it named: look again soon.
+    pub fn conflicted(&mut self, now: Now) {
+        (self.stale, self.not_before_ms) = (true, now.monotonic_ms + self.timing.retry_ms / 10);
     }
 
     /// Takes note that a request failed, and that nobody knows what came of it: look again after a while.

@@ -6,6 +6,7 @@ use crate::reference::ObjectRef;
 use crate::time;
 use serde_json::{Map, Value};
 use std::fmt;
+use transom_api::labels;
 
 /// An object with the version that its cluster gave it.
 #[derive(Clone, PartialEq)]
@@ -49,6 +50,12 @@ impl Object {
         self.body.get("metadata")?.get("annotations")?.get(key)?.as_str()
     }
 
+    /// Whether a user paused it: the annotation [`labels::PAUSED`] with any value but `false`.
+    pub fn paused(&self) -> bool {
+        let value = self.body.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(labels::PAUSED));
+        !matches!(value, None | Some(Value::Null | Value::Bool(false))) && value != Some(&Value::from("false"))
+    }
+
     /// The base64 text under a key of a Secret's `data`.
     pub fn data(&self, key: &str) -> Option<&Value> {
         self.body.get("data")?.get(key)
@@ -71,5 +78,32 @@ impl Object {
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Object({}, version {:?})", self.reference, self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn any_value_but_false_pauses() {
+        for (annotations, paused) in [
+            (json!({}), false),
+            (json!(null), false),
+            (json!("odd"), false),
+            (json!({"transom.dev/paused": null}), false),
+            (json!({"transom.dev/paused": "false"}), false),
+            (json!({"transom.dev/paused": false}), false),
+            (json!({"transom.dev/paused": ""}), true),
+            (json!({"transom.dev/paused": "true"}), true),
+            (json!({"transom.dev/paused": true}), true),
+            (json!({"transom.dev/paused": "False"}), true),
+            (json!({"transom.dev/paused": "until tomorrow"}), true),
+        ] {
+            let body = json!({"metadata": {"annotations": annotations}});
+            let reference = ObjectRef::local("v1", "Node", None, "x");
+            assert_eq!(Object { reference, version: String::new(), body }.paused(), paused, "{annotations}");
+        }
     }
 }

@@ -4,11 +4,14 @@
 pub mod check;
 pub mod manifest;
 
+use crate::failure::Failure;
+use crate::object::Object;
 use crate::pattern::Pattern;
 use crate::reference::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, Verb};
+use transom_api::{Word, labels};
 
 /// A checked policy; made by [`check::policy`].
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +134,21 @@ impl SecretRule {
 }
 
 impl Policy {
+    /// Whether a subject is left as it is: nothing is written for it, nothing is pruned.
+    ///
+    /// # Errors
+    /// `Suspended` or `Paused`.
+    pub fn held(&self, subject: &Object) -> Result<(), Failure> {
+        if self.suspend {
+            return Err(Failure::known(Word::Suspended, "the policy is suspended"));
+        }
+        if subject.paused() {
+            let message = format!("{} carries the annotation {}", subject.reference, labels::PAUSED);
+            return Err(Failure::known(Word::Paused, message));
+        }
+        Ok(())
+    }
+
     /// The read grant of a role.
     pub fn read(&self, role: &str) -> Option<&ReadRule> {
         self.reads.iter().find(|rule| rule.role == role)
@@ -152,5 +170,26 @@ impl Writes {
             Self::Kubeconfig(_) => crate::contract::description::World::Kubeconfig,
             Self::Taints(_) => crate::contract::description::World::Taints,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Class;
+    use crate::sample::{hosted, kubeconfig_manifest, object, policy};
+    use serde_json::json;
+
+    #[test]
+    fn the_policy_or_the_subject_holds() {
+        let reason = |policy: &Policy, body| {
+            policy.held(&object(hosted("demo"), body)).map_err(|failure| (failure.reason, failure.class))
+        };
+        let paused = json!({"metadata": {"annotations": {"transom.dev/paused": "true"}}});
+        let mut policy = policy(&kubeconfig_manifest());
+        assert_eq!(reason(&policy, json!({})), Ok(()));
+        assert_eq!(reason(&policy, paused.clone()), Err((Word::Paused.into(), Class::Held)));
+        policy.suspend = true;
+        assert_eq!(reason(&policy, paused), Err((Word::Suspended.into(), Class::Held)));
     }
 }

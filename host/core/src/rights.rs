@@ -1,11 +1,10 @@
-//! The least rights that the policies at work need on the cluster of one connection, each with its reasons.
+//! The least rights that policies need on the cluster of one connection, each with its reasons.
 //! Values only: never a manifest, never a wildcard.
 
 pub mod kinds;
 mod least;
 
-use crate::catalogue::{Catalogue, Revision};
-use crate::policy::Writes;
+use crate::policy::{Policy, Writes};
 use crate::reference::LOCAL;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
@@ -118,16 +117,17 @@ pub struct Asked<'a> {
     pub kind: &'a dyn Fn(&str, &str) -> Kind,
 }
 
-/// The rights that the policies at work need on one connection, and on [`LOCAL`] those of the agent itself.
-pub fn of(catalogue: &Catalogue, asked: Asked<'_>) -> Rights {
+/// The rights that policies need on one connection, and on [`LOCAL`] those of the agent itself.
+pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
     let mut needed = Needed { kind: asked.kind, rights: Rights::new() };
-    for (scope, (_, because)) in plan::explained(catalogue, asked.connection, asked.secrets) {
+    let whole = policies.iter().map(|policy| (*policy, None));
+    for (scope, (_, because)) in plan::explained(whole, asked.connection, asked.secrets) {
         needed.scope(&scope, &[Verb::Get, Verb::List, Verb::Watch], &because);
     }
-    for revision in plan::at_work(catalogue) {
-        needed.reads(revision, asked.connection);
-        needed.writes(revision, asked.connection);
-        needed.events(revision, asked.connection);
+    for policy in policies {
+        needed.reads(policy, asked.connection);
+        needed.writes(policy, asked.connection);
+        needed.events(policy, asked.connection);
     }
     if asked.connection == LOCAL {
         needed.own(asked.home);
@@ -167,33 +167,32 @@ impl Needed<'_> {
     }
 
     /// Secrets are read by exact name where they are not watched.
-    fn reads(&mut self, revision: &Revision, connection: &str) {
-        let policy = &revision.policy;
+    fn reads(&mut self, policy: &Policy, connection: &str) {
         let secrets =
             policy.reads.iter().enumerate().filter(|(_, rule)| rule.kind == "Secret" && rule.api_version == "v1");
         for (index, rule) in secrets.filter(|(_, rule)| rule.cluster == connection) {
-            let because = because(revision, plan::read_line(index, rule));
-            for (scope, _) in plan::read(revision, rule) {
+            let because = because(policy, plan::read_line(index, rule));
+            for (scope, _) in plan::read(policy, None, rule) {
                 self.scope(&scope, &[Verb::Get], &because);
             }
         }
     }
 
     /// A Secret is made by a server-side apply, whose path names it: `create` and `patch` can both be bound by name.
-    fn writes(&mut self, revision: &Revision, connection: &str) {
-        match &revision.policy.writes {
+    fn writes(&mut self, policy: &Policy, connection: &str) {
+        match &policy.writes {
             Writes::Kubeconfig(rules) => {
                 for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
-                    let because = because(revision, plan::write_line(index));
+                    let because = because(policy, plan::write_line(index));
                     let verbs: Vec<Verb> = rule.verbs.iter().flat_map(|verb| requests(*verb)).copied().collect();
-                    for (scope, _) in plan::target(revision, rule) {
+                    for (scope, _) in plan::target(policy, rule) {
                         self.scope(&scope, &verbs, &because);
                     }
                 }
             }
-            Writes::Taints(_) if revision.policy.subject.cluster == connection => {
-                let because = because(revision, plan::write_line(0));
-                for (scope, _) in plan::subject(revision) {
+            Writes::Taints(_) if policy.subject.cluster == connection => {
+                let because = because(policy, plan::write_line(0));
+                for (scope, _) in plan::subject(policy, None) {
                     self.scope(&scope, &[Verb::Patch], &because);
                 }
                 let webhooks = Objects {
@@ -209,16 +208,16 @@ impl Needed<'_> {
     }
 
     /// Warnings about a subject are told in its namespace.
-    fn events(&mut self, revision: &Revision, connection: &str) {
-        if revision.policy.subject.cluster != connection {
+    fn events(&mut self, policy: &Policy, connection: &str) {
+        if policy.subject.cluster != connection {
             return;
         }
-        for (scope, _) in plan::subject(revision) {
+        for (scope, _) in plan::subject(policy, None) {
             let (_, kind) = self.kind(&scope);
             let namespace = if kind.namespaced { scope.namespace } else { Some(EVENTS_OF_CLUSTER.to_owned()) };
             let (group, resource) = ("events.k8s.io".to_owned(), "events".to_owned());
             let objects = Objects { namespace, group, resource, name: None };
-            let because = because(revision, "spec.subject (warnings)".to_owned());
+            let because = because(policy, "spec.subject (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
         }
     }
@@ -251,20 +250,15 @@ fn requests(verb: Granted) -> &'static [Verb] {
     }
 }
 
-fn because(revision: &Revision, line: String) -> BTreeSet<Because> {
-    BTreeSet::from([Because::Policy { policy: Arc::clone(&revision.policy.name), line }])
+fn because(policy: &Policy, line: String) -> BTreeSet<Because> {
+    BTreeSet::from([Because::Policy { policy: Arc::clone(&policy.name), line }])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{guest, kubeconfig_manifest, policy, taints_manifest};
+    use crate::sample::{kubeconfig_manifest, policy, taints_manifest};
     use serde_json::{Value, json};
-
-    fn catalogue(manifests: &[Value]) -> Catalogue {
-        let revision = |manifest| Revision { policy: policy(manifest), trigger: None, decide: guest(&[], &[]) };
-        manifests.iter().fold(Catalogue::default(), |catalogue, manifest| catalogue.with(revision(manifest), "file"))
-    }
 
     fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Value {
         for (pointer, value) in changes {
@@ -276,7 +270,8 @@ mod tests {
 
     fn rights(manifests: &[Value], connection: &str, secrets: SecretReads) -> Rights {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
-        of(&catalogue(manifests), Asked { connection, secrets, home: "transom", kind: &kind })
+        let policies: Vec<_> = manifests.iter().map(policy).collect();
+        of(&policies.iter().collect::<Vec<_>>(), Asked { connection, secrets, home: "transom", kind: &kind })
     }
 
     /// `namespace/resource.group/name: verbs`, with `*` for all; those of the agent itself are left out.

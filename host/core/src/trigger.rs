@@ -7,19 +7,21 @@ use crate::object::Object;
 use crate::projection::{self, Declared};
 use crate::work::Why;
 use std::collections::{BTreeMap, BTreeSet};
+use transom_api::labels;
 
 /// What a policy's trigger guest (or, without one, the host) judged last of one subject: *before*. In memory only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     subject: Subject,
     marks: BTreeMap<String, Digest>,
+    paused: bool,
 }
 
 impl Judged {
     /// The record of an object as it is now. After an own write to the subject, the record of the written object
     /// is the new *before*: the evaluation that wrote it has judged it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
-        Self { subject: declared.subject(object), marks: declared.marks(object) }
+        Self { subject: declared.subject(object), marks: declared.marks(object), paused: object.paused() }
     }
 }
 
@@ -61,6 +63,10 @@ pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, objec
     let Some(before) = before.filter(|before| before.subject.uid == judged.subject.uid) else {
         return Move::Enqueue { why: Why::Appeared, judged };
     };
+    // A pause is between a user and the host: no guest can hide its end.
+    if before.paused != judged.paused {
+        return Move::Enqueue { why: Why::Changed(vec![pause()]), judged };
+    }
     let changed = differing(declared, before, &judged);
     match (changed.is_empty(), judge) {
         (true, _) => Move::Ignore,
@@ -72,6 +78,11 @@ pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, objec
             Move::Ask { change: Box::new(change), judged }
         }
     }
+}
+
+/// The path of the pause annotation.
+fn pause() -> String {
+    format!("metadata.annotations[\"{}\"]", labels::PAUSED)
 }
 
 /// The declared paths that differ, sorted; the start of a deletion always counts.
@@ -162,6 +173,28 @@ mod tests {
     fn another_shape_is_evaluated_without_asking() {
         let after = with("/status", json!("odd"));
         assert_eq!(moved(Judge::Guest, after.clone()), Move::Enqueue { why: Why::Unjudged, judged: judged(&after) });
+    }
+
+    #[test]
+    fn no_guest_is_asked_about_a_pause() {
+        let body = |value: &str| with("/metadata/annotations", json!({"note": "private", "transom.dev/paused": value}));
+        let nothing = Declared::default();
+        for (before, after, counts) in [
+            (subject(), body("true"), true),
+            (body("true"), subject(), true),
+            (body("true"), body("false"), true),
+            (body("true"), body("until tomorrow"), false),
+            (subject(), body("false"), false),
+        ] {
+            for (declared, judge) in [(&declared(), Judge::Guest), (&nothing, Judge::Guest), (&nothing, Judge::Nobody)]
+            {
+                let [before, after] = [&before, &after].map(|body| object(hosted("demo"), body.clone()));
+                let moved = observe(judge, declared, Some(&Judged::of(&before, declared)), &after);
+                let why = Why::Changed(vec!["metadata.annotations[\"transom.dev/paused\"]".to_owned()]);
+                let expected = Move::Enqueue { why, judged: Judged::of(&after, declared) };
+                assert_eq!(moved == expected, counts, "{after:?} {moved:?}");
+            }
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub enum Why {
     Appeared,
     /// The trigger guest said so, for these reasons.
     Triggered(Vec<String>),
-    /// The policy has no trigger guest, and these declared paths differ.
+    /// These paths differ, and no trigger guest is asked about them: the policy has none, or it is a pause.
     Changed(Vec<String>),
     /// The trigger guest could not be asked; the evaluation says why.
     Unjudged,

@@ -15,7 +15,6 @@ use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::Word;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Readiness, Timed};
 use transom_core::digest::Digest;
@@ -95,9 +94,7 @@ impl Agent {
         seen.evaluation.observed_generation =
             subject.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
         seen.subject = Some(Arc::clone(&subject));
-        if loaded.revision.policy.suspend {
-            return Err(Failure::known(Word::Suspended, "the policy is suspended"));
-        }
+        loaded.revision.policy.held(&subject)?;
         self.ready(loaded, key, &subject, seen)?;
         match &loaded.revision.policy.writes {
             Writes::Kubeconfig(_) => self.kubeconfig(loaded, key, &subject, seen).await,

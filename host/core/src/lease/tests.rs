@@ -105,8 +105,9 @@ fn a_holder_that_was_frozen_does_not_write() {
     election.sending(&prepared, at(2_000));
     // Frozen here; meanwhile another one took over.
     assert!(!election.leads(at(60_000)));
-    election.conflicted();
-    assert_eq!(election.next(at(60_000)), Step::Look);
+    election.conflicted(at(60_000));
+    assert_eq!(election.next(at(60_000)), Step::Follow(60_200));
+    assert_eq!(election.next(at(60_200)), Step::Look);
     election.saw(Some(lease("5", "other", 1)), at(60_001));
     assert!(!election.leads(at(60_001)));
     assert_eq!(election.next(at(60_001)), Step::Follow(62_001));
@@ -156,7 +157,7 @@ fn what_came_of_an_unanswered_write_is_found_out() {
     let second = writing(election.next(at(6_000)));
     election.sending(&second, at(6_000));
     // Now it has, so that the second one fails.
-    election.conflicted();
+    election.conflicted(at(6_000));
     election.saw(Some(Lease { version: "2".to_owned(), record: first.record }), at(6_100));
     assert_eq!(election.leads_until(), Some(at(12_000)));
     assert_eq!(writing(election.next(at(6_100))).version.as_deref(), Some("2"));
@@ -170,12 +171,12 @@ fn giving_back_ends_the_leadership_at_once_and_is_tried_until_it_is_done() {
     let release = writing(election.next(at(1)));
     assert_eq!((release.record.holder.as_deref(), release.version.as_deref()), (None, Some("1")));
     election.sending(&release, at(1));
-    election.conflicted();
-    assert_eq!(election.next(at(2)), Step::Look);
-    election.saw(Some(Lease { version: "2".to_owned(), record: leader().attempts[0].write.record.clone() }), at(2));
-    let again = act(&mut election, at(2), "3");
+    election.conflicted(at(1));
+    assert_eq!(election.next(at(201)), Step::Look);
+    election.saw(Some(Lease { version: "2".to_owned(), record: leader().attempts[0].write.record.clone() }), at(201));
+    let again = act(&mut election, at(201), "3");
     assert_eq!((again.version.as_deref(), again.record.transitions), (Some("2"), Some(0)));
-    assert_eq!(election.next(at(2)), Step::Released);
+    assert_eq!(election.next(at(201)), Step::Released);
     let mut follower = Election::new("me", Timing::default());
     follower.saw(Some(lease("7", "other", 0)), at(1));
     follower.stop();
@@ -269,7 +270,7 @@ impl Candidate {
                 match luck {
                     Luck::Good | Luck::Frozen(_) => match world.put(&write) {
                         Some(version) => self.election.wrote(&write, &version, now),
-                        None => self.election.conflicted(),
+                        None => self.election.conflicted(now),
                     },
                     Luck::Lost => self.election.failed(now),
                     Luck::Unanswered => {

@@ -3,7 +3,7 @@
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
 use crate::pattern::Pattern;
-use crate::policy::{ReadRule, SecretRule, Writes};
+use crate::policy::{Policy, ReadRule, SecretRule, Writes};
 use crate::projection::Paths;
 use crate::rights::Because;
 use std::collections::btree_map::Entry;
@@ -22,15 +22,21 @@ pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
 /// What a connection watches for every policy at work. A watch that another one holds whole is left out.
 pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watches {
-    explained(catalogue, connection, secrets).into_iter().map(|(scope, (keep, _))| (scope, keep)).collect()
+    let revisions = catalogue.entries().filter_map(|(_, entry)| entry.revision.as_deref());
+    let policies = revisions.map(|revision| (&revision.policy, Some(revision)));
+    explained(policies, connection, secrets).into_iter().map(|(scope, (keep, _))| (scope, keep)).collect()
 }
 
-/// The same, with the lines of policies that want each watch.
-pub(crate) fn explained(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Explained {
+/// The same for any policies, with the lines that want each watch. Without a revision whole objects are kept.
+pub(crate) fn explained<'a>(
+    policies: impl IntoIterator<Item = (&'a Policy, Option<&'a Revision>)>,
+    connection: &str,
+    secrets: SecretReads,
+) -> Explained {
     let mut watches = Explained::new();
-    for revision in at_work(catalogue) {
-        for (line, bounds) in wanted(revision, connection, secrets) {
-            let because = Because::Policy { policy: Arc::clone(&revision.policy.name), line };
+    for (policy, revision) in policies {
+        for (line, bounds) in wanted(policy, revision, connection, secrets) {
+            let because = Because::Policy { policy: Arc::clone(&policy.name), line };
             for (scope, keep) in bounds {
                 merge(&mut watches, scope, keep, BTreeSet::from([because.clone()]));
             }
@@ -39,29 +45,28 @@ pub(crate) fn explained(catalogue: &Catalogue, connection: &str, secrets: Secret
     narrow(watches)
 }
 
-/// The policies at work.
-pub(crate) fn at_work(catalogue: &Catalogue) -> impl Iterator<Item = &Revision> {
-    catalogue.entries().filter_map(|(_, entry)| entry.revision.as_deref())
-}
-
 /// Watches that one line of a policy wants.
 type Bounds = Vec<(Scope, Keep)>;
 
 /// Every line of one policy that wants watches on one connection.
-fn wanted(revision: &Revision, connection: &str, secrets: SecretReads) -> Vec<(String, Bounds)> {
-    let policy = &revision.policy;
+fn wanted(
+    policy: &Policy,
+    revision: Option<&Revision>,
+    connection: &str,
+    secrets: SecretReads,
+) -> Vec<(String, Bounds)> {
     let mut all = Vec::new();
     if policy.subject.cluster == connection {
-        all.push(("spec.subject".to_owned(), subject(revision)));
+        all.push(("spec.subject".to_owned(), subject(policy, revision)));
     }
     for (index, rule) in policy.reads.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
-        let mut bounds = read(revision, rule);
+        let mut bounds = read(policy, revision, rule);
         bounds.retain(|(scope, _)| scope.fields.is_none() || secrets == SecretReads::Watch);
         all.push((read_line(index, rule), bounds));
     }
     if let Writes::Kubeconfig(rules) = &policy.writes {
         let ours = rules.iter().enumerate().filter(|(_, rule)| rule.cluster == connection);
-        all.extend(ours.map(|(index, rule)| (write_line(index), target(revision, rule))));
+        all.extend(ours.map(|(index, rule)| (write_line(index), target(policy, rule))));
     }
     all
 }
@@ -77,7 +82,14 @@ pub(crate) fn write_line(index: usize) -> String {
 }
 
 /// The watches of the subjects of a policy.
-pub(crate) fn subject(revision: &Revision) -> Bounds {
+pub(crate) fn subject(policy: &Policy, revision: Option<&Revision>) -> Bounds {
+    let rule = &policy.subject;
+    let fields = revision.filter(|_| !whole(&rule.api_version, &rule.kind)).map(declared);
+    bound(&rule.api_version, &rule.kind, &namespaces(policy), &["*".to_owned()], fields.as_ref())
+}
+
+/// What both guests and the host itself read of a subject.
+fn declared(revision: &Revision) -> Paths {
     let rule = &revision.policy.subject;
     let guests = revision.trigger.iter().chain([&revision.decide]);
     let declared = guests.map(|guest| guest.declared(&rule.api_version, &rule.kind));
@@ -86,17 +98,16 @@ pub(crate) fn subject(revision: &Revision) -> Bounds {
     if matches!(revision.policy.writes, Writes::Taints(_)) {
         paths.push(&taints);
     }
-    let fields = (!whole(&rule.api_version, &rule.kind)).then(|| Paths::union(paths));
-    bound(&rule.api_version, &rule.kind, &namespaces(revision), &["*".to_owned()], fields.as_ref())
+    Paths::union(paths)
 }
 
 /// The watches of what a role may read. Secrets without an exact name are those of type `Opaque`.
-pub(crate) fn read(revision: &Revision, rule: &ReadRule) -> Bounds {
+pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule) -> Bounds {
     // Only the guest that decides asks for objects, and gets the fields that it declared.
-    let declared = &revision.decide.declared(&rule.api_version, &rule.kind).fields;
-    let fields = (!whole(&rule.api_version, &rule.kind)).then_some(declared);
-    let namespaces = rule.namespace.as_ref().map(|pattern| wildcards(revision, pattern)).unwrap_or_default();
-    let mut all = bound(&rule.api_version, &rule.kind, &namespaces, &wildcards(revision, &rule.name), fields);
+    let guest = revision.filter(|_| !whole(&rule.api_version, &rule.kind)).map(|revision| &revision.decide);
+    let fields = guest.map(|guest| &guest.declared(&rule.api_version, &rule.kind).fields);
+    let namespaces = rule.namespace.as_ref().map(|pattern| wildcards(policy, pattern)).unwrap_or_default();
+    let mut all = bound(&rule.api_version, &rule.kind, &namespaces, &wildcards(policy, &rule.name), fields);
     if rule.api_version == "v1" && rule.kind == "Secret" {
         for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
             scope.fields = Some("type=Opaque".to_owned());
@@ -107,9 +118,9 @@ pub(crate) fn read(revision: &Revision, rule: &ReadRule) -> Bounds {
 
 /// The watches of the Secrets that a policy makes. Those without an exact name are found by our label, in either mode:
 /// what was made must be found again after a start. A target without the label is read by exact name.
-pub(crate) fn target(revision: &Revision, rule: &SecretRule) -> Bounds {
-    let names = wildcards(revision, &rule.name);
-    let mut all = bound("v1", "Secret", &wildcards(revision, &rule.namespace), &names, None);
+pub(crate) fn target(policy: &Policy, rule: &SecretRule) -> Bounds {
+    let names = wildcards(policy, &rule.name);
+    let mut all = bound("v1", "Secret", &wildcards(policy, &rule.namespace), &names, None);
     for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
         scope.labels = Some(format!("{}={}", labels::MANAGED_BY, labels::MANAGER));
     }
@@ -140,14 +151,14 @@ fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
 }
 
 /// What a pattern may stand for under a policy, each once.
-fn wildcards(revision: &Revision, pattern: &Pattern) -> Vec<String> {
-    let all: BTreeSet<_> = namespaces(revision).iter().map(|namespace| pattern.wildcard(namespace)).collect();
+fn wildcards(policy: &Policy, pattern: &Pattern) -> Vec<String> {
+    let all: BTreeSet<_> = namespaces(policy).iter().map(|namespace| pattern.wildcard(namespace)).collect();
     all.into_iter().collect()
 }
 
 /// Wildcards of the namespaces of a policy's subjects.
-fn namespaces(revision: &Revision) -> Vec<String> {
-    let all: BTreeSet<_> = revision.policy.subject.namespaces.iter().map(ToString::to_string).collect();
+fn namespaces(policy: &Policy) -> Vec<String> {
+    let all: BTreeSet<_> = policy.subject.namespaces.iter().map(ToString::to_string).collect();
     if all.contains("*") { vec!["*".to_owned()] } else { all.into_iter().collect() }
 }
 

@@ -1,0 +1,37 @@
+//! Flags of `rbac`. Never reads a policy.
+
+use super::OutputFormat;
+use super::server::Reads;
+use clap::Args;
+use std::path::PathBuf;
+use transom_core::reference::LOCAL;
+use transom_core::reference::dns::is_label;
+
+/// Flags of `rbac`.
+#[derive(Debug, Args)]
+pub(crate) struct RbacArgs {
+    /// Folder or file with policies; the two that ship with the binary when absent.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) policies: Option<PathBuf>,
+    /// How Secrets are read whose names the policies do not say exactly.
+    #[arg(long, value_enum, default_value_t = Reads::Watch)]
+    pub(crate) secret_reads: Reads,
+    /// Namespace that the agent runs in.
+    #[arg(long, value_name = "NS", default_value = "transom", value_parser = parse_label)]
+    pub(crate) namespace: String,
+    /// The agent's service account; the roles get its name.
+    #[arg(long, value_name = "NAME", default_value = "transom", value_parser = parse_label)]
+    pub(crate) service_account: String,
+    /// The connection on whose cluster the rights are.
+    #[arg(long, value_name = "NAME", default_value = LOCAL)]
+    pub(crate) connection: String,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
+    pub(crate) output: OutputFormat,
+}
+
+/// A name that a namespace may have.
+pub(super) fn parse_label(text: &str) -> Result<String, String> {
+    let fits = is_label(text).then(|| text.to_owned());
+    fits.ok_or_else(|| "want a DNS label: lower-case letters, digits and dashes".to_owned())
+}

@@ -1,0 +1,103 @@
+//! `transom rbac`: the least rights that the agent needs for its policies, as manifests. Never applies one.
+
+mod role;
+
+use crate::args::OutputFormat;
+use crate::args::rbac::RbacArgs;
+use crate::output::{Ending, Screen};
+use crate::policies::{Source, Written};
+use anyhow::Context as _;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use transom_core::policy::{Policy, Writes, check, manifest};
+use transom_core::rights::{self, Asked, Objects, Right, Rights, kinds};
+
+/// Prints the rights that the policies need on one connection.
+///
+/// # Errors
+/// When the policies cannot be read at all.
+pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let Some(policies) = policies(args, screen)? else { return Ok(Ending::Failed) };
+    let others: BTreeSet<&String> = policies.iter().flat_map(named).filter(|name| **name != args.connection).collect();
+    for other in others {
+        screen.note(format_args!(
+            "the policies name the connection `{other}`, too: --connection {other} prints its rights"
+        ));
+    }
+    let kind = |_: &str, kind: &str| kinds::guess(kind);
+    let secrets = args.secret_reads.into();
+    let asked = Asked { connection: &args.connection, secrets, home: &args.namespace, kind: &kind };
+    let rights = rights::of(&policies.iter().collect::<Vec<_>>(), asked);
+    let roles = role::roles(&rights, &args.namespace, &args.service_account);
+    match args.output {
+        OutputFormat::Yaml => screen.text(&role::yaml(&roles)),
+        OutputFormat::Json => {
+            let items: Vec<_> = roles.iter().flat_map(role::Role::objects).collect();
+            screen.line(format_args!("{:#}", json!({"apiVersion": "v1", "kind": "List", "items": items})));
+        }
+        OutputFormat::Table => table(&rights, screen),
+    }
+    Ok(Ending::Right)
+}
+
+/// Every policy, checked but without its components, on which no right depends; nothing when one is refused: whoever
+/// applies rights of which some are missing takes them away.
+fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Policy>>> {
+    let found = Source::new(args.policies.as_deref()).read().with_context(|| {
+        let path = args.policies.as_deref().unwrap_or(Path::new("builtin"));
+        format!("failed to read the policies `{}`", path.display())
+    })?;
+    let mut refused = found.broken;
+    let mut policies: BTreeMap<Arc<str>, Policy> = BTreeMap::new();
+    for Written { place, value, .. } in found.policies {
+        match manifest::parse(&value).and_then(check::policy) {
+            Ok(policy) if policies.contains_key(&policy.name) => {
+                refused.push((place, format!("metadata.name: the policy `{}` stands in two places", policy.name)));
+            }
+            Ok(policy) => drop(policies.insert(Arc::clone(&policy.name), policy)),
+            Err(error) => refused.push((place, error.to_string())),
+        }
+    }
+    for (place, why) in &refused {
+        screen.note(format_args!("refused: {place}: {why}"));
+    }
+    Ok(refused.is_empty().then(|| policies.into_values().collect()))
+}
+
+/// The connections that a policy names.
+fn named(policy: &Policy) -> Vec<&String> {
+    let mut all = vec![&policy.subject.cluster];
+    all.extend(policy.reads.iter().map(|rule| &rule.cluster));
+    if let Writes::Kubeconfig(rules) = &policy.writes {
+        all.extend(rules.iter().map(|rule| &rule.cluster));
+    }
+    all
+}
+
+/// A line for each right and reason.
+fn table(rights: &Rights, screen: &Screen) {
+    let rows: Vec<[String; 4]> = rights.iter().flat_map(rows).collect();
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or_default();
+    let (place, objects, verbs) = (width(0).max(9), width(1).max(7), width(2).max(5));
+    screen.line(format_args!("{:<place$}  {:<objects$}  {:<verbs$}  BECAUSE", "NAMESPACE", "OBJECTS", "VERBS"));
+    for [namespace, what, may, why] in &rows {
+        screen.line(format_args!("{namespace:<place$}  {what:<objects$}  {may:<verbs$}  {why}"));
+    }
+}
+
+fn rows((objects, right): (&Objects, &Right)) -> Vec<[String; 4]> {
+    let Objects { namespace, group, resource, name } = objects;
+    let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+    let what = if group.is_empty() { format!("{resource}{name}") } else { format!("{resource}.{group}{name}") };
+    let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
+    let first = [namespace.clone().unwrap_or_else(|| "all".to_owned()), what, verbs.join(",")];
+    let cells = |index: usize| if index == 0 { first.clone() } else { Default::default() };
+    let row = |(index, because): (usize, &rights::Because)| {
+        let [namespace, what, verbs] = cells(index);
+        [namespace, what, verbs, because.to_string()]
+    };
+    right.because.iter().enumerate().map(row).collect()
+}

@@ -1,0 +1,72 @@
+//! What `transom rbac` prints for the policies that ship, and when it prints nothing.
+#![cfg(test)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Exit code and both outputs.
+fn rbac(words: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    let output = command.arg("rbac").args(words).current_dir(root()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Compares with a file of this test's folder; `UPDATE=1` writes it.
+fn is_as_kept(name: &str, words: &[&str]) {
+    let (code, shown, error) = rbac(words);
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{shown}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rbac").join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, &shown).unwrap();
+    }
+    assert!(fs::read_to_string(&path).unwrap() == shown, "{name} differs; look at it and run this test with UPDATE=1");
+    assert!(!shown.contains("\"*\""), "a wildcard");
+}
+
+#[test]
+fn the_rights_of_what_ships_are_those_that_were_agreed() {
+    is_as_kept("watch.yaml", &[]);
+    is_as_kept("strict.yaml", &["--policies", "policies", "--secret-reads", "strict", "--namespace", "agents"]);
+    is_as_kept("taints.json", &["--policies", "policies/built-in-taints", "-o", "json", "--service-account", "agent"]);
+    is_as_kept("table.txt", &["-o", "table"]);
+}
+
+#[test]
+fn exact_namespaces_get_roles_and_other_connections_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = fs::read_to_string(root().join("policies/external-managed-kubeconfig/policy.yaml")).unwrap();
+    let exact = shipped
+        .replace(r#"namespaces: ["*"]"#, "namespaces: [clusters]")
+        .replace("{role: klusterlet, ", "{role: klusterlet, cluster: hub, ");
+    fs::write(folder.path().join("policy.yaml"), exact).unwrap();
+    let policies = folder.path().to_str().unwrap();
+    let (code, shown, told) = rbac(&["--policies", policies]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(shown.contains("kind: Role\nmetadata:\n  name: \"transom\"\n  namespace: \"clusters\"\n"), "{shown}");
+    assert!(!shown.contains("klusterlets") && told.contains("--connection hub"), "{told}");
+    let (_, shown, _) = rbac(&["--policies", policies, "--connection", "hub", "-o", "table"]);
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    assert!(shown.contains("klusterlets.operator.open-cluster-management.io"), "{shown}");
+}
+
+#[test]
+fn a_policy_that_is_refused_leaves_nothing_to_apply() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
+    fs::write(folder.path().join("a.yaml"), &shipped).unwrap();
+    for (text, why) in [(shipped.clone(), "stands in two places"), (shipped.replace("spec:", "spek:"), "spek")] {
+        fs::write(folder.path().join("b.yaml"), text).unwrap();
+        let (code, shown, told) = rbac(&["--policies", folder.path().to_str().unwrap()]);
+        assert_eq!((code, shown.as_str()), (Some(1), ""));
+        assert!(told.starts_with("refused: ") && told.contains(why), "{told}");
+    }
+    let (code, _, told) = rbac(&["--policies", "no-such-folder"]);
+    assert!(code == Some(2) && told.contains("no-such-folder"), "{told}");
+    assert_eq!(rbac(&["--namespace", "Not-A-Label"]).0, Some(2));
+}

@@ -1,0 +1,158 @@
+//! Does what the election says, one request at a time. Never decides, never gives a request longer than the lease has.
+
+use super::leading::{Told, Trouble, Until};
+use super::{LeaseOptions, spec};
+use crate::kubernetes::cause::Cause;
+use crate::kubernetes::counts::{Counts, Purpose, Verb};
+use k8s_openapi::api::coordination::v1::Lease as Body;
+use kube::Api;
+use kube::api::PostParams;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use transom_core::lease::{Election, Now, Step, Write};
+
+/// One candidate and its lease.
+pub(super) struct Candidate {
+    leases: Api<Body>,
+    place: String,
+    name: String,
+    election: Election,
+    /// The Lease as it was read or written last.
+    body: Option<Body>,
+    start: Instant,
+    patience: Duration,
+    counts: Arc<Counts>,
+    tell: watch::Sender<Told>,
+    stopped: watch::Receiver<bool>,
+    trouble: Option<Trouble>,
+}
+
+impl Candidate {
+    /// One that knows nothing yet.
+    pub(super) fn new(
+        leases: Api<Body>,
+        options: &LeaseOptions,
+        me: &str,
+        counts: Arc<Counts>,
+        tell: watch::Sender<Told>,
+        stopped: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            leases,
+            place: format!("{}/{}", options.namespace, options.name),
+            name: options.name.clone(),
+            election: Election::new(me, options.timing),
+            body: None,
+            start: Instant::now(),
+            patience: Duration::from_millis(options.timing.hold_ms / 2),
+            counts,
+            tell,
+            stopped,
+            trouble: None,
+        }
+    }
+
+    /// Stands for the lease until it is told to stop, and then gives it back.
+    pub(super) async fn run(mut self) {
+        loop {
+            if *self.stopped.borrow_and_update() {
+                self.election.stop();
+            }
+            match self.election.next(self.now()) {
+                Step::Look => self.look().await,
+                Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => self.put(&write).await,
+                Step::Wait(until) | Step::Follow(until) => self.rest(until).await,
+                Step::Released => return,
+            }
+            self.publish();
+        }
+    }
+
+    /// Waits for a time, or for the word to stop; whoever could say it is gone with this task.
+    async fn rest(&mut self, until_ms: u64) {
+        let until = self.start + Duration::from_millis(until_ms);
+        let _ = tokio::time::timeout_at(until.into(), self.stopped.changed()).await;
+    }
+
+    async fn look(&mut self) {
+        self.counts.add(Verb::Get, Purpose::Lease);
+        let answer = timeout(self.patience, self.leases.get_opt(&self.name)).await;
+        let now = self.now();
+        match self.cause("read", answer) {
+            Ok(Ok(body)) => self.saw(body, now),
+            Ok(Err(_)) | Err(()) => self.election.failed(now),
+        }
+    }
+
+    fn saw(&mut self, body: Option<Body>, now: Now) {
+        self.election.saw(body.as_ref().map(spec::read), now);
+        self.body = body;
+    }
+
+    /// Writes the Lease whole, by its name: that makes it, too, so that every right can be bound to the name.
+    async fn put(&mut self, write: &Write) {
+        let (verb, attempt) = if write.version.is_some() { (Verb::Update, "renew") } else { (Verb::Create, "make") };
+        let body = spec::write(&self.name, self.body.as_ref().filter(|_| write.version.is_some()), write);
+        self.counts.add(verb, Purpose::Lease);
+        self.election.sending(write, self.now());
+        let answer = timeout(self.patience, self.leases.replace(&self.name, &PostParams::default(), &body)).await;
+        let now = self.now();
+        match self.cause(attempt, answer) {
+            Ok(Ok(body)) => {
+                self.election.wrote(write, body.metadata.resource_version.as_deref().unwrap_or_default(), now);
+                self.body = Some(body);
+            }
+            Ok(Err(409)) => self.election.conflicted(now),
+            // Somebody removed it.
+            Ok(Err(404)) if write.version.is_some() => self.election.conflicted(now),
+            Ok(Err(_)) | Err(()) => self.election.failed(now),
+        }
+    }
+
+    /// The answer, or the code of a refusal; what is in the way is remembered until something works.
+    fn cause<T>(
+        &mut self,
+        attempt: &str,
+        answer: Result<kube::Result<T>, tokio::time::error::Elapsed>,
+    ) -> Result<Result<T, u16>, ()> {
+        let (cause, code) = match answer {
+            Ok(Ok(answer)) => {
+                self.trouble = None;
+                return Ok(Ok(answer));
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => return Ok(Err(status.code)),
+            Ok(Err(error)) => {
+                let code = if let kube::Error::Api(status) = &error { Some(status.code) } else { None };
+                (Cause::of(&error), code)
+            }
+            Err(_) => (Cause::late(self.patience), None),
+        };
+        let message = format!("failed to {attempt} the Lease {}: {}", self.place, cause.message);
+        self.trouble = Some(Trouble { reason: cause.reason, message });
+        code.map_or(Err(()), |code| Ok(Err(code)))
+    }
+
+    fn publish(&self) {
+        let until = self.election.leads_until().map(|until| Until {
+            monotonic: self.start + Duration::from_millis(until.monotonic_ms),
+            wall: UNIX_EPOCH + Duration::from_micros(u64::try_from(until.wall_us).unwrap_or_default()),
+        });
+        let holder = self.body.as_ref().and_then(|body| spec::read(body).record.holder);
+        let told = Told { until, holder, trouble: self.trouble.clone() };
+        self.tell.send_if_modified(|before| {
+            let changed = *before != told;
+            *before = told;
+            changed
+        });
+    }
+
+    fn now(&self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            monotonic_ms: u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            wall_us: i64::try_from(wall.as_micros()).unwrap_or(i64::MAX),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether this replica leads, for whoever writes. Never asks the API server: it is a time until which it is so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
+use tokio::sync::watch;
+use transom_api::Word;
+
+/// Until when this replica leads, on both clocks: one may stand still while the machine sleeps, the other may be set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Until {
+    pub(super) monotonic: Instant,
+    pub(super) wall: SystemTime,
+}
+
+/// Why the lease cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// In one word.
+    pub reason: Word,
+    /// What was attempted, and why it failed.
+    pub message: String,
+}
+
+/// What a candidate knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Told {
+    pub(super) until: Option<Until>,
+    pub(super) holder: Option<String>,
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Whether this replica leads. Cheap to clone, and cheap to ask: before each write.
+#[derive(Clone, Debug)]
+pub struct Leading {
+    /// Nothing where there is no election.
+    told: Option<watch::Receiver<Told>>,
+    stopped: Arc<AtomicBool>,
+}
+
+/// The end that a candidate tells on, and the one that others look at.
+pub(super) fn channel() -> (watch::Sender<Told>, Leading) {
+    let (tell, told) = watch::channel(Told::default());
+    (tell, Leading { told: Some(told), stopped: Arc::default() })
+}
+
+impl Leading {
+    /// Where there is no election: always the leader.
+    pub fn always() -> Self {
+        Self { told: None, stopped: Arc::default() }
+    }
+
+    /// Whether writing is allowed now.
+    pub fn leads(&self) -> bool {
+        let Some(told) = &self.told else { return true };
+        let until = told.borrow().until;
+        let in_time = |until: Until| Instant::now() < until.monotonic && SystemTime::now() < until.wall;
+        until.is_some_and(in_time) && !self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Waits until this replica leads; for ever once its candidate has ended.
+    pub async fn gained(&mut self) {
+        while !self.leads() {
+            self.changed().await;
+        }
+    }
+
+    /// Waits until this replica does not lead.
+    pub async fn lost(&mut self) {
+        while self.leads() {
+            let until = self.told.as_ref().and_then(|told| told.borrow().until);
+            match until {
+                None => std::future::pending().await,
+                Some(until) => {
+                    let end = tokio::time::sleep_until(until.monotonic.into());
+                    tokio::select! {
+                        () = end => {}
+                        () = self.changed() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until something else is known: the holder, the time until which we lead, what is in the way.
+    pub async fn changed(&mut self) {
+        let ended = match &mut self.told {
+            None => true,
+            Some(told) => told.changed().await.is_err(),
+        };
+        if ended {
+            std::future::pending().await
+        }
+    }
+
+    /// Who holds the lease, as it was seen last: the name of a replica, `_`, and a mark of its process.
+    pub fn holder(&self) -> Option<String> {
+        self.told.as_ref()?.borrow().holder.clone()
+    }
+
+    /// Why the lease cannot be reached now.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.told.as_ref()?.borrow().trouble.clone()
+    }
+
+    /// Ends the leadership for all clones at once.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+}

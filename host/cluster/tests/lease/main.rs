@@ -1,0 +1,160 @@
+//! Leader election on a real kube-apiserver, with the rights to one named Lease and no others. Never sleeps.
+
+#[cfg(test)]
+mod wire;
+
+#[cfg(test)]
+mod tests {
+    use crate::wire::Wire;
+    use anyhow::{Context as _, Result, ensure};
+    use serde_json::json;
+    use std::time::{Duration, Instant};
+    use transom_api::Word;
+    use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
+    use transom_core::lease::Timing;
+    use transom_core::rights::LEASE;
+    use transom_test_cluster::{Cluster, Mark, Options, wait};
+
+    /// For what comes within seconds, on a machine that is busy with other things.
+    const DEADLINE: Duration = Duration::from_secs(90);
+    /// So long that nobody takes over by its end within a test.
+    const LONG: Timing = Timing { lease_ms: 300_000, hold_ms: 200_000, retry_ms: 200 };
+    /// So short that a test can wait for its end.
+    const SHORT: Timing = Timing { lease_ms: 9_000, hold_ms: 6_000, retry_ms: 400 };
+
+    /// What `transom rbac` grants for the lease, in the namespace `home`.
+    const RIGHTS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: leader, namespace: home}
+rules: [{apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [transom], verbs: [get, create, update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: leader, namespace: home}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leader}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
+";
+
+    async fn cluster() -> Result<Cluster> {
+        let cluster = Cluster::start(&Options::default()).await?;
+        cluster.objects().namespace("home").await?;
+        Ok(cluster)
+    }
+
+    /// A replica that stands for the lease, at an address of the API server.
+    async fn replica(cluster: &Cluster, server: &str, name: &str, timing: Timing) -> Result<Leadership> {
+        let user = cluster.user(name, &["replicas"])?;
+        let path = cluster.folder().join(format!("{name}.kubeconfig"));
+        std::fs::write(&path, cluster.kubeconfig_at(&user, server)?)?;
+        let options = KubernetesOptions { kubeconfig: Some(path), ..KubernetesOptions::default() };
+        let kubernetes = Kubernetes::connect(options).await?;
+        let (namespace, lease, instance) = ("home".to_owned(), LEASE.to_owned(), name.to_owned());
+        Ok(Leadership::start(&kubernetes, &LeaseOptions { namespace, name: lease, instance, timing }))
+    }
+
+    async fn gained(leading: &mut Leading, who: &str) -> Result<()> {
+        tokio::time::timeout(DEADLINE, leading.gained()).await.with_context(|| format!("{who} did not lead in time"))
+    }
+
+    async fn lost(leading: &mut Leading, who: &str) -> Result<()> {
+        tokio::time::timeout(DEADLINE, leading.lost()).await.with_context(|| format!("{who} led for too long"))
+    }
+
+    /// Every request of the replicas since a mark was allowed, and about the one Lease by its name.
+    async fn only_the_lease(cluster: &Cluster, since: Mark) -> Result<()> {
+        let lines = cluster.audit().since(since)?;
+        let ours = lines.iter().filter(|line| ["one", "two"].contains(&line.user.as_str()));
+        let mut verbs: Vec<&str> = Vec::new();
+        for line in ours.filter(|line| line.target.is_some()) {
+            let target = line.target.clone().unwrap_or_default();
+            ensure!(line.allowed && (&*target.resource, &*target.name) == ("leases", LEASE), "{line:?}");
+            verbs.push(&line.verb);
+        }
+        verbs.sort_unstable();
+        verbs.dedup();
+        // A write by name is an update also where it makes the object.
+        ensure!(verbs == ["get", "update"], "{verbs:?}");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_given_back_is_taken_at_once() -> Result<()> {
+        let cluster = cluster().await?;
+        let one = replica(&cluster, &cluster.server(), "one", LONG).await?;
+        let (mut first, mut looking) = (one.leading(), one.leading());
+        let denied = async {
+            loop {
+                looking.changed().await;
+                if let Some(trouble) = looking.trouble() {
+                    return trouble;
+                }
+            }
+        };
+        let trouble = tokio::time::timeout(DEADLINE, denied).await.context("nothing was told of missing rights")?;
+        assert_eq!(trouble.reason, Word::ReadForbidden, "{}", trouble.message);
+        assert!(trouble.message.contains("Lease home/transom") && !first.leads(), "{}", trouble.message);
+
+        cluster.objects().apply_manifest(RIGHTS).await?;
+        gained(&mut first, "the only replica").await?;
+        assert_eq!(first.trouble(), None);
+        let mark = cluster.audit().mark()?;
+        let two = replica(&cluster, &cluster.server(), "two", LONG).await?;
+        let mut second = two.leading();
+        wait::until("the second replica sees the first", DEADLINE, async || {
+            Ok(second.holder().filter(|holder| holder.starts_with("one_")).map(drop))
+        })
+        .await?;
+        assert!(first.leads() && !second.leads());
+
+        one.release().await;
+        assert!(!first.leads());
+        gained(&mut second, "the second replica").await?;
+        only_the_lease(&cluster, mark).await?;
+        let lease = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?.get(LEASE).await?;
+        assert_eq!(lease.data["spec"]["leaseTransitions"], 1);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn who_dies_or_is_cut_off_is_followed_and_never_leads_beside_another() -> Result<()> {
+        let cluster = cluster().await?;
+        cluster.objects().apply_manifest(RIGHTS).await?;
+        let wire = Wire::to(&cluster.server())?;
+        let dead = replica(&cluster, &cluster.server(), "one", SHORT).await?;
+        let mut first = dead.leading();
+        gained(&mut first, "the first replica").await?;
+        let cut = replica(&cluster, &wire.server(), "two", SHORT).await?;
+        let mut second = cut.leading();
+        wait::until("the second replica sees the first", DEADLINE, async || Ok(second.holder().map(drop))).await?;
+
+        let died = Instant::now();
+        drop(dead);
+        gained(&mut second, "the second replica").await?;
+        assert!(!first.leads() && died.elapsed() > Duration::from_millis(SHORT.hold_ms), "{:?}", died.elapsed());
+
+        let three = replica(&cluster, &cluster.server(), "one", SHORT).await?;
+        let mut third = three.leading();
+        wire.hold(true);
+        gained(&mut third, "the third replica").await?;
+        assert!(!second.leads(), "two lead");
+        // What was on its way comes late, and too late.
+        wire.hold(false);
+        let sees = |holder: Option<String>| holder.filter(|holder| holder.starts_with("one_")).map(drop);
+        wait::until("the second replica sees the third", DEADLINE, async || Ok(sees(second.holder()))).await?;
+        gained(&mut third, "the third replica").await?;
+        assert!(!second.leads(), "two lead");
+
+        // Somebody takes the lease by hand, for a second.
+        let leases = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?;
+        let stolen = json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 1}});
+        leases.patch(LEASE, &Default::default(), &kube::api::Patch::Merge(stolen)).await?;
+        lost(&mut third, "the robbed replica").await?;
+        tokio::select! {
+            gained = gained(&mut second, "one of two") => gained?,
+            gained = gained(&mut third, "one of two") => gained?,
+        }
+        assert!(!(second.leads() && third.leads()), "two lead");
+        Ok(())
+    }
+}
