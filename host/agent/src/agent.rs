@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Notify;
 use transom_api::{State, Word};
+use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::signal::Signal;
@@ -32,6 +33,8 @@ use transom_core::work::Key;
 /// One agent.
 pub(crate) struct Agent {
     pub(crate) connections: Connections,
+    /// Whether this replica does the work; where there is only one, it does.
+    pub(crate) leading: Leading,
     pub(crate) known: Shared,
     pub(crate) clock: Clock,
     pub(crate) facts: AgentFacts,
@@ -50,6 +53,7 @@ impl Agent {
     /// An agent without policies.
     pub(crate) fn new(connections: Connections, clock: Clock, facts: AgentFacts) -> Self {
         Self {
+            leading: connections.leading(),
             connections,
             known: Shared::default(),
             clock,

@@ -31,7 +31,7 @@ fn rendering_says_by_its_code_whether_something_would_change() {
     assert_eq!(said(&["render", &case("T20-second-run")]).0, Some(0));
     // The case's own settings count, also over the policies that ship: without its grace period a taint would be added.
     let graceful = "policies/built-in-taints/cases/X20-within-the-grace-period/given.yaml";
-    assert_eq!(said(&["render", graceful]).0, Some(0));
+    assert_eq!(said(&["render", graceful, "--now", "2026-11-21T08:00:00Z"]).0, Some(0));
     let (code, _, error) = said(&["render", &case("E12-no-clusters")]);
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains("NoClusters"), "{error}");

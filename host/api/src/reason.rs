@@ -184,6 +184,7 @@ words! {
     AdmissionChanged: "An admission webhook of the cluster changed what was written, so it is not written again.", "Let the webhook leave the fields of the object alone.";
     ServerUnavailable: "The API server cannot be reached or is overloaded.", "Nothing to do when it passes: it is tried again.";
     Paused: "The subject carries the pause annotation.", "Remove the annotation transom.dev/paused from the subject.";
+    NotLeading: "Another replica of the agent leads, so this one writes nothing.", "Nothing to do: the leader does the work.";
     WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is evaluated again at once.";
 }
 

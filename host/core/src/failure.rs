@@ -46,7 +46,7 @@ impl Class {
             | Word::SourceGone
             | Word::Paused
             | Word::Loaded => Self::Held,
-            Word::InputTerminating | Word::TargetsUnlocated | Word::TargetClaimed | Word::StillNeeded => Self::Waiting,
+            Word::InputTerminating | Word::TargetsUnlocated | Word::TargetClaimed | Word::StillNeeded | Word::NotLeading => Self::Waiting,
             Word::GuestTimedOut
             | Word::EngineBusy
             | Word::ComponentNotFound

@@ -6,9 +6,10 @@ mod adapter;
 pub(crate) use adapter::{Cluster, OnServer, Told};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use transom_api::Word;
 use transom_api::status::PolicyStatus;
-use transom_cluster::kubernetes::Kubernetes;
+use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -24,12 +25,33 @@ use transom_core::watches::{self, SecretReads};
 pub(crate) struct Connections {
     by_name: BTreeMap<String, Cluster>,
     secrets: SecretReads,
+    leadership: Mutex<Option<Leadership>>,
 }
 
 impl Connections {
     /// These connections by name.
     pub(crate) fn new(by_name: BTreeMap<String, Cluster>, secrets: SecretReads) -> Self {
-        Self { by_name, secrets }
+        Self { by_name, secrets, leadership: Mutex::default() }
+    }
+
+    /// The same for one of several replicas, which works while it holds the lease.
+    pub(crate) fn elected(mut self, leadership: Option<Leadership>) -> Self {
+        self.leadership = Mutex::new(leadership);
+        self
+    }
+
+    /// Whether this replica works; where there is no election, it does.
+    pub(crate) fn leading(&self) -> Leading {
+        let leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner);
+        leadership.as_ref().map_or_else(Leading::always, Leadership::leading)
+    }
+
+    /// Gives the lease back, so that another replica takes over at once.
+    pub(crate) async fn release(&self) {
+        let leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(leadership) = leadership {
+            leadership.release().await;
+        }
     }
 
     /// Every connection.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Why;
 
@@ -54,13 +55,20 @@ impl Lane {
         self.queue().forget(subject, why);
     }
 
-    /// The next subject to evaluate; waits for one, and ends when the lane is closed.
-    pub(crate) async fn next(&self) -> Option<Item> {
+    /// The next subject to evaluate; waits for one, and until this replica leads, and ends when the lane is closed.
+    pub(crate) async fn next(&self, leading: &mut Leading) -> Option<Item> {
         loop {
             let changed = self.changed.notified();
             if self.closed.load(std::sync::atomic::Ordering::Acquire) {
                 self.changed.notify_one();
                 return None;
+            }
+            if !leading.leads() {
+                tokio::select! {
+                    () = leading.gained() => {}
+                    () = changed => {}
+                }
+                continue;
             }
             let now = Instant::now();
             let wait = {

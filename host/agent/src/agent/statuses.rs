@@ -65,6 +65,9 @@ impl Agent {
 
     /// Tells the clusters what every policy has come to, as far as it is news.
     pub(crate) fn publish_policies(&self) {
+        if !self.leading.leads() {
+            return;
+        }
         let mut told = self.statuses.lock();
         let Policies { catalogue, last } = &mut *told;
         for (policy, entry) in catalogue.entries() {

@@ -99,7 +99,8 @@ impl Agent {
 /// One worker, on a thread of its own: takes a subject, evaluates it, and goes on whatever became of it. Guests take
 /// that thread for as long as their limits let them, and what waits elsewhere goes on.
 async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
-    while let Some(item) = lane.next().await {
+    let mut leading = agent.leading.clone();
+    while let Some(item) = lane.next(&mut leading).await {
         let subject = item.subject.clone();
         let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
         if evaluation.await.is_err() {

@@ -17,6 +17,9 @@ pub(crate) struct ServerArgs {
     /// Write nothing to an API server; tell what would be written.
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Work only while holding the Lease in this namespace, so that one of several replicas writes.
+    #[arg(long, value_name = "NS", conflicts_with = "once", value_parser = super::rbac::parse_label)]
+    pub(crate) lease_namespace: Option<String>,
     /// How Secrets are read whose names are not known before there is a subject.
     #[arg(long, value_enum, default_value_t = Reads::Watch)]
     pub(crate) secret_reads: Reads,

@@ -7,8 +7,10 @@ use crate::command::run::limits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, DirectoryOptions};
-use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
+use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
+use transom_core::lease::Timing;
 use transom_core::reference::LOCAL;
+use transom_core::rights::LEASE;
 
 /// Every connection that the flags name; without a directory, the API server of the kubeconfig or of the pod.
 ///
@@ -21,13 +23,29 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         let options = DirectoryOptions { watch: !args.once, limits, ..DirectoryOptions::new(name, dir) };
         insert(&mut by_name, name, &dir.display(), Cluster::Directory(Arc::new(Directory::open(options)?)))?;
     }
+    let mut leadership = None;
     for options in servers(args) {
         let what = options.context.clone().unwrap_or_else(|| "the API server".to_owned());
         let name = options.name.clone();
         let server = Kubernetes::connect(options).await?;
-        insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(OnServer::new(server, &replica()))))?;
+        // One lease for all connections: it lies where the agent itself runs.
+        if let Some(namespace) = args.server.lease_namespace.as_ref().filter(|_| leadership.is_none()) {
+            leadership = Some(Leadership::start(&server, &lease(namespace)));
+        }
+        let leading = leadership.as_ref().map_or_else(Leading::always, Leadership::leading);
+        insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(OnServer::new(server, &replica(), leading))))?;
     }
-    Ok(Connections::new(by_name, args.server.secret_reads.into()))
+    Ok(Connections::new(by_name, args.server.secret_reads.into()).elected(leadership))
+}
+
+/// The lease that replicas stand for.
+fn lease(namespace: &str) -> LeaseOptions {
+    LeaseOptions {
+        namespace: namespace.to_owned(),
+        name: LEASE.to_owned(),
+        instance: replica(),
+        timing: Timing::default(),
+    }
 }
 
 /// The API servers that are wanted.

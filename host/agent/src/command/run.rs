@@ -12,6 +12,7 @@ use crate::policies::swap::Swap;
 use crate::{command::connect, command::summary, metrics, policies::watch, telemetry};
 use anyhow::Context as _;
 use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use transom_cluster::directory::Limits;
@@ -64,20 +65,38 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     }
     let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
     let watching: Vec<_> = watching.collect();
-    drive(&agent, screen).await;
-    agent.tidy_status(&swap.names());
-    summary::tell(&agent, &swap, screen);
+    let mut ending = pin!(stopped());
+    let early = if agent.leading.leads() { first(&agent, &swap, screen, &mut ending).await? } else { false };
     let telling = Arc::clone(&agent);
     let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
     let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap));
-    stopped().await?;
+    if !early {
+        ending.await?;
+    }
     agent.stop();
     swapping.abort();
     telling.abort();
     // Calls in flight end; whatever hangs longer is found again at the next start.
     let _ = tokio::time::timeout(GRACE, agent.rested()).await;
+    let _ = tokio::time::timeout(GRACE, agent.connections.release()).await;
     watching.iter().chain(&serving).for_each(tokio::task::JoinHandle::abort);
     Ok(Ending::Right)
+}
+
+/// Works until everything that is there was evaluated, and tells what it came to; true when the process is to stop.
+async fn first(
+    agent: &Arc<Agent>,
+    swap: &Swap,
+    screen: &Screen,
+    ending: &mut Pin<&mut impl Future<Output = anyhow::Result<()>>>,
+) -> anyhow::Result<bool> {
+    tokio::select! {
+        () = drive(agent, screen) => {}
+        ended = ending => return ended.map(|()| true),
+    }
+    agent.tidy_status(&swap.names());
+    summary::tell(agent, swap, screen);
+    Ok(false)
 }
 
 /// Where the admin server listens, if it is wanted.

@@ -20,8 +20,10 @@ use transom_support::fleet::{hosted_name, managed_name};
 const ROTATIONS: usize = 30;
 /// What of the target's namespace is watched.
 const NAMED: &str = "metadata.name=external-managed-kubeconfig";
+/// How often a program that has just been started is tried.
+const TRIES: usize = 5;
 /// How long anything may take before this gives up.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(20);
 /// How long an idle agent is looked at.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -38,8 +40,12 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
     drop(agent);
     let floor = ["server", "--kubeconfig", &scene.floor, "copy"];
     let copying = Running::start(&mut programs.floor(&floor))?;
-    // Where it missed the first one, because it was not watching yet, the next one counts.
-    while rotate(scene, index, usize::MAX - 1).await.is_err() {}
+    // Where it missed one, because it was not watching yet, the next one counts.
+    for turn in 0..TRIES {
+        if rotate(scene, index, usize::MAX - 1 - turn).await.is_ok() {
+            break;
+        }
+    }
     let theirs = times(scene, index, ROTATIONS).await?;
     drop(copying);
     let row = |what: &str, figure, against: &str, floor, target| Row {
@@ -90,6 +96,6 @@ async fn rotate(scene: &Scene, index: usize, turn: usize) -> Result<Duration> {
     let patch = Patch::Merge(json!({"data": {"kubeconfig": text}}));
     source.patch(&name, &PatchParams::default(), &patch).await?;
     let seen = follow_from(&target, Some(NAMED), before, async |_| Ok(true));
-    timeout(DEADLINE, seen).await.context("no new result within a minute")??;
+    timeout(DEADLINE, seen).await.context("no new result within 20 s")??;
     Ok(start.elapsed())
 }

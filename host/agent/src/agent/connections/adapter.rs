@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use transom_api::Word;
 use transom_api::status::PolicyStatus;
 use transom_cluster::ReadFailure;
 use transom_cluster::directory::{self, Directory};
-use transom_cluster::kubernetes::{self, Events, Kubernetes};
+use transom_cluster::kubernetes::{self, Events, Kubernetes, Leading};
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
-use transom_core::outcome::Outcome;
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
@@ -28,13 +29,15 @@ pub(crate) enum Cluster {
 pub(crate) struct OnServer {
     pub(crate) server: Kubernetes,
     pub(crate) events: Arc<Events>,
+    /// Whether this replica may write now.
+    pub(crate) leading: Leading,
 }
 
 impl OnServer {
-    /// Publishes under the name of this replica.
-    pub(crate) fn new(server: Kubernetes, replica: &str) -> Self {
+    /// Publishes under the name of this replica, while it leads.
+    pub(crate) fn new(server: Kubernetes, replica: &str, leading: Leading) -> Self {
         let events = Arc::new(server.writer().events(replica));
-        Self { server, events }
+        Self { server, events, leading }
     }
 }
 
@@ -102,6 +105,7 @@ impl Cluster {
     pub(super) async fn apply(&self, plan: Plan) -> Outcome {
         match self {
             Self::Directory(directory) => directory.apply(plan),
+            Self::Kubernetes(on) if !on.leading.leads() => not_leading(&plan),
             Self::Kubernetes(on) => on.server.apply(plan).await,
         }
     }
@@ -111,6 +115,7 @@ impl Cluster {
     pub(super) fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.publish(report),
+            Self::Kubernetes(on) if !on.leading.leads() => Ok(()),
             Self::Kubernetes(on) => {
                 let (events, report, uid) = (Arc::clone(&on.events), report.clone(), uid.to_owned());
                 drop(tokio::spawn(async move { events.publish(&report, &uid).await }));
@@ -167,4 +172,15 @@ impl Cluster {
             Self::Kubernetes(on) => on.server.writer().taint_times_by_webhook().await,
         }
     }
+}
+
+/// What becomes of a plan on a replica that does not lead, or no longer: nothing of it is tried.
+fn not_leading(plan: &Plan) -> Outcome {
+    let message = "another replica leads; it does the work".to_owned();
+    let first = plan.steps.first().map(|step| StepOutcome {
+        target: step.target().clone(),
+        kind: step.kind(),
+        result: Err(WriteFailure { reason: Word::NotLeading, message }),
+    });
+    Outcome { steps: first.into_iter().collect() }
 }
