@@ -10,7 +10,9 @@ use tokio::time::timeout;
 use transom_api::Word;
 
 /// How long an answer may take.
-pub(super) const ANSWER: Duration = Duration::from_secs(30);
+pub(super) const ANSWER: Duration = Duration::from_secs(15);
+/// How long a page may take.
+const PAGE: Duration = Duration::from_secs(60);
 /// How long a watch may be silent: an API server sends a bookmark every minute.
 const SILENCE: Duration = Duration::from_secs(75);
 /// The longest line, far above what etcd takes.
@@ -79,17 +81,21 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
 /// Asks for one page of a list.
 pub(super) async fn page(client: &Client, path: &str, params: &ListParams) -> Result<Fetched, Cause> {
     let request = kube::core::Request::new(path).list(params).map_err(kube::Error::BuildRequest);
-    fetch(async { client.request_stream(request?).await }, PAGE_BYTES).await
+    fetch(async { client.request_stream(request?).await }, PAGE_BYTES, PAGE).await
 }
 
 /// Asks for one object.
 pub(super) async fn get(client: &Client, path: &str, name: &str) -> Result<Fetched, Cause> {
     let request = kube::core::Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
-    fetch(async { client.request_stream(request?).await }, LINE_BYTES).await
+    fetch(async { client.request_stream(request?).await }, LINE_BYTES, ANSWER).await
 }
 
 /// Reads a whole answer. Not through kube's own decoding: that logs what it cannot decode.
-async fn fetch<R: AsyncBufRead>(answer: impl Future<Output = kube::Result<R>>, limit: usize) -> Result<Fetched, Cause> {
+async fn fetch<R: AsyncBufRead>(
+    answer: impl Future<Output = kube::Result<R>>,
+    limit: usize,
+    deadline: Duration,
+) -> Result<Fetched, Cause> {
     let read = async {
         let reader = answer.await.map_err(|error| Cause::of(&error))?;
         let mut bytes = Vec::new();
@@ -98,5 +104,5 @@ async fn fetch<R: AsyncBufRead>(answer: impl Future<Output = kube::Result<R>>, l
         read.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
         Ok(if bytes.len() > limit { Err(TooLarge) } else { Ok(bytes) })
     };
-    timeout(ANSWER, read).await.map_err(|_| Cause::late(ANSWER))?
+    timeout(deadline, read).await.map_err(|_| Cause::late(deadline))?
 }

@@ -5,6 +5,8 @@ mod faults;
 #[cfg(test)]
 mod kinds;
 #[cfg(test)]
+mod lists;
+#[cfg(test)]
 mod objects;
 #[cfg(test)]
 mod relay;
