@@ -153,13 +153,22 @@ pub(super) fn restore(reference: &ObjectRef, version: &str, bytes: &[u8]) -> Res
     Ok(Object { reference: reference.clone(), version: version.to_owned(), body })
 }
 
-/// The answer to a request for one object, without what servers note for themselves.
-pub(super) fn answer(text: &str, reference: &ObjectRef) -> Result<Object, Fault> {
-    let mut body = body(text)?;
+/// The answer to a request for one object, without what servers note for themselves. Somebody else may have answered in
+/// the place of the API server; then the object is not at fault.
+pub(super) fn answer(text: &str, reference: &ObjectRef) -> Result<Result<Object, Fault>, Malformed> {
+    let identity = Identity::of(text)?;
+    identity.version()?;
+    if identity.metadata.name != reference.name {
+        return Err(Malformed);
+    }
+    let mut body = match body(text) {
+        Ok(body) => body,
+        Err(fault) => return Ok(Err(fault)),
+    };
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    named(body, |_, _| reference.clone()).map_err(|Malformed| unusable())
+    named(body, |_, _| reference.clone()).map(Ok)
 }
 
 fn body(text: &str) -> Result<Value, Fault> {
@@ -230,7 +239,9 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Secret", "data": {"k": "djE="}, "metadata":
                 {"name": "a", "namespace": "n", "resourceVersion": "7", "labels": labels}})
         );
-        assert_eq!(answer(&text, &reference).unwrap(), object);
+        assert_eq!(answer(&text, &reference), Ok(Ok(object)));
+        assert_eq!(answer("<html>canary</html>", &reference), Err(Malformed));
+        assert_eq!(answer(&text, &ObjectRef { name: "b".to_owned(), ..reference }), Err(Malformed));
     }
 
     #[test]

@@ -27,8 +27,9 @@ impl Shared {
         }
         match answer {
             Ok(Ok(bytes)) => {
-                let text = std::str::from_utf8(&bytes).map_err(|_| fail(&of(Cause::malformed())))?;
-                let object = decode::answer(text, reference).map_err(|fault| fail(&fault))?;
+                let malformed = || fail(&of(Cause::malformed()));
+                let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?;
+                let object = decode::answer(text, reference).map_err(|_| malformed())?.map_err(|fault| fail(&fault))?;
                 Ok(Some(self.cache().projected(object)))
             }
             Ok(Err(TooLarge)) => Err(fail(&decode::too_large())),
