@@ -43,6 +43,8 @@ pub(crate) struct Agent {
     /// Whether the first policies were put to work.
     started: AtomicBool,
     statuses: Statuses,
+    /// Whether a cluster told of a `Policy` object since the last look.
+    pub(crate) policies_told: AtomicBool,
     /// Told whenever an evaluation ended.
     pub(crate) moved: Notify,
     /// Spreads back-off and audit over the fleet, differently in each run.
@@ -62,6 +64,7 @@ impl Agent {
             lanes: RwLock::default(),
             started: AtomicBool::default(),
             statuses: Statuses::default(),
+            policies_told: AtomicBool::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
         }

@@ -1,6 +1,7 @@
 //! Which policies are written, in a folder, a file or the binary itself. Never judges one.
 
 pub(crate) mod load;
+pub(crate) mod objects;
 pub(crate) mod swap;
 pub(crate) mod watch;
 
@@ -26,14 +27,14 @@ pub(crate) enum Source {
     Builtin,
     /// A folder or a file.
     Path(PathBuf),
-    /// Manifests that were read before.
+    /// Manifests that were read before, such as objects of an API server.
     Given(Vec<Written>),
 }
 
 /// A manifest of kind `Policy`, as it is written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written {
-    /// File and document, for people.
+    /// File and document, or object, for people.
     pub(crate) place: String,
     /// Where relative component paths start.
     pub(crate) folder: PathBuf,

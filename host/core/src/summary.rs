@@ -2,6 +2,7 @@
 //! Pure and total; never a credential: messages were made without one and are cut here.
 
 use crate::catalogue::Entry;
+use crate::policy::Writes;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ pub struct Standing<'a> {
 pub struct Known<'a> {
     /// What the catalogue holds.
     pub entry: &'a Entry,
-    /// Watches that the policy needs and that cannot be followed.
+    /// Watches that cannot be followed, of any policy.
     pub unwatched: &'a [WatchStatus],
     /// The status before this one, for the times of its conditions.
     pub before: Option<&'a PolicyStatus>,
@@ -71,7 +72,7 @@ pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) ->
         decide: revision.decide.digest.to_string(),
         trigger: revision.trigger.as_ref().map(|trigger| trigger.digest.to_string()),
     });
-    let mut unwatched: Vec<_> = known.unwatched.to_vec();
+    let mut unwatched: Vec<_> = known.unwatched.iter().filter(|watch| concerns(entry, watch)).cloned().collect();
     unwatched.sort();
     unwatched.dedup();
     let said = [loaded(entry), watched(&unwatched), sum.healthy()];
@@ -88,6 +89,21 @@ pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) ->
         waiting: sum.waiting(),
         unwatched,
     }
+}
+
+/// Whether a policy that is at work needs what a watch tells.
+fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
+    let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else { return false };
+    let is = |cluster: &str, api_version: &str, kind: &str| {
+        (watch.cluster.as_str(), watch.api_version.as_str(), watch.kind.as_str()) == (cluster, api_version, kind)
+    };
+    let written = match &policy.writes {
+        Writes::Kubeconfig(rules) => rules.iter().any(|rule| is(&rule.cluster, "v1", "Secret")),
+        Writes::Taints(_) => false,
+    };
+    let subject = &policy.subject;
+    let read = policy.reads.iter().any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind));
+    written || read || is(&subject.cluster, &subject.api_version, &subject.kind)
 }
 
 /// A condition before it has its times.
@@ -386,7 +402,7 @@ mod tests {
             message: "not allowed".to_owned(),
         };
         let entry = entry();
-        let unwatched = [watch("Service"), watch("Secret"), watch("Service")];
+        let unwatched = [watch("Service"), watch("Secret"), watch("Service"), watch("Pod")];
         let status =
             of(Known { entry: &entry, unwatched: &unwatched, before: None, now_seconds: NOW }, std::iter::empty());
         assert_eq!(status.unwatched, [watch("Secret"), watch("Service")]);

@@ -99,6 +99,12 @@ impl Keep {
     }
 }
 
+/// The watch of the policies themselves.
+pub fn policies() -> (Scope, Keep) {
+    let (api_version, kind) = (transom_api::API_VERSION.to_owned(), transom_api::KIND.to_owned());
+    (Scope { api_version, kind, namespace: None, name: None, fields: None, labels: None }, Keep::default())
+}
+
 /// Whether a watch would hold an object of its connection if it existed, so that absence needs no read. Never of a watch
 /// that selects by labels, or by fields beside the name: the object may exist and not be selected.
 pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {

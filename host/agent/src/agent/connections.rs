@@ -8,8 +8,8 @@ pub(crate) use adapter::{Cluster, OnServer, Told};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use transom_api::Word;
-use transom_api::status::PolicyStatus;
-use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
+use transom_api::status::{PolicyStatus, WatchStatus};
+use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, WatchHealth};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -17,21 +17,22 @@ use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
 use transom_core::plan::taints::TimeAdded;
 use transom_core::plan::{Plan, Step};
 use transom_core::policy::SubjectRule;
-use transom_core::reference::ObjectRef;
+use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
-use transom_core::watches::{self, SecretReads};
+use transom_core::watches::{self, Scope, SecretReads};
 
 /// The connections of an agent.
 pub(crate) struct Connections {
     by_name: BTreeMap<String, Cluster>,
     secrets: SecretReads,
     leadership: Mutex<Option<Leadership>>,
+    policy_objects: bool,
 }
 
 impl Connections {
     /// These connections by name.
     pub(crate) fn new(by_name: BTreeMap<String, Cluster>, secrets: SecretReads) -> Self {
-        Self { by_name, secrets, leadership: Mutex::default() }
+        Self { by_name, secrets, leadership: Mutex::default(), policy_objects: false }
     }
 
     /// The same for one of several replicas, which works while it holds the lease.
@@ -52,6 +53,25 @@ impl Connections {
         if let Some(leadership) = leadership {
             leadership.release().await;
         }
+    }
+
+    /// The same, with the `Policy` objects of the API server of `local` watched, and their status written.
+    pub(crate) fn with_policy_objects(mut self) -> Self {
+        self.policy_objects = true;
+        self
+    }
+
+    /// The `Policy` objects that are there, where policies come from an API server.
+    ///
+    /// # Errors
+    /// When one of them cannot be read, with the reason.
+    pub(crate) async fn policy_objects(&self) -> Result<Vec<Object>, Failure> {
+        let mut objects = Vec::new();
+        let Some(cluster) = self.by_name.get(LOCAL).filter(|_| self.policy_objects) else { return Ok(objects) };
+        for reference in cluster.list(transom_api::API_VERSION, transom_api::KIND) {
+            objects.extend(self.read(&reference).await?);
+        }
+        Ok(objects)
     }
 
     /// Every connection.
@@ -75,7 +95,12 @@ impl Connections {
     /// Has every connection watch what the policies at work need, and waits until it was listed.
     pub(crate) async fn watch(&self, catalogue: &Catalogue) {
         for (name, cluster) in &self.by_name {
-            cluster.watch(|| watches::of(catalogue, name, self.secrets)).await;
+            let wanted = || {
+                let mut wanted = watches::of(catalogue, name, self.secrets);
+                wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
+                wanted
+            };
+            cluster.watch(wanted).await;
         }
     }
 
@@ -154,6 +179,31 @@ impl Connections {
     /// Tells every cluster about a policy.
     pub(crate) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> std::io::Result<()> {
         self.all().try_for_each(|cluster| cluster.publish_policy(policy, status))
+    }
+
+    /// A `Policy` object has this status already.
+    pub(crate) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
+        self.all().for_each(|cluster| cluster.found_policy_status(policy, status));
+    }
+
+    /// A policy is gone.
+    pub(crate) fn forget_policy(&self, policy: &str) {
+        self.all().for_each(|cluster| cluster.forget_policy(policy));
+    }
+
+    /// Watches of API servers that cannot be followed now.
+    pub(crate) fn unwatched(&self) -> Vec<WatchStatus> {
+        let broken = |server: &Kubernetes| -> Vec<WatchStatus> {
+            let health = server.health();
+            let status = |watch: WatchHealth| {
+                let (reason, message) = watch.failure?;
+                let Scope { api_version, kind, namespace, .. } = watch.scope;
+                let (cluster, reason) = (server.name().to_owned(), reason.as_str().to_owned());
+                Some(WatchStatus { cluster, api_version, kind, namespace, reason, message })
+            };
+            health.watches.into_iter().filter_map(status).collect()
+        };
+        self.servers().flat_map(broken).collect()
     }
 
     /// What was told of a policy before, by this agent or an earlier one.

@@ -4,7 +4,9 @@ use super::Agent;
 use super::queue::Cause;
 use crate::telemetry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use transom_api::{API_VERSION, KIND};
 use transom_core::digest::Digest;
 use transom_core::mark;
 use transom_core::observation::{Observation, Unreadable};
@@ -40,6 +42,9 @@ impl Agent {
 
     /// An object changed: its own evaluations and those that depend on it are due.
     fn changed(&self, object: &ObjectRef, as_subject: &Cause, mark: Option<Digest>) {
+        if (object.api_version.as_str(), object.kind.as_str()) == (API_VERSION, KIND) {
+            self.policies_told.store(true, Ordering::Release);
+        }
         for lane in self.lanes() {
             if lane.loaded().revision.policy.subject.admits(object) {
                 lane.push(object, as_subject.clone(), None);

@@ -1,6 +1,7 @@
 //! What each policy has come to, told to the clusters when it changes. Never computes it: that is the core's.
 
 use super::Agent;
+use crate::policies::objects;
 use crate::telemetry;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +9,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::Word;
-use transom_api::status::PolicyStatus;
+use transom_api::status::{PolicyStatus, WatchStatus};
 use transom_core::catalogue::{Catalogue, Entry};
+use transom_core::object::Object;
 use transom_core::signal::Signal;
 use transom_core::summary::{self, Standing};
 
@@ -33,6 +35,8 @@ pub(super) struct Statuses {
 struct Policies {
     catalogue: Catalogue,
     last: BTreeMap<String, PolicyStatus>,
+    /// What an earlier agent had told, until this one tells.
+    found: BTreeMap<String, PolicyStatus>,
 }
 
 impl Default for Statuses {
@@ -58,9 +62,30 @@ impl Agent {
         {
             let mut told = self.statuses.lock();
             told.catalogue = catalogue.clone();
-            told.last.retain(|policy, _| catalogue.entries().any(|(name, _)| **name == *policy));
+            let gone = |policy: &&String| !catalogue.entries().any(|(name, _)| **name == ***policy);
+            let gone: Vec<_> = told.last.keys().filter(gone).cloned().collect();
+            for policy in gone {
+                told.last.remove(&policy);
+                self.connections.forget_policy(&policy);
+            }
         }
         self.publish_policies();
+    }
+
+    /// The status that `Policy` objects have now. What another replica wrote, or somebody removed, is what the next one
+    /// follows on.
+    pub(crate) fn found_statuses(&self, objects: &[Object]) {
+        let mut told = self.statuses.lock();
+        for object in objects {
+            let (policy, status) = (&object.reference.name, objects::status(object).unwrap_or_default());
+            if told.last.get(policy).is_some_and(|last| last.same_but_times(&status)) {
+                continue;
+            }
+            self.connections.found_policy_status(policy, &status);
+            told.last.remove(policy);
+            told.found.insert(policy.clone(), status);
+        }
+        self.statuses.changed();
     }
 
     /// Tells the clusters what every policy has come to, as far as it is news.
@@ -69,14 +94,16 @@ impl Agent {
             return;
         }
         let mut told = self.statuses.lock();
-        let Policies { catalogue, last } = &mut *told;
+        let Policies { catalogue, last, found } = &mut *told;
+        let unwatched = self.connections.unwatched();
         for (policy, entry) in catalogue.entries() {
             let begun = self.lane(policy).is_some_and(|lane| !lane.is_idle());
             if begun && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
                 continue;
             }
-            let before = last.get(&**policy).cloned().or_else(|| self.connections.policy_status(policy));
-            let status = self.policy_status(policy, entry, before.as_ref());
+            let before = last.get(&**policy).cloned().or_else(|| found.remove(&**policy));
+            let before = before.or_else(|| self.connections.policy_status(policy));
+            let status = self.policy_status(policy, entry, &unwatched, before.as_ref());
             // What was found differs in times only: it stays, and so do its times.
             let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
             if news {
@@ -98,7 +125,13 @@ impl Agent {
         }
     }
 
-    fn policy_status(&self, policy: &str, entry: &Entry, before: Option<&PolicyStatus>) -> PolicyStatus {
+    fn policy_status(
+        &self,
+        policy: &str,
+        entry: &Entry,
+        unwatched: &[WatchStatus],
+        before: Option<&PolicyStatus>,
+    ) -> PolicyStatus {
         let known = self.known.lock();
         let subjects = known.told.iter().filter(|(key, _)| *key.policy == *policy);
         let standings = subjects.map(|(key, told)| Standing {
@@ -109,7 +142,7 @@ impl Agent {
             since_seconds: told.since_seconds,
         });
         let now_seconds = self.clock.now_seconds();
-        summary::of(summary::Known { entry, unwatched: &[], before, now_seconds }, standings)
+        summary::of(summary::Known { entry, unwatched, before, now_seconds }, standings)
     }
 
     fn publish_policy(&self, policy: &str, status: &PolicyStatus) {

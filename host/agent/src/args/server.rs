@@ -14,6 +14,12 @@ pub(crate) struct ServerArgs {
     /// Context of the kubeconfig, with the name of the connection in front when it is not `local`; may be repeated.
     #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
     pub(crate) context: Vec<NamedContext>,
+    /// Work by the `Policy` objects of the API server of `local`, and write their status, in place of files.
+    #[arg(long, conflicts_with = "policies")]
+    pub(crate) policy_objects: bool,
+    /// Folder in which the components lie that `Policy` objects name as files.
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "policy_objects")]
+    pub(crate) components: PathBuf,
     /// Write nothing to an API server; tell what would be written.
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -3,6 +3,9 @@
 use crate::output::{Ending, Screen};
 use transom_core::document::emit::to_yaml_in_order;
 
+/// The first line of the definition.
+const FIRST: &str = "# The kind Policy. Made by `transom crd`; never edited by hand.";
+
 /// Prints it.
 pub(crate) fn crd(screen: &Screen) -> Ending {
     screen.line(format_args!("{}", text().trim_end()));
@@ -11,7 +14,8 @@ pub(crate) fn crd(screen: &Screen) -> Ending {
 
 /// The definition as it lies in `host/deploy/crd.yaml`.
 fn text() -> String {
-    to_yaml_in_order(&transom_api::crd::policy(), &["apiVersion", "kind", "metadata", "spec"])
+    let definition = to_yaml_in_order(&transom_api::crd::policy(), &["apiVersion", "kind", "metadata", "spec"]);
+    format!("{FIRST}\n{definition}")
 }
 
 #[cfg(test)]

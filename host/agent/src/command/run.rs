@@ -7,16 +7,17 @@ use crate::agent::clock::Clock;
 use crate::agent::connections::{Cluster, Connections, Told};
 use crate::args::{AdminArgs, EvaluateArgs, RunArgs};
 use crate::output::{Ending, Screen};
-use crate::policies::Source;
 use crate::policies::swap::Swap;
+use crate::policies::{Source, objects};
 use crate::{command::connect, command::summary, metrics, policies::watch, telemetry};
 use anyhow::Context as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
+use transom_core::catalogue::Catalogue;
 use transom_core::contract::AgentFacts;
 use transom_core::reference::LOCAL;
 use transom_engine::{Engine, EngineOptions};
@@ -43,12 +44,19 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.evaluate)?;
-    let loading = Swap::loading(engine()?, Source::new(args.evaluate.policies.as_deref()));
+    let engine = engine()?;
+    // Files are loaded while the clusters are opened; objects can only be read then.
+    let files = (!args.server.policy_objects).then(|| Source::new(args.evaluate.policies.as_deref()));
+    let files = files.map(|files| Swap::loading(engine.clone(), files));
     let agent = Arc::new(agent(connect::open(args).await?, &args.evaluate));
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {
         Some(options) => Some(admin::start(Arc::clone(&agent), options, reviews(&agent)).await?),
         None => None,
+    };
+    let loading = match files {
+        Some(files) => files,
+        None => Swap::loading(engine, given(&agent, &args.server.components).await?),
     };
     let (swap, changes) = loading.done().await?;
     agent.connections.watch(swap.catalogue()).await;
@@ -69,7 +77,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let early = if agent.leading.leads() { first(&agent, &swap, screen, &mut ending).await? } else { false };
     let telling = Arc::clone(&agent);
     let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
-    let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap));
+    let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap, args.server.components.clone()));
     if !early {
         ending.await?;
     }
@@ -97,6 +105,14 @@ async fn first(
     agent.tidy_status(&swap.names());
     summary::tell(agent, swap, screen);
     Ok(false)
+}
+
+/// The policies that are objects of the API server, as they are now.
+async fn given(agent: &Agent, components: &Path) -> anyhow::Result<Source> {
+    agent.connections.watch(&Catalogue::default()).await;
+    let found = agent.connections.policy_objects().await.context("failed to read the policies of the API server")?;
+    agent.found_statuses(&found);
+    Ok(Source::Given(objects::written(&found, components)))
 }
 
 /// Where the admin server listens, if it is wanted.

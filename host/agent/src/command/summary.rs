@@ -1,6 +1,7 @@
 //! What a run came to: counts by state and reason, and the worst by name. Never more than a screen.
 
 use crate::agent::Agent;
+use crate::agent::connections::Cluster;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::swap::Swap;
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, screen: &Screen) -> Ending {
     for (policy, refusal) in swap.refusals() {
         screen.note(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message));
     }
-    let unreadable: Vec<_> = agent.connections.all().flat_map(|cluster| cluster.unreadable()).collect();
+    let unreadable: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
         screen.note(format_args!("{}: {}: {}", one.place, one.reason.as_str(), one.message));
     }

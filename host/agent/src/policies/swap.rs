@@ -65,6 +65,15 @@ impl Swap {
         }
     }
 
+    /// Takes these policies in place of those before; false when they are the same.
+    pub(crate) fn give(&mut self, policies: Vec<Written>) -> bool {
+        if matches!(&self.source, Source::Given(before) if *before == policies) {
+            return false;
+        }
+        self.source = Source::Given(policies);
+        true
+    }
+
     /// Reads every policy again and loads what differs; takes as long as compiling takes.
     /// What changed is for [`Swap::publish`].
     pub(crate) fn load(&mut self) -> Changes {
@@ -159,7 +168,8 @@ impl Swap {
         telemetry::tell(&signal);
     }
 
-    fn tell_broken(&mut self, broken: Vec<(String, String)>) {
+    /// Tells what cannot be read, each thing once for as long as it lasts.
+    pub(crate) fn tell_broken(&mut self, broken: Vec<(String, String)>) {
         for (place, message) in broken.iter().filter(|one| !self.broken.contains(one)) {
             let (place, message) = (place.clone(), message.clone());
             telemetry::tell(&Signal::Unreadable { place, reason: Word::ManifestInvalid, message });

@@ -1,29 +1,34 @@
-//! Watches the files of policies and components, and has them swapped. Never loads anything where an evaluation waits.
+//! Watches the files of policies and components, and `Policy` objects, and has them swapped.
+//! Never loads anything where an evaluation waits.
 
 use crate::agent::Agent;
+use crate::policies::objects;
 use crate::policies::swap::Swap;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 /// How often the files are looked at. There are a handful of them, and a change of policy may take this long.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Looks at the files until the task is ended. A change is loaded once the files have been quiet for one look.
-pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap) {
+/// Looks at the files until the task is ended. A change is loaded once the files have been quiet for one look; that of
+/// an object at the next look. Components that `Policy` objects name as files lie in `components`.
+pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, components: PathBuf) {
     // Nobody watched while the first revisions were loaded and put to work: what changed since then is in the first load.
     let mut loaded = BTreeMap::new();
     let mut seen = marks(&swap.files());
     let mut looks = tokio::time::interval(EVERY);
     loop {
         looks.tick().await;
+        let given = take_objects(&agent, &mut swap, &components).await;
         let now = marks(&swap.files());
-        if now != seen {
+        if now != seen && !given {
             seen = now;
             continue;
         }
-        if seen == loaded {
+        if seen == loaded && !given {
             continue;
         }
         let work = tokio::task::spawn_blocking(move || {
@@ -36,6 +41,25 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap) {
         swap.publish(&agent, &changes);
         loaded = seen.clone();
         seen = marks(&swap.files());
+    }
+}
+
+/// Takes the `Policy` objects as they are now, when one of them was told of. False when they say the same, or one cannot
+/// be read: then all stay as they are, and another look follows.
+async fn take_objects(agent: &Agent, swap: &mut Swap, components: &Path) -> bool {
+    if !agent.policies_told.swap(false, Ordering::AcqRel) {
+        return false;
+    }
+    match agent.connections.policy_objects().await {
+        Ok(found) => {
+            agent.found_statuses(&found);
+            swap.give(objects::written(&found, components))
+        }
+        Err(failure) => {
+            agent.policies_told.store(true, Ordering::Release);
+            swap.tell_broken(vec![("policies".to_owned(), failure.to_string())]);
+            false
+        }
     }
 }
 

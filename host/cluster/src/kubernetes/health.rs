@@ -1,6 +1,7 @@
 //! How the watches of a connection do, for readiness and metrics. Never names an object.
 
 use super::shared::Shared;
+use transom_api::Word;
 use transom_core::watches::Scope;
 
 /// How the watches of a connection do.
@@ -17,6 +18,8 @@ pub struct WatchHealth {
     pub scope: Scope,
     /// Whether everything was listed once, with what is kept now.
     pub synced: bool,
+    /// Why it cannot be followed now, and what is wrong.
+    pub failure: Option<(Word, String)>,
     /// Objects kept.
     pub objects: usize,
     /// How often it stopped before its time, since it is wanted.
@@ -32,6 +35,7 @@ impl Shared {
         let watches = cache.watches.iter().map(|watched| WatchHealth {
             scope: watched.scope.as_ref().clone(),
             synced: watched.synced,
+            failure: watched.failure.as_ref().map(|fault| (fault.reason, fault.message.clone())),
             objects: watched.shelf.len(),
             restarts: watched.restarts,
             silent_seconds: watched.last_word.elapsed().as_secs(),

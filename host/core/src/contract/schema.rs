@@ -141,8 +141,8 @@ impl Schema {
             Others::Like(like) => Some(&**like),
             Others::Whether(_) => None,
         };
-        let inner = node.defs.values().chain(node.properties.values()).chain(node.items.as_deref()).chain(others);
-        inner.map(|node| self.sound(node)).collect()
+        let mut inner = node.defs.values().chain(node.properties.values()).chain(node.items.as_deref()).chain(others);
+        inner.try_for_each(|node| self.sound(node))
     }
 
     /// A node and those that it refers to, one after the other.

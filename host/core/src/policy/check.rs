@@ -300,19 +300,35 @@ mod tests {
             (at("kubeconfig/ca"), json!(["service"]), "spec.grant.write[0].kubeconfig.ca[0]"),
             (at("kubeconfig/clusterDomain"), json!("a b"), "spec.grant.write[0].kubeconfig.clusterDomain"),
             (at("kubeconfig/proxy"), json!("Yes"), "spec.grant.write[0].kubeconfig.proxy"),
-            (at("kubeconfig/server"), json!(["https://a?b"]), "spec.grant.write[0].kubeconfig.server[0]"),
-            (at("kubeconfig/server"), json!(["service", "ftp://a"]), "spec.grant.write[0].kubeconfig.server[1]"),
-            (at("kubeconfig/credentials"), json!(["Token", "Token"]), "spec.grant.write[0].kubeconfig.credentials"),
-            (at("kubeconfig/ca"), json!(vec!["source"; 17]), "spec.grant.write[0].kubeconfig.ca"),
-            ("/spec/subject/namespaces".to_owned(), json!(["a".repeat(254)]), "spec.subject.namespaces[0]"),
-            ("/spec/subject/namespaces".to_owned(), json!(vec!["a"; 65]), "spec.subject.namespaces"),
-            ("/spec/subject/kind".to_owned(), json!("A".repeat(64)), "spec.subject.kind"),
             ("/spec/own/keepUntilAbsent".to_owned(), json!(["nobody"]), "spec.own.keepUntilAbsent[0]"),
             ("/spec/grant/read/3/name".to_owned(), json!("*-a-*"), "spec.own.keepUntilAbsent[0]"),
         ] {
             let error = checked(kubeconfig_manifest(), &pointer, value).map(|_| ()).unwrap_err();
             assert_eq!(error.field, field, "{pointer}: {error}");
         }
+    }
+
+    #[test]
+    fn servers_are_parsed_and_everything_is_bounded() {
+        let kubeconfig = "/spec/grant/write/0/kubeconfig";
+        for (pointer, value, field) in [
+            (format!("{kubeconfig}/server"), json!(["https://a?b"]), "spec.grant.write[0].kubeconfig.server[0]"),
+            (format!("{kubeconfig}/server"), json!(["service", "ftp://a"]), "spec.grant.write[0].kubeconfig.server[1]"),
+            (
+                format!("{kubeconfig}/credentials"),
+                json!(["Exec", "Exec"]),
+                "spec.grant.write[0].kubeconfig.credentials",
+            ),
+            (format!("{kubeconfig}/ca"), json!(vec!["source"; 17]), "spec.grant.write[0].kubeconfig.ca"),
+            ("/spec/subject/namespaces".to_owned(), json!(["a".repeat(254)]), "spec.subject.namespaces[0]"),
+            ("/spec/subject/namespaces".to_owned(), json!(vec!["a"; 65]), "spec.subject.namespaces"),
+            ("/spec/subject/kind".to_owned(), json!("A".repeat(64)), "spec.subject.kind"),
+        ] {
+            let error = checked(kubeconfig_manifest(), &pointer, value).map(|_| ()).unwrap_err();
+            assert_eq!(error.field, field, "{pointer}: {error}");
+        }
+        let granted = json!(["service", "source", "https://api.example.com:6443"]);
+        assert!(checked(kubeconfig_manifest(), &format!("{kubeconfig}/server"), granted).is_ok());
     }
 
     #[test]

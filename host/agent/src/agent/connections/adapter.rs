@@ -1,19 +1,23 @@
 //! The two adapters behind one face: a directory of manifests, or an API server. Never decides anything.
 
+use crate::telemetry;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use transom_api::Word;
+use tokio::task::AbortHandle;
 use transom_api::status::PolicyStatus;
+use transom_api::{API_VERSION, KIND, Word};
 use transom_cluster::ReadFailure;
 use transom_cluster::directory::{self, Directory};
-use transom_cluster::kubernetes::{self, Events, Kubernetes, Leading};
+use transom_cluster::kubernetes::{self, Events, Kubernetes, Leading, PolicyStatuses};
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
+use transom_core::signal::Signal;
 use transom_core::watches::Watches;
 
 /// One cluster. Cheap to clone.
@@ -31,13 +35,24 @@ pub(crate) struct OnServer {
     pub(crate) events: Arc<Events>,
     /// Whether this replica may write now.
     pub(crate) leading: Leading,
+    statuses: Arc<PolicyStatuses>,
+    writing: AbortHandle,
+}
+
+impl Drop for OnServer {
+    fn drop(&mut self) {
+        self.writing.abort();
+    }
 }
 
 impl OnServer {
     /// Publishes under the name of this replica, while it leads.
     pub(crate) fn new(server: Kubernetes, replica: &str, leading: Leading) -> Self {
         let events = Arc::new(server.writer().events(replica));
-        Self { server, events, leading }
+        let statuses = Arc::new(server.writer().policy_statuses());
+        let writes = Arc::clone(&statuses);
+        let writing = tokio::spawn(async move { writes.run(unwritten).await }).abort_handle();
+        Self { server, events, leading, statuses, writing }
     }
 }
 
@@ -145,7 +160,28 @@ impl Cluster {
     pub(super) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.publish_policy(policy, status),
-            Self::Kubernetes(_) => Ok(()),
+            Self::Kubernetes(on) => {
+                // Without such an object there is no place for its status.
+                let there = on.server.list(API_VERSION, KIND, None).iter().any(|object| object.name == policy);
+                if there {
+                    on.statuses.publish(policy, json!(status));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A `Policy` object has this status already: it is not written again.
+    pub(super) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
+        if let Self::Kubernetes(on) = self {
+            on.statuses.found(policy, json!(status));
+        }
+    }
+
+    /// A policy is gone, and its status with it.
+    pub(super) fn forget_policy(&self, policy: &str) {
+        if let Self::Kubernetes(on) = self {
+            on.statuses.forget(policy);
         }
     }
 
@@ -183,4 +219,10 @@ fn not_leading(plan: &Plan) -> Outcome {
         result: Err(WriteFailure { reason: Word::NotLeading, message }),
     });
     Outcome { steps: first.into_iter().collect() }
+}
+
+/// A policy's status could not be written; the work itself goes on.
+fn unwritten(policy: &str, failure: &WriteFailure) {
+    let (place, message) = (format!("the status of {policy}"), failure.message.clone());
+    telemetry::tell(&Signal::Unreadable { place, reason: failure.reason, message });
 }

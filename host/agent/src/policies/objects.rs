@@ -1,0 +1,76 @@
+//! The policies among the `Policy` objects of an API server. Never judges one, never reads one from the server.
+
+use super::Written;
+use serde_json::{Value, json};
+use std::path::Path;
+use transom_api::status::PolicyStatus;
+use transom_core::object::Object;
+
+/// Every policy that is there and not being deleted, in order of name. Its place is the object's name; components that
+/// are files lie below `folder`. Of the object only what a policy says is taken, so that a new status is no new policy.
+pub(crate) fn written(objects: &[Object], folder: &Path) -> Vec<Written> {
+    let there = objects.iter().filter(|object| !object.deleting());
+    let mut all: Vec<_> = there.map(|object| one(object, folder)).collect();
+    all.sort_by(|one, other| one.place.cmp(&other.place));
+    all
+}
+
+fn one(object: &Object, folder: &Path) -> Written {
+    let Object { reference, body, .. } = object;
+    let field = |name: &str| body.get(name).cloned().unwrap_or_default();
+    let generation = body.pointer("/metadata/generation").cloned().unwrap_or_default();
+    let value = json!({
+        "apiVersion": reference.api_version, "kind": reference.kind,
+        "metadata": {"name": reference.name, "generation": generation}, "spec": field("spec"),
+    });
+    Written { place: format!("Policy {}", reference.name), folder: folder.to_owned(), value }
+}
+
+/// The status that an object has already, where an agent wrote one.
+pub(crate) fn status(object: &Object) -> Option<PolicyStatus> {
+    let status = object.body.get("status").filter(|status| !status.is_null())?;
+    serde_json::from_value(Value::clone(status)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::reference::ObjectRef;
+
+    fn object(name: &str, extra: &Value) -> Object {
+        let mut body = json!({"apiVersion": "transom.dev/v1alpha1", "kind": "Policy",
+            "metadata": {"name": name, "generation": 2, "uid": "u", "resourceVersion": "7"}, "spec": {"suspend": true}});
+        for (pointer, value) in extra.as_object().into_iter().flatten() {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            body.pointer_mut(parent).unwrap()[field] = value.clone();
+        }
+        let reference = ObjectRef::local("transom.dev/v1alpha1", "Policy", None, name);
+        Object { reference, version: "7".to_owned(), body }
+    }
+
+    #[test]
+    fn policies_come_in_order_and_without_those_being_deleted() {
+        let objects = [
+            object("b", &json!({})),
+            object("gone", &json!({"/metadata/deletionTimestamp": "2026-11-21T08:00:00Z"})),
+            object("a", &json!({})),
+        ];
+        let written = written(&objects, Path::new("components"));
+        let places: Vec<_> = written.iter().map(|one| one.place.as_str()).collect();
+        assert_eq!(places, ["Policy a", "Policy b"]);
+        assert_eq!(written[0].folder, Path::new("components"));
+        assert_eq!(written[0].value.pointer("/metadata/generation"), Some(&json!(2)));
+    }
+
+    #[test]
+    fn a_status_is_no_new_policy_and_is_read() {
+        let status =
+            json!({"/status": {"conditions": []}, "/metadata/resourceVersion": "8", "/metadata/labels": {"a": "b"}});
+        let (before, after) = (object("a", &json!({})), object("a", &status));
+        let said = |object: &Object| written(std::slice::from_ref(object), Path::new("."));
+        assert_eq!(said(&before), said(&after));
+        assert_eq!((super::status(&before), super::status(&after)), (None, Some(PolicyStatus::default())));
+        let edited = object("a", &json!({"/metadata/generation": 3}));
+        assert_ne!(said(&before), said(&edited));
+    }
+}
