@@ -62,7 +62,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
     }
 
     /// Every request of the replicas since a mark was allowed, and about the one Lease by its name.
-    async fn only_the_lease(cluster: &Cluster, since: Mark) -> Result<()> {
+    fn only_the_lease(cluster: &Cluster, since: Mark) -> Result<()> {
         let lines = cluster.audit().since(since)?;
         let ours = lines.iter().filter(|line| ["one", "two"].contains(&line.user.as_str()));
         let mut verbs: Vec<&str> = Vec::new();
@@ -110,7 +110,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         one.release().await;
         assert!(!first.leads());
         gained(&mut second, "the second replica").await?;
-        only_the_lease(&cluster, mark).await?;
+        only_the_lease(&cluster, mark)?;
         let lease = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?.get(LEASE).await?;
         assert_eq!(lease.data["spec"]["leaseTransitions"], 1);
         Ok(())

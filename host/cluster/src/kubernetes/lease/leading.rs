@@ -89,7 +89,7 @@ impl Leading {
             Some(told) => told.changed().await.is_err(),
         };
         if ended {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
