@@ -87,7 +87,7 @@ impl Role<'_> {
 /// All of them as documents of YAML.
 pub(super) fn yaml(roles: &[Role<'_>]) -> String {
     let documents = roles.iter().map(|role| {
-        let mut text = String::new();
+        let mut text = "# The least rights of the agent for its policies, as `transom rbac` prints them. Never more than a rule's reason needs.\n".to_owned();
         // Writing to a string does not fail.
         let _ = role.write(&mut text);
         text
