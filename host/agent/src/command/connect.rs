@@ -35,7 +35,8 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         let leading = leadership.as_ref().map_or_else(Leading::always, Leadership::leading);
         insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(OnServer::new(server, &replica(), leading))))?;
     }
-    Ok(Connections::new(by_name, args.server.secret_reads.into()).elected(leadership))
+    let connections = Connections::new(by_name, args.server.secret_reads.into()).elected(leadership);
+    Ok(if args.server.policy_objects { connections.with_policy_objects() } else { connections })
 }
 
 /// The lease that replicas stand for.

@@ -27,7 +27,6 @@ pub(crate) struct Meters {
     call_log_lines: IntCounterVec,
     call_failures: IntCounterVec,
     policies: IntGaugeVec,
-    leading: IntGaugeVec,
 }
 
 impl Meters {
@@ -48,12 +47,10 @@ impl Meters {
             call_log_lines: counter(&registry, &metrics::CALL_LOG_LINES)?,
             call_failures: counter(&registry, &metrics::CALL_FAILURES)?,
             policies: gauge(&registry, &metrics::POLICIES)?,
-            leading: gauge(&registry, &metrics::LEADING)?,
             registry,
         };
         add(&all.copies, &[], 0);
         add(&all.copy_failures, &[], 0);
-        set(&all.leading, &[], 1);
         Ok(all)
     }
 

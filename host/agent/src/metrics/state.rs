@@ -20,6 +20,7 @@ pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
         family(&metrics::QUEUE, queue),
         family(&metrics::QUEUE_OLDEST, oldest),
         family(&metrics::BUILD, [(version, 1.0)]),
+        family(&metrics::LEADING, [(Vec::new(), if agent.leading.leads() { 1.0 } else { 0.0 })]),
     ]);
     all
 }
