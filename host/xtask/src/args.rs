@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
 
-use crate::{bench, check, cluster, demo, fleet, guests, servers, soak};
+use crate::{bench, check, cluster, demo, deploy, fleet, guests, servers, soak};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -20,8 +20,10 @@ enum Task {
     Demo,
     /// A real API server with the CRDs and an example fleet, until Ctrl-C; prints its kubeconfig
     Cluster(cluster::Args),
-    /// The real kube-apiserver, etcd, kubectl and CRDs for the tests, built with Go where they are missing
+    /// The real kube-apiserver, etcd, kubectl, helm and CRDs for the tests, built with Go where they are missing
     Servers,
+    /// Write the files of host/deploy and host/docs that are made from the sources
+    Deploy,
     /// Every check and every test: format, guests, servers, clippy, documentation, tests
     Test,
     /// What Transom costs, as ratios to floors of the same run; takes minutes and wants a quiet machine
@@ -40,6 +42,7 @@ impl Args {
             Task::Demo => demo::run(),
             Task::Cluster(args) => cluster::run(&args),
             Task::Servers => servers::run(),
+            Task::Deploy => deploy::run(),
             Task::Test => check::run(),
             Task::Bench(args) => bench::run(&args),
             Task::Soak(args) => soak::run(&args),

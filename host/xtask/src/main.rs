@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod component;
 mod demo;
+mod deploy;
 mod fleet;
 mod guests;
 mod process;

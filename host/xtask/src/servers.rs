@@ -1,9 +1,10 @@
-//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl and CRDs for the tests. Never builds what is up to date,
+//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm and CRDs for the tests. Never builds what is up to date,
 //! and never takes a version that `tests/servers` does not name.
 
 mod binaries;
 mod crds;
 mod go;
+mod helm;
 
 use crate::progress;
 use crate::workspace::{self, Workspace};
@@ -30,6 +31,7 @@ pub(crate) fn prepare() -> Result<PathBuf> {
     let _alone = lock(&folder)?;
     let recipe = workspace.root.join("tests/servers");
     binaries::prepare(&recipe, &folder)?;
+    helm::prepare(&recipe.join("helm"), &folder)?;
     crds::prepare(&folder)?;
     Ok(folder)
 }

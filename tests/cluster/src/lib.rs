@@ -26,4 +26,5 @@ pub use fleet::Installed;
 pub use metrics::{Metrics, Requests};
 pub use objects::Objects;
 pub use process::Process;
+pub use servers::{helm, kubectl};
 pub use user::User;

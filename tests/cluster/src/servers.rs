@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// The folder that `cargo xtask servers` prepared.
 pub(crate) fn folder() -> Result<PathBuf> {
@@ -19,4 +20,16 @@ pub(crate) fn binary(name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     ensure!(path.is_file(), "`{}` of {variable} holds no `{name}`; run `cargo xtask servers`", folder.display());
     Ok(path)
+}
+
+/// The real kubectl, which speaks to no cluster unless it is told to.
+pub fn kubectl() -> Result<Command> {
+    Ok(Command::new(binary("kubectl")?))
+}
+
+/// The real helm, which speaks to no cluster unless it is told to.
+pub fn helm() -> Result<Command> {
+    let path = folder()?.join("helm");
+    ensure!(path.is_file(), "TRANSOM_SERVERS holds no `helm`; run `cargo xtask servers`");
+    Ok(Command::new(path))
 }

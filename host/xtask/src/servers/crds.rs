@@ -23,7 +23,7 @@ struct Module {
     files: &'static [&'static str],
 }
 
-const MODULES: [Module; 2] = [
+const MODULES: [Module; 3] = [
     Module {
         name: "github.com/openshift/hypershift@v0.1.70",
         sum: "h1:wXKWR3NqhzkBACNaJYrsgw3a0fHIUiABLHv0vIGY4HM=",
@@ -33,6 +33,12 @@ const MODULES: [Module; 2] = [
             "hostedcontrolplanes-Default.crd.yaml",
             "nodepools-Default.crd.yaml",
         ],
+    },
+    Module {
+        name: "github.com/prometheus-operator/prometheus-operator@v0.85.0",
+        sum: "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+        folder: "example/prometheus-operator-crd",
+        files: &["monitoring.coreos.com_prometheusrules.yaml", "monitoring.coreos.com_servicemonitors.yaml"],
     },
     Module {
         name: "open-cluster-management.io/api@v1.2.0",

@@ -1,0 +1,130 @@
+//! The files below `host` that are made from the sources. Never written by hand: `cargo xtask deploy` writes them.
+
+use crate::rendered;
+use anyhow::{Context as _, Result};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use transom_api::Word;
+use transom_e2e::program;
+
+/// The policies that ship, and the word for both.
+const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
+const BOTH: &str = "both";
+
+/// A file that is made.
+#[derive(Debug)]
+pub struct Generated {
+    /// Its path from the root.
+    pub path: String,
+    /// What it must hold.
+    pub text: String,
+}
+
+/// All of them; the chart has copies, because helm reads nothing outside of its folder.
+///
+/// # Errors
+/// When the binary cannot be built or refuses, or a policy cannot be read.
+pub fn all() -> Result<Vec<Generated>> {
+    let crd = read("host/deploy/crd.yaml")?;
+    let mut all = vec![
+        Generated::new("host/deploy/base/crd.yaml", &crd),
+        Generated::new("host/deploy/chart/crds/crd.yaml", &crd),
+        Generated::new("host/docs/reasons.md", &reasons()?),
+    ];
+    for policy in POLICIES {
+        let text = read(&format!("policies/{policy}/policy.yaml"))?;
+        all.push(Generated::new(&format!("host/deploy/chart/files/{policy}.yaml"), &text));
+    }
+    for reads in ["watch", "strict"] {
+        for policies in [BOTH, POLICIES[0], POLICIES[1]] {
+            let text = rbac(policies, reads)?;
+            all.push(Generated::new(&format!("host/deploy/chart/files/rbac/{policies}-{reads}.yaml"), &text));
+            match (policies, reads) {
+                (BOTH, "watch") => all.push(Generated::new("host/deploy/base/rbac.yaml", &text)),
+                (BOTH, _) => all.push(Generated::new("host/deploy/strict/rbac.yaml", &text)),
+                _ => {}
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(program::root().join(path)).with_context(|| format!("failed to read `{path}`"))
+}
+
+/// What `transom rbac` prints, with a line about it.
+fn rbac(policies: &str, reads: &str) -> Result<String> {
+    let mut transom = Command::new(program::binary()?);
+    transom.args(["rbac", "--secret-reads", reads]);
+    let what = match policies {
+        BOTH => "the policies that ship".to_owned(),
+        one => format!("the policy {one}"),
+    };
+    if policies != BOTH {
+        transom.arg("--policies").arg(program::root().join("policies").join(policies));
+    }
+    let printed = rendered::said(&mut transom)?;
+    Ok(format!(
+        "# What `transom rbac --secret-reads {reads}` prints for {what}; made by `cargo xtask deploy`, never by hand.\n{printed}"
+    ))
+}
+
+/// Every reason with cause and cure, as a page: the agent's own from their table, those of guests as `transom explain` says.
+fn reasons() -> Result<String> {
+    let mut text = "# Reasons: why something is as it is\n\nMade by `cargo xtask deploy`. The same word stands in conditions, Events, metrics and logs, and `transom explain <word>` says what stands here.\n\n| reason | cause | cure |\n|---|---|---|\n".to_owned();
+    // Writing to a string does not fail.
+    for word in Word::ALL {
+        let _ = writeln!(text, "| `{word}` | {} | {} |", word.meaning(), word.remedy(), word = word.as_str());
+    }
+    text.push_str("\n## Reasons of guests\n\n| reason | guest | cause | cure |\n|---|---|---|---|\n");
+    for line in explain(None)?.lines() {
+        let mut columns = line.split_whitespace();
+        let (word, whose) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
+        if whose == "agent" {
+            continue;
+        }
+        let explained = explain(Some(word))?;
+        let after = |label: &str| explained.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim);
+        let (meaning, remedy) =
+            after("What it means:").zip(after("What to do:")).context("`transom explain` has another form")?;
+        let _ = writeln!(text, "| `{word}` | {whose} | {meaning} | {remedy} |");
+    }
+    Ok(text)
+}
+
+fn explain(word: Option<&str>) -> Result<String> {
+    rendered::said(Command::new(program::binary()?).arg("explain").args(word))
+}
+
+/// Writes what differs; gives the paths.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(all: &[Generated]) -> Result<Vec<&str>> {
+    let differing: Vec<&Generated> = all.iter().filter(|file| !file.is_current()).collect();
+    for file in &differing {
+        let path = file.full();
+        let about = || format!("failed to write `{}`", path.display());
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).with_context(about)?;
+        fs::write(&path, &file.text).with_context(about)?;
+    }
+    Ok(differing.into_iter().map(|file| file.path.as_str()).collect())
+}
+
+impl Generated {
+    fn new(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    /// Whether it lies in the tree as it must.
+    pub fn is_current(&self) -> bool {
+        fs::read_to_string(self.full()).is_ok_and(|text| text == self.text)
+    }
+
+    fn full(&self) -> std::path::PathBuf {
+        program::root().join(&self.path)
+    }
+}

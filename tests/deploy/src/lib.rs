@@ -1,0 +1,5 @@
+//! What operators apply: how it is generated, and how it is rendered, for the tests beside this crate.
+//! Never part of what ships, and never a second place that says what is applied.
+
+pub mod generated;
+pub mod rendered;

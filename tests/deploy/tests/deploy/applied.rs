@@ -1,0 +1,152 @@
+//! Does a real API server take what is rendered, and does the agent work as it is deployed: with these flags, and as the
+//! service account with these rights? Never as an administrator.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+use transom_e2e::agent::Agent;
+use transom_e2e::program;
+use transom_support::fleet::Fleet;
+use transom_test_cluster::{Cluster, Options, helm, wait};
+use transom_test_deploy::rendered::{self, folder, kustomization, said};
+
+/// For what comes within moments on a quiet machine.
+const DEADLINE: Duration = Duration::from_secs(180);
+const CRDS: [&str; 4] = [
+    "hostedclusters.hypershift.openshift.io",
+    "managedclusters.cluster.open-cluster-management.io",
+    "klusterlets.operator.open-cluster-management.io",
+    "servicemonitors.monitoring.coreos.com",
+];
+const FLEET: Fleet = Fleet { clusters: 3, managed: 5, seed: 11 };
+
+fn kubectl(cluster: &Cluster) -> Result<Command> {
+    cluster.kubectl(cluster.admin())
+}
+
+/// What an operator types.
+fn apply(cluster: &Cluster, words: &[&str]) -> Result<String> {
+    said(kubectl(cluster)?.args(["apply", "--server-side"]).args(words))
+}
+
+#[tokio::test]
+async fn the_base_is_taken_and_the_agent_works_as_it_says() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    cluster.install_fleet(FLEET).await?;
+    let base = folder("base").display().to_string();
+    apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
+    cluster.wait_for_crd("policies.transom.dev").await?;
+    // A dry run does not make the namespace that the rest lies in.
+    apply(&cluster, &["--filename", &format!("{base}/namespace.yaml")])?;
+    apply(&cluster, &["--dry-run=server", "--kustomize", &base])?;
+    apply(&cluster, &["--kustomize", &base])?;
+    said(kubectl(&cluster)?.args(["diff", "--server-side", "--kustomize", &base]))?;
+    let objects = kustomization("base")?;
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?;
+    pod_is_admitted(&cluster, deployment)?;
+    works(&cluster, deployment).await
+}
+
+/// The namespace enforces the restricted profile: a pod of the Deployment passes.
+fn pod_is_admitted(cluster: &Cluster, deployment: &Value) -> Result<()> {
+    let template = &deployment["spec"]["template"];
+    let metadata = json!({"name": "probe", "namespace": "transom", "labels": template["metadata"]["labels"]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
+    let path = cluster.folder().join("pod.json");
+    fs::write(&path, pod.to_string())?;
+    said(kubectl(cluster)?.args(["create", "--dry-run=server", "--filename"]).arg(&path)).map(drop)
+}
+
+/// The agent with the flags of the Deployment, as its service account: ready, everything made, no request denied.
+async fn works(cluster: &Cluster, deployment: &Value) -> Result<()> {
+    let account = cluster.service_account("transom", "transom").await?;
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let arguments = deployment.pointer("/spec/template/spec/containers/0/args").and_then(Value::as_array);
+    let mut transom = Command::new(program::binary()?);
+    for argument in arguments.context("the container has no args")?.iter().filter_map(Value::as_str) {
+        transom.arg(argument.replace("0.0.0.0:8080", &format!("127.0.0.1:{port}")));
+    }
+    transom.arg("--kubeconfig").arg(cluster.write_kubeconfig(&account)?);
+    transom.env("XDG_CACHE_HOME", cluster.folder().join("cache")).env_remove("RUST_LOG");
+    let mark = cluster.audit().mark()?;
+    let mut agent = Agent::start(&mut transom, cluster.folder().join("transom.log"))?;
+    wait::until("a ready agent", DEADLINE, async || {
+        ensure!(agent.ended()?.is_none(), "the agent ended: {}", agent.log()?);
+        Ok(status(port, "/readyz").is_some_and(|status| status.contains(" 200 ")).then_some(()))
+    })
+    .await?;
+    assert!(status(port, "/healthz").is_some_and(|status| status.contains(" 200 ")));
+    let secrets = cluster.objects().api("v1", "Secret", None).await?;
+    let made = kube::api::ListParams::default().labels("app.kubernetes.io/managed-by=transom");
+    // One of the HostedClusters has no klusterlet namespace yet.
+    wait::until("the secrets", DEADLINE, async || {
+        Ok((secrets.list(&made).await?.items.len() == FLEET.clusters - 1).then_some(()))
+    })
+    .await?;
+    agent.stop()?;
+    let denied = cluster.audit().since(mark)?.into_iter().filter(|line| line.user == account.name() && !line.allowed);
+    let denied: Vec<String> = denied.map(|line| format!("{} {}", line.verb, line.uri)).collect();
+    assert!(denied.is_empty(), "denied: {denied:?}");
+    Ok(())
+}
+
+/// The first line of the answer of the admin port; nothing while it does not answer.
+fn status(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.lines().next().map(str::to_owned)
+}
+
+/// helm as the admin, with nothing of whoever runs the test.
+fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
+    let mut helm = helm()?;
+    for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        helm.env(name, cluster.folder().join("helm"));
+    }
+    helm.args(words).arg("--kubeconfig").arg(cluster.write_kubeconfig(cluster.admin())?);
+    said(helm.args(["--namespace", "transom"]))
+}
+
+#[tokio::test]
+async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    let chart = folder("chart").display().to_string();
+    let notes = helm_on(&cluster, &["install", "transom", &chart, "--create-namespace"])?;
+    assert!(notes.contains("kubectl get policies.transom.dev"), "{notes}");
+    let policies = said(kubectl(&cluster)?.args(["get", "policies.transom.dev", "--output", "name"]))?;
+    assert_eq!(policies.lines().count(), 2, "{policies}");
+    let everything = "serviceMonitor.enabled=true,secretReads=strict,admin.tlsSecret=tls";
+    for more in [&["--dry-run=server"][..], &[]] {
+        helm_on(&cluster, &[&["upgrade", "transom", &chart, "--set", everything], more].concat())?;
+    }
+    let rules = ["get", "servicemonitors", "--namespace", "transom", "--output", "name"];
+    assert_eq!(said(kubectl(&cluster)?.args(rules))?.lines().count(), 1);
+    helm_on(&cluster, &["uninstall", "transom"])?;
+    let left = said(kubectl(&cluster)?.args(["get", "clusterroles,clusterrolebindings", "--output", "name"]))?;
+    assert!(!left.contains("/transom"), "{left}");
+    cluster.wait_for_crd("policies.transom.dev").await
+}
+
+#[tokio::test]
+async fn components_are_taken() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
+    cluster.wait_for_crd("policies.transom.dev").await?;
+    let overlay = rendered::overlay(&["strict", "monitoring"])?;
+    apply(&cluster, &["--kustomize", &overlay.path().display().to_string()])?;
+    let arguments = "jsonpath={.spec.template.spec.containers[0].args}";
+    let told =
+        said(kubectl(&cluster)?.args(["get", "deployment/transom", "--namespace", "transom", "--output", arguments]))?;
+    assert!(told.contains("--secret-reads=strict"), "{told}");
+    Ok(())
+}

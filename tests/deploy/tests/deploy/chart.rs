@@ -1,0 +1,133 @@
+//! Is the chart sound, does it give what the base gives, and does it refuse values that mean nothing? Never needs a cluster.
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use transom_test_cluster::{helm, kubectl};
+use transom_test_deploy::rendered::{self, chart, folder, kustomization, said};
+
+/// Objects by kind and name.
+fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
+    objects.into_iter().map(|object| (rendered::name(&object), object)).collect()
+}
+
+fn same(base: Vec<Value>, chart: Vec<Value>) -> Result<()> {
+    let (mut base, chart) = (by_name(base), by_name(chart));
+    base.remove("Namespace transom").context("the base has no Namespace; helm makes it by a flag")?;
+    assert_eq!(base.keys().collect::<Vec<_>>(), chart.keys().collect::<Vec<_>>());
+    for (name, object) in &base {
+        assert_eq!(Some(object), chart.get(name), "{name}");
+    }
+    Ok(())
+}
+
+/// The base with a component on top.
+fn with(component: &str) -> Result<Vec<Value>> {
+    let overlay = rendered::overlay(&[component])?;
+    rendered::objects(&said(kubectl()?.arg("kustomize").arg(overlay.path()))?)
+}
+
+#[test]
+fn chart_and_base_give_the_same_objects() -> Result<()> {
+    same(kustomization("base")?, chart(&[])?)
+}
+
+#[test]
+fn chart_and_component_read_secrets_strictly_in_the_same_way() -> Result<()> {
+    same(with("strict")?, chart(&["--set", "secretReads=strict"])?)
+}
+
+#[test]
+fn chart_and_component_give_the_same_monitoring() -> Result<()> {
+    same(with("monitoring")?, chart(&["--set", "serviceMonitor.enabled=true"])?)
+}
+
+#[test]
+fn the_chart_lints_clean() -> Result<()> {
+    let told = said(helm()?.args(["lint", "--strict"]).arg(folder("chart")))?;
+    assert!(!told.contains("[WARNING]") && !told.contains("[ERROR]"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn values_that_mean_nothing_are_refused() -> Result<()> {
+    for values in [
+        "replica=3",
+        "replicas=0",
+        "replicas=two",
+        "image.repository=",
+        "image.pullPolicy=Sometimes",
+        "secretReads=all",
+        "readOnly=maybe",
+        "clusterName=",
+        "policies.other=true",
+        "args={no-flag}",
+        "admin.port=80",
+        "networkPolicy.egressPorts={0}",
+        "serviceMonitor.interval=often",
+    ] {
+        match chart(&["--set", values]) {
+            Ok(_) => bail!("`--set {values}` was taken"),
+            Err(error) => assert!(format!("{error:#}").contains("schema"), "`--set {values}`: {error:#}"),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rights_follow_the_policies_that_are_installed() -> Result<()> {
+    let resources = |objects: &[Value]| -> String {
+        let roles = objects.iter().filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
+        roles.map(|role| role["rules"].to_string()).collect()
+    };
+    let hub = chart(&["--set", "policies.externalManagedKubeconfig=false"])?;
+    let hosting = chart(&["--set", "policies.builtInTaints=false", "--namespace", "elsewhere"])?;
+    assert!(resources(&hub).contains("managedclusters") && !resources(&hub).contains("secrets"), "{hub:?}");
+    assert!(resources(&hosting).contains("secrets") && !resources(&hosting).contains("managedclusters"), "{hosting:?}");
+    let none = chart(&["--set", "rbac.create=false"])?;
+    assert!(!none.iter().any(|object| object["kind"].as_str().is_some_and(|kind| kind.contains("Role"))));
+    for object in hosting.iter().filter(|object| object["kind"] == "ClusterRoleBinding") {
+        assert_eq!(object.pointer("/subjects/0/namespace"), Some(&"elsewhere".into()));
+    }
+    Ok(())
+}
+
+#[test]
+fn every_option_shows_in_what_is_rendered() -> Result<()> {
+    let values = [
+        "admin.tlsSecret=certificate",
+        "admin.compatibilityMetrics=true",
+        "readOnly=true",
+        "selfManagedCluster=hub",
+        "args={--max-object-bytes=1}",
+        "image.pullPolicy=Always",
+        "imagePullSecrets[0].name=registry",
+        "nodeSelector.disk=fast",
+        "tolerations[0].operator=Exists",
+        "priorityClassName=system-cluster-critical",
+        "env[0].name=HTTPS_PROXY,env[0].value=http://proxy:3128",
+    ];
+    let objects = chart(&["--set", &values.join(",")])?;
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?.to_string();
+    for wanted in [
+        "--admin-tls-cert=/tls/tls.crt",
+        "--admin-tls-key=/tls/tls.key",
+        "\"scheme\":\"HTTPS\"",
+        "--compatibility-metrics",
+        "--read-only",
+        "--self-managed-cluster=hub",
+        "--max-object-bytes=1",
+        "\"imagePullPolicy\":\"Always\"",
+        "\"imagePullSecrets\":[{\"name\":\"registry\"}]",
+        "\"disk\":\"fast\"",
+        "\"operator\":\"Exists\"",
+        "\"priorityClassName\":\"system-cluster-critical\"",
+        "http://proxy:3128",
+        "\"secretName\":\"certificate\"",
+    ] {
+        assert!(deployment.contains(wanted), "{wanted} is not in {deployment}");
+    }
+    let fewer = chart(&["--set", "podDisruptionBudget.enabled=false,networkPolicy.enabled=false"])?;
+    assert!(!fewer.iter().any(|object| object["kind"] == "NetworkPolicy" || object["kind"] == "PodDisruptionBudget"));
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! What operators apply. Each module asks one question; those that need a cluster start a real one.
+
+mod applied;
+mod chart;
+mod generated;
