@@ -16,8 +16,8 @@ pub(crate) struct Args {
 enum Task {
     /// Build every guest and every fixture as a component in target/guests
     Guests(guests::Args),
-    /// The main job on a folder of manifests, from nothing to a swapped component
-    Demo,
+    /// The main job on a folder of manifests, from nothing to a swapped component; or on a real API server
+    Demo(demo::Args),
     /// A real API server with the CRDs and an example fleet, until Ctrl-C; prints its kubeconfig
     Cluster(cluster::Args),
     /// The real kube-apiserver, etcd, kubectl, helm and CRDs for the tests, built with Go where they are missing
@@ -39,7 +39,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         match self.task {
             Task::Guests(args) => guests::run(&args),
-            Task::Demo => demo::run(),
+            Task::Demo(args) => demo::run(&args),
             Task::Cluster(args) => cluster::run(&args),
             Task::Servers => servers::run(),
             Task::Deploy => deploy::run(),

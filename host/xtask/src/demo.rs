@@ -2,6 +2,7 @@
 //! `target/demo`; never touches anything else.
 
 mod agent;
+mod server;
 mod stage;
 
 use crate::progress;
@@ -15,8 +16,19 @@ use transom_support::fleet;
 /// The HostedCluster, and the ManagedCluster, that is edited.
 const EDITED: usize = 0;
 
+/// Where the main job is shown.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// On a real kube-apiserver instead of a folder
+    #[arg(long)]
+    cluster: bool,
+}
+
 /// Runs the demo, one chapter after the other.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.cluster {
+        return server::run();
+    }
     let stage = Stage::set()?;
     preview(&stage)?;
     once(&stage)?;

@@ -1,6 +1,8 @@
 //! Starts a cluster with all CRDs and a fleet, and tells how to use it. Never stops by itself.
 
+use crate::show;
 use anyhow::{Context as _, Result};
+use std::path::PathBuf;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Cluster, Options};
 
@@ -13,6 +15,9 @@ pub(crate) struct Args {
     /// ManagedClusters; the first belong to the HostedClusters
     #[arg(long, default_value_t = 10)]
     managed: usize,
+    /// A program `transom` that works on the fleet and is shown at it; then the cluster ends
+    #[arg(long)]
+    show: Option<PathBuf>,
 }
 
 /// Runs until it is told to end.
@@ -31,6 +36,9 @@ async fn play(args: &Args) -> Result<()> {
     say("==> creating the fleet");
     let fleet = Fleet { clusters: args.hosted, managed: args.managed, seed: 1 };
     let installed = cluster.install_fleet(fleet).await?;
+    if let Some(transom) = &args.show {
+        return show::show(&cluster, transom).await;
+    }
     let kubeconfig = cluster.write_kubeconfig(cluster.admin())?;
     let kubectl = cluster.kubectl(cluster.admin())?.get_program().display().to_string();
     say(&format!(
@@ -45,6 +53,6 @@ async fn play(args: &Args) -> Result<()> {
 }
 
 #[expect(clippy::print_stderr, reason = "what the program is for")]
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     eprintln!("{line}");
 }
