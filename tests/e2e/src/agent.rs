@@ -70,13 +70,22 @@ impl Agent {
         Ok(())
     }
 
+    /// Sends it a signal, as `kill` spells it.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, signal: &str) -> Result<()> {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
+        ensure!(sent.success(), "the agent had ended before it got {signal}");
+        Ok(())
+    }
+
     /// Asks it to end, and says what it said.
     ///
     /// # Errors
     /// When it does not end, or not well.
     pub fn stop(mut self) -> Result<String> {
-        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
-        ensure!(asked.success(), "the agent had ended before it was asked to");
+        self.signal("-TERM")?;
         let status = wait::until("the end of the agent", DEADLINE, || self.child.try_wait().ok().flatten())?;
         ensure!(status.success(), "the agent ended with {status}");
         self.log()

@@ -1,0 +1,139 @@
+//! The binary at work on the server of a stage, and what it says. Never looks into it.
+
+use crate::stage::{DEADLINE, Stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use transom_e2e::agent::Agent;
+use transom_e2e::program;
+use transom_test_cluster::wait;
+
+/// The time at which the agent works: taints bear it.
+pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
+
+/// A running agent and its log.
+pub(crate) struct Worker {
+    agent: Agent,
+}
+
+/// One line of the log about a subject.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) subject: String,
+    /// Why it was evaluated; empty for a line about a write.
+    pub(crate) why: String,
+    /// `Applied`, `Held`, `Waiting`, `Failed`; nothing for a line about a write.
+    pub(crate) state: Option<String>,
+    pub(crate) reason: String,
+}
+
+impl Stage {
+    /// `transom run` as the agent's account, with what a test adds.
+    pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program::binary()?);
+        command.current_dir(self.cluster.folder());
+        command.arg("run").arg("--kubeconfig").arg(self.cluster.write_kubeconfig(&self.agent)?);
+        command.args(["--now", NOW]).args(words);
+        if !words.contains(&"--log-format") {
+            command.args(["--log-format", "json"]);
+        }
+        command.env("RUST_LOG", "info,transom=debug").env("RUST_BACKTRACE", "0");
+        Ok(command)
+    }
+
+    /// Starts the agent with what a test adds to its command line.
+    pub(crate) fn start_agent(&self, words: &[&str]) -> Result<Worker> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("agent-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let log: PathBuf = self.cluster.folder().join(name);
+        Ok(Worker { agent: Agent::start(&mut self.command(words)?, log)? })
+    }
+}
+
+impl Worker {
+    /// All that it has said.
+    pub(crate) fn log(&self) -> Result<String> {
+        self.agent.log()
+    }
+
+    /// Everything that it said of subjects, from a number of lines on.
+    pub(crate) fn told(&self, skip: usize) -> Result<Vec<Told>> {
+        Ok(self.log()?.lines().skip(skip).filter_map(told).collect())
+    }
+
+    /// How many lines it has said.
+    pub(crate) fn lines(&self) -> Result<usize> {
+        Ok(self.log()?.lines().count())
+    }
+
+    /// The last state of a subject (`HostedCluster clusters/demo`), as `Applied AsDesired`.
+    pub(crate) fn state(&self, subject: &str) -> Result<Option<String>> {
+        let told = self.told(0)?.into_iter().rev();
+        let mut states =
+            told.filter(|told| told.subject == subject).filter_map(|told| Some((told.state?, told.reason)));
+        Ok(states.next().map(|(state, reason)| format!("{state} {reason}")))
+    }
+
+    /// Waits until a subject has a state.
+    pub(crate) async fn wait_for(&mut self, subject: &str, state: &str) -> Result<()> {
+        let what = format!("`{state}` of {subject}");
+        let came =
+            wait::until(&what, DEADLINE, async || Ok((self.state(subject)?.as_deref() == Some(state)).then_some(())))
+                .await;
+        came.with_context(|| format!("it is {:?}; it said {}", self.state(subject).ok().flatten(), self.tail()))
+    }
+
+    /// Waits until the first pass over everything is done: then it prints its summary, the one line that is no JSON.
+    pub(crate) async fn wait_for_first_pass(&mut self) -> Result<()> {
+        wait::until("the summary of the first pass", DEADLINE, async || {
+            let log = self.log()?;
+            let done = log.lines().any(|line| {
+                line.starts_with(' ') && line.trim_start().starts_with(|first: char| first.is_ascii_digit())
+            });
+            ensure!(self.agent.ended()?.is_none(), "the agent ended: {log}");
+            Ok(done.then_some(()))
+        })
+        .await
+        .with_context(|| format!("it said {}", self.tail()))
+    }
+
+    /// The end of its log, for a failure.
+    pub(crate) fn tail(&self) -> String {
+        let log = self.log().unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+
+    /// Stops it where it is, until it is thawed.
+    pub(crate) fn freeze(&self) -> Result<()> {
+        self.agent.signal("-STOP")
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) -> Result<()> {
+        self.agent.signal("-CONT")
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(self) -> Result<()> {
+        self.agent.kill()
+    }
+
+    /// Asks it to end, and gives all that it said.
+    pub(crate) fn stop(self) -> Result<String> {
+        self.agent.stop()
+    }
+}
+
+fn told(line: &str) -> Option<Told> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
+    Some(Told {
+        subject: text("subject")?,
+        why: text("why").unwrap_or_default(),
+        state: text("state"),
+        reason: text("reason").unwrap_or_default(),
+    })
+}

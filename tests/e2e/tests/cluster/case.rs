@@ -1,0 +1,232 @@
+//! One shipped case as a row on the real server: what is put there, what changes, and how what came is compared.
+//! Never shows a value: differences are paths.
+
+use crate::agent::Told;
+use crate::objects::{Identifiers, case_text, encode, identified, kind, merge_patch, named, parse, place};
+use crate::stage::{DEADLINE, Stage};
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+use transom_e2e::program;
+use transom_test_cluster::wait;
+
+/// One case.
+pub(crate) struct Row {
+    /// The folder.
+    pub(crate) name: String,
+    /// What names of this row end with.
+    pub(crate) tag: String,
+    /// Facts about the agent and settings by role of the guest.
+    pub(crate) given: Value,
+    objects: Vec<Value>,
+    then: Vec<Value>,
+    gone: Vec<Value>,
+    /// What is expected.
+    pub(crate) expected: Value,
+    /// What the server called the objects.
+    pub(crate) identifiers: Identifiers,
+}
+
+/// Every case of a policy, in order.
+pub(crate) fn rows(policy: &str, prefix: &str) -> Result<Vec<Row>> {
+    let folder = program::root().join("policies").join(policy).join("cases");
+    let mut names: Vec<String> = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("failed to read `{}`", folder.display()))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    names
+        .iter()
+        .map(|name| row(policy, name, prefix).with_context(|| format!("failed to read the case {name}")))
+        .collect()
+}
+
+fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
+    let tag = format!("{prefix}{}", name.split('-').next().unwrap_or(name).to_lowercase());
+    let text = |file: &str| case_text(policy, name, file, |word| format!("{word}-{tag}"));
+    let mut objects = parse(&text("given.yaml")?.context("there is no given.yaml")?)?;
+    let case = objects.iter().position(|object| object["kind"] == "Case").map(|at| objects.remove(at));
+    let given = case.map(|case| case["spec"].clone()).unwrap_or_else(|| json!({}));
+    let gone = given["gone"].as_array().cloned().unwrap_or_default();
+    let gone = gone.into_iter().map(|it| json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it}));
+    let mut expected = parse(&text("expected.yaml")?.context("there is no expected.yaml")?)?.remove(0);
+    expected["objects"].as_array_mut().into_iter().flatten().for_each(encode);
+    let then = text("then.yaml")?.map(|text| parse(&text)).transpose()?.unwrap_or_default();
+    let identifiers = Identifiers::new();
+    Ok(Row { name: name.to_owned(), tag, gone: gone.collect(), given, objects, then, expected, identifiers })
+}
+
+impl Row {
+    /// Whether something changes while the agent is at work.
+    pub(crate) fn changes(&self) -> bool {
+        !self.then.is_empty() || !self.gone.is_empty()
+    }
+
+    /// What another row must not have at the same time.
+    pub(crate) fn holds(&self) -> BTreeSet<String> {
+        let all = self.objects.iter().chain(&self.then);
+        let mut held: BTreeSet<String> = all.clone().map(named).collect();
+        for object in all.chain(self.expected["objects"].as_array().into_iter().flatten()) {
+            let wanted = &object["metadata"]["annotations"]["cluster.open-cluster-management.io/managedcluster-name"];
+            held.extend(wanted.as_str().map(|name| format!("Namespace klusterlet-{name}")));
+            held.extend(
+                place(object).0.filter(|name| name.starts_with("klusterlet-")).map(|name| format!("Namespace {name}")),
+            );
+        }
+        held
+    }
+
+    /// Creates what is given: subjects first and in the order of their age, as all others may name them.
+    pub(crate) async fn put(&mut self, stage: &Stage) -> Result<()> {
+        let is_subject = |object: &&Value| ["HostedCluster", "ManagedCluster"].contains(&kind(object).1);
+        let mut subjects: Vec<&Value> = self.objects.iter().filter(is_subject).collect();
+        subjects.sort_by_key(|object| object["metadata"]["creationTimestamp"].as_str().map(str::to_owned));
+        let mut age = subjects.first().map(|object| object["metadata"]["creationTimestamp"].clone());
+        for object in subjects {
+            let own = &object["metadata"]["creationTimestamp"];
+            if age.as_ref() != Some(own) {
+                next_second().await?;
+                age = Some(own.clone());
+            }
+            stage.put(object, &mut self.identifiers).await?;
+        }
+        for object in self.objects.iter().filter(|object| !is_subject(object)) {
+            stage.put(object, &mut self.identifiers).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the change.
+    pub(crate) async fn change(&mut self, stage: &Stage) -> Result<()> {
+        for after in &self.then {
+            match self.objects.iter().find(|before| named(before) == named(after)) {
+                Some(before) => stage.change(before, after, &self.identifiers).await?,
+                None => stage.put(after, &mut self.identifiers).await?,
+            }
+        }
+        for gone in &self.gone {
+            let (namespace, name) = place(gone);
+            if gone["kind"] == "Namespace" {
+                stage.finalise(name).await?;
+                continue;
+            }
+            let kind = kind(gone);
+            if self.objects.iter().any(|it| named(it) == named(gone) && !it["metadata"]["finalizers"].is_null()) {
+                stage.patch(kind, namespace, name, json!({"metadata": {"finalizers": null}})).await?;
+            }
+            stage.delete(kind, namespace, name).await?;
+        }
+        Ok(())
+    }
+
+    /// What the agent may write, as `secrets namespace/name`.
+    pub(crate) fn written(&self) -> BTreeSet<String> {
+        let removed = self.expected["removed"].as_array().into_iter().flatten();
+        let removed = removed.map(|it| json!({"kind": it["kind"], "metadata": it}));
+        let objects = self.expected["objects"].as_array().into_iter().flatten().cloned();
+        objects.chain(removed).map(|object| resource(&object)).collect()
+    }
+
+    /// The subjects with the state that they should have.
+    fn states(&self) -> impl Iterator<Item = (String, String)> {
+        let states = self.expected["states"].as_array().into_iter().flatten();
+        states.map(|it| {
+            let subject = named(&json!({"kind": it["subject"]["kind"], "metadata": it["subject"]}));
+            (subject, format!("{} {}", it["state"].as_str().unwrap_or("-"), it["reason"].as_str().unwrap_or("-")))
+        })
+    }
+
+    /// What is not as expected yet; `states` holds what was said last of each subject.
+    pub(crate) async fn differences(&self, stage: &Stage, states: &BTreeMap<String, String>) -> Result<Vec<String>> {
+        let mut differences = Vec::new();
+        for (subject, want) in self.states() {
+            let have = states.get(&subject).map_or("none", String::as_str);
+            if have != want {
+                differences.push(format!("{subject}: want {want}, have {have}"));
+            }
+        }
+        for object in self.expected["objects"].as_array().into_iter().flatten() {
+            let (namespace, name) = place(object);
+            let want = said(&identified(object, &self.identifiers));
+            match stage.get(kind(object), namespace, name).await? {
+                Some(have) => {
+                    let mut paths = BTreeSet::new();
+                    differ(&want, &said(&have), "", &mut paths);
+                    differences.extend(paths.into_iter().map(|path| format!("{}: `{path}` differs", named(object))));
+                }
+                None => differences.push(format!("{}: want it written, it was not", named(object))),
+            }
+        }
+        for it in self.expected["removed"].as_array().into_iter().flatten() {
+            let object = json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it});
+            let (namespace, name) = place(&object);
+            if stage.get(kind(&object), namespace, name).await?.is_some() {
+                differences.push(format!("{}: want it removed, it is there", named(&object)));
+            }
+        }
+        Ok(differences)
+    }
+
+    /// Whether the change led to an evaluation, where that is expected one way or the other.
+    pub(crate) fn woken(&self, told: &[Told]) -> Option<String> {
+        let expected = self.expected["evaluated"].as_bool()?;
+        let by_itself = ["Retry", "Timer", "Audit", ""];
+        let ours =
+            |told: &&Told| told.state.is_some() && told.subject.split(['/', ' ']).any(|part| part.ends_with(&self.tag));
+        let why: Vec<&str> =
+            told.iter().filter(ours).map(|told| told.why.as_str()).filter(|why| !by_itself.contains(why)).collect();
+        (why.is_empty() == expected).then(|| format!("evaluated: want {expected}, have {why:?}"))
+    }
+}
+
+/// The resource of an object as the audit log names it.
+fn resource(object: &Value) -> String {
+    let (namespace, name) = place(object);
+    format!("{}s {}/{name}", kind(object).1.to_lowercase(), namespace.unwrap_or_default())
+}
+
+/// Waits until the next object gets another time of creation.
+async fn next_second() -> Result<()> {
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs());
+    let first = second()?;
+    wait::until("the next second", DEADLINE, async || Ok((second()? > first).then_some(()))).await
+}
+
+/// What an object says, as far as a case judges it.
+fn said(object: &Value) -> Value {
+    if kind(object).1 == "ManagedCluster" {
+        return json!({"taints": object["spec"]["taints"].as_array().cloned().unwrap_or_default()});
+    }
+    let mut annotations = object["metadata"]["annotations"].clone();
+    if let Some(map) = annotations.as_object_mut() {
+        ["transom.dev/component", "transom.dev/inputs"].iter().for_each(|key| drop(map.remove(*key)));
+        if let Some(source) = map.get_mut("transom.dev/source") {
+            *source = source.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
+        }
+    }
+    let data: Map<String, Value> = object["data"].as_object().into_iter().flatten().map(decoded).collect();
+    json!({"labels": object["metadata"]["labels"], "annotations": annotations, "type": object["type"], "data": data})
+}
+
+fn decoded((key, value): (&String, &Value)) -> (String, Value) {
+    let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    (key.clone(), serde_yaml::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// The paths at which two values differ; of a list, the list.
+fn differ(want: &Value, have: &Value, path: &str, paths: &mut BTreeSet<String>) {
+    match (want, have) {
+        (Value::Object(wanted), Value::Object(had)) => {
+            for key in wanted.keys().chain(had.keys()) {
+                differ(&want[key.as_str()], &have[key.as_str()], &format!("{path}.{key}"), paths);
+            }
+        }
+        _ if merge_patch(want, have).is_none() => {}
+        _ => drop(paths.insert(path.to_owned())),
+    }
+}

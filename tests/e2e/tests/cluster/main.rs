@@ -1,0 +1,13 @@
+//! The binary on a real API server: one server for all of these tests, one test at a time, so that a test may also kill
+//! it. Those that take long are ignored unless asked for.
+
+#![expect(clippy::print_stdout, reason = "how long it took to recover is for people to read")]
+
+mod agent;
+mod case;
+mod faults;
+mod objects;
+mod rows;
+mod stage;
+mod wakes;
+mod walking;

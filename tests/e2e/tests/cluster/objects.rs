@@ -1,0 +1,282 @@
+//! Objects of the shipped cases on a real server: what the server gives itself is left out, what it wants is added.
+//! Never shows what a Secret holds.
+
+use crate::stage::{DEADLINE, NAMESPACE, SECRET, SERVICE, Stage};
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use transom_e2e::program;
+use transom_e2e::secret::Secret;
+use transom_test_cluster::wait;
+
+/// The namespace of the HostedClusters of the cases.
+pub(crate) const CLUSTERS: &str = "clusters";
+/// What the server sets in the metadata of an object.
+const SET_BY_SERVER: [&str; 6] =
+    ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionTimestamp"];
+
+/// Identifiers as they stand in a case, and the ones that the server gave instead.
+pub(crate) type Identifiers = BTreeMap<String, String>;
+
+/// The text of a file of a case, with other names for `demo` and `cluster1`; nothing where there is no such file.
+pub(crate) fn case_text(policy: &str, case: &str, file: &str, name: impl Fn(&str) -> String) -> Result<Option<String>> {
+    let path = program::root().join("policies").join(policy).join("cases").join(case).join(file);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    Ok(Some(["demo", "cluster1"].iter().fold(text, |text, word| renamed(&text, word, &name(word)))))
+}
+
+/// Another word in the place of one, but not within another word or base64.
+fn renamed(text: &str, word: &str, with: &str) -> String {
+    let part_of_word =
+        |edge: Option<char>| edge.is_some_and(|edge| edge.is_ascii_alphanumeric() || "+/=".contains(edge));
+    let (mut done, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once(word) {
+        let inside = part_of_word(before.chars().next_back()) || part_of_word(after.chars().next());
+        done.push_str(before);
+        done.push_str(if inside { word } else { with });
+        rest = after;
+    }
+    done.push_str(rest);
+    done
+}
+
+/// The documents of a text, data of Secrets in one form.
+pub(crate) fn parse(text: &str) -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for document in serde_yaml::Deserializer::from_str(text) {
+        let mut object = Value::deserialize(document).ok().context("a case is not YAML")?;
+        if !object.is_null() {
+            encode(&mut object);
+            all.push(object);
+        }
+    }
+    Ok(all)
+}
+
+/// `stringData` as `data`.
+pub(crate) fn encode(object: &mut Value) {
+    let Some(Value::Object(texts)) = object.as_object_mut().and_then(|map| map.remove("stringData")) else { return };
+    let texts = texts.into_iter().map(|(key, text)| (key, json!(STANDARD.encode(text.as_str().unwrap_or_default()))));
+    let mut data: Map<String, Value> = object["data"].as_object().cloned().unwrap_or_default();
+    data.extend(texts);
+    object["data"] = Value::Object(data);
+}
+
+/// Kind, namespace and name, as a log names an object.
+pub(crate) fn named(object: &Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+    let (kind, name) = (text("/kind").unwrap_or("-"), text("/metadata/name").unwrap_or("-"));
+    match text("/metadata/namespace") {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
+/// API version and kind.
+pub(crate) fn kind(object: &Value) -> (&str, &str) {
+    (object["apiVersion"].as_str().unwrap_or("v1"), object["kind"].as_str().unwrap_or_default())
+}
+
+/// Namespace and name.
+pub(crate) fn place(object: &Value) -> (Option<&str>, &str) {
+    (object["metadata"]["namespace"].as_str(), object["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+/// A value with the identifiers that the server gave.
+pub(crate) fn identified(value: &Value, identifiers: &Identifiers) -> Value {
+    let mut text = value.to_string();
+    for (old, new) in identifiers {
+        text = text.replace(old, new);
+    }
+    serde_json::from_str(&text).unwrap_or_else(|_| value.clone())
+}
+
+/// The form in which an object is sent.
+fn sent(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        SET_BY_SERVER.iter().for_each(|key| drop(metadata.remove(*key)));
+    }
+    match kind(&object).1 {
+        "Namespace" => drop(object.as_object_mut().map(|map| (map.remove("spec"), map.remove("status")))),
+        "Service" => service(&mut object["spec"]),
+        "HostedCluster" => {
+            hosted(&mut object["spec"]);
+            if let Some(version) = object.pointer_mut("/status/version").and_then(Value::as_object_mut) {
+                version.entry("availableUpdates").or_insert(Value::Null);
+            }
+        }
+        // The cases name the namespace as users do; the CRD wants that of the agent inside of the cluster.
+        "Klusterlet" => object["spec"]["namespace"] = json!("open-cluster-management-agent"),
+        _ => {}
+    }
+    object
+}
+
+/// Addresses and node ports are the server's to give.
+fn service(spec: &mut Value) {
+    let Some(fields) = spec.as_object_mut() else { return };
+    ["clusterIP", "clusterIPs", "ipFamilyPolicy"].iter().for_each(|key| drop(fields.remove(*key)));
+    if fields.get("ports").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        // The only sort of Service that may have none.
+        fields.insert("clusterIP".to_owned(), json!("None"));
+    }
+    for port in fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        port.as_object_mut().map(|port| port.remove("nodePort"));
+    }
+}
+
+/// What the real CRD wants beside what a case gives.
+fn hosted(spec: &mut Value) {
+    let wanted = json!({
+        "pullSecret": {"name": "pull-secret"}, "sshKey": {"name": "ssh-key"},
+        "networking": {"clusterNetwork": [{"cidr": "10.132.0.0/14"}], "serviceNetwork": [{"cidr": "172.31.0.0/16"}]},
+        "services": [
+            {"service": "APIServer", "servicePublishingStrategy": {"type": "LoadBalancer"}},
+            {"service": "OAuthServer", "servicePublishingStrategy": {"type": "Route"}},
+            {"service": "Konnectivity", "servicePublishingStrategy": {"type": "Route"}},
+            {"service": "Ignition", "servicePublishingStrategy": {"type": "Route"}},
+        ],
+    });
+    if let (Some(fields), Value::Object(wanted)) = (spec.as_object_mut(), wanted) {
+        for (key, value) in wanted {
+            fields.entry(key).or_insert(value);
+        }
+        if fields.get("platform").is_some_and(|platform| platform["type"] == "KubeVirt") {
+            fields["platform"]["kubevirt"] = json!({"baseDomainPassthrough": true, "generateID": "x7k2p"});
+        }
+    }
+}
+
+impl Stage {
+    /// Creates an object of a case with its status, its namespace and, where it is being deleted, in that state.
+    pub(crate) async fn put(&self, object: &Value, identifiers: &mut Identifiers) -> Result<()> {
+        let object = identified(object, identifiers);
+        let (namespace, name) = place(&object);
+        if let Some(namespace) = namespace {
+            self.objects().namespace(namespace).await?;
+        }
+        let mut body = sent(&object);
+        let deleted = !object["metadata"]["deletionTimestamp"].is_null();
+        if deleted && kind(&object) != NAMESPACE && body["metadata"]["finalizers"].is_null() {
+            body["metadata"]["finalizers"] = json!(["test/hold"]);
+        }
+        let created = match kind(&object) == NAMESPACE {
+            true => self.objects().apply(body).await?,
+            false => self.objects().create(body).await?,
+        };
+        if let (Some(old), Some(new)) = (object["metadata"]["uid"].as_str(), created.metadata.uid) {
+            identifiers.insert(old.to_owned(), new);
+        }
+        if deleted {
+            self.delete(kind(&object), namespace, name).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes an object that is as `before` what `after` says.
+    pub(crate) async fn change(&self, before: &Value, after: &Value, identifiers: &Identifiers) -> Result<()> {
+        let (old, new) = (identified(before, identifiers), identified(after, identifiers));
+        let (namespace, name) = place(&new);
+        let (mut old_body, mut new_body) = (sent(&old), sent(&new));
+        let [old_status, new_status] = [&mut old_body, &mut new_body]
+            .map(|body| body.as_object_mut().and_then(|body| body.remove("status")).unwrap_or_default());
+        if let Some(patch) = merge_patch(&old_body, &new_body) {
+            self.patch(kind(&new), namespace, name, patch).await?;
+        }
+        if old_status != new_status {
+            self.put_status(kind(&new), namespace, name, &new_status).await?;
+        }
+        if old["metadata"]["deletionTimestamp"].is_null() && !new["metadata"]["deletionTimestamp"].is_null() {
+            self.delete(kind(&new), namespace, name).await?;
+        }
+        Ok(())
+    }
+
+    /// A HostedCluster that is ready, with all that it needs but perhaps the klusterlet namespace.
+    pub(crate) async fn ready(&self, name: &str, home: bool) -> Result<()> {
+        let mut identifiers = Identifiers::new();
+        for file in ["then.yaml", "given.yaml"] {
+            let text = case_text("external-managed-kubeconfig", "V01-created", file, |_| name.to_owned())?;
+            let text = text.context("the case V01 is not there")?;
+            for object in parse(&text)? {
+                if home || kind(&object) != NAMESPACE {
+                    self.put(&object, &mut identifiers).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The kubeconfig that the agent made for a HostedCluster of that name; nothing when there is none.
+    pub(crate) async fn made(&self, name: &str) -> Result<Option<Secret>> {
+        self.secret(&format!("klusterlet-{name}"), "external-managed-kubeconfig").await
+    }
+
+    /// The kubeconfig in a Secret.
+    pub(crate) async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>> {
+        let Some(object) = self.get(SECRET, Some(namespace), name).await? else { return Ok(None) };
+        let Ok(text) = serde_yaml::to_string(&object) else { bail!("a Secret cannot be read") };
+        Ok(Secret::parse(&text).ok())
+    }
+
+    /// Waits until what was made is the source with the address of a port.
+    pub(crate) async fn wait_for_right(&self, name: &str, port: u16) -> Result<()> {
+        let (end, source) = (format!(":{port}"), format!("{name}-admin-kubeconfig"));
+        wait::until(&format!("the secret of {name} with port {port}"), DEADLINE, async || {
+            let Some(source) = self.secret(CLUSTERS, &source).await? else { return Ok(None) };
+            let made = self.made(name).await?;
+            Ok(made.filter(|made| made.server.ends_with(&end) && made.carries(&source)).map(|_| ()))
+        })
+        .await
+    }
+
+    /// Waits until something was made, whatever credential it holds.
+    pub(crate) async fn wait_for_output(&self, name: &str) -> Result<()> {
+        let home = format!("klusterlet-{name}");
+        wait::until(&format!("the secret of {name}"), DEADLINE, async || {
+            Ok(self.get(SECRET, Some(&home), "external-managed-kubeconfig").await?.map(|_| ()))
+        })
+        .await
+    }
+
+    /// Another port for clients.
+    pub(crate) async fn move_port(&self, name: &str, port: u16) -> Result<()> {
+        let patch = json!({"spec": {"ports": [{"port": port, "protocol": "TCP", "targetPort": "client"}]}});
+        self.patch(SERVICE, Some(&format!("{CLUSTERS}-{name}")), "kube-apiserver", patch).await
+    }
+}
+
+/// A patch of a source that makes it one of many, all different.
+pub(crate) fn rotated(source: &Value, number: usize) -> Result<Value> {
+    let bytes = STANDARD.decode(source["data"]["kubeconfig"].as_str().unwrap_or_default())?;
+    let mut document: Value = serde_yaml::from_slice(&bytes).ok().context("the source is not YAML")?;
+    document["contexts"][0]["context"]["namespace"] = json!(format!("n{number}"));
+    Ok(json!({"data": {"kubeconfig": STANDARD.encode(document.to_string())}}))
+}
+
+/// What merges `before` into `after`; nothing where they are equal.
+pub(crate) fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            let mut patch = Map::new();
+            for key in before.keys().filter(|key| !after.contains_key(*key)) {
+                patch.insert(key.clone(), Value::Null);
+            }
+            for (key, value) in after {
+                let part = before.get(key).map_or_else(|| Some(value.clone()), |before| merge_patch(before, value));
+                patch.extend(part.map(|part| (key.clone(), part)));
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        _ if before == after => None,
+        _ => Some(after.clone()),
+    }
+}

@@ -1,0 +1,239 @@
+//! Every shipped case as a row on the real server: the cases with the same facts and settings side by side, under
+//! names of their own, on one agent. What the server does not take, or gives itself, stands in `NOT_HERE`.
+
+use crate::agent::{Told, Worker};
+use crate::case::{Row, rows};
+use crate::objects::CLUSTERS;
+use crate::stage::{DEADLINE, MANAGED, PARALLEL, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use transom_e2e::program;
+use transom_support::fleet::Fleet;
+use transom_test_cluster::wait;
+
+const KUBECONFIG: &str = "external-managed-kubeconfig";
+const TAINTS: &str = "built-in-taints";
+
+/// Cases that cannot be on a real server, by what stands in the way; `tests/README.md` says more of each.
+const NOT_HERE: [(&str, &str); 3] = [
+    ("N12c-claimant-without-age", "the server gives every object its age"),
+    ("X23-grace-period-from-creation", "the server gives every object its age"),
+    ("X30-condition-with-another-status", "the CRD knows True, False and Unknown only"),
+];
+
+/// How long rows may take to be as expected; one that is wrong costs as much.
+const SETTLED: Duration = Duration::from_secs(30);
+
+#[test]
+fn every_case_of_the_kubeconfig_policy_is_a_row_on_a_real_server() -> Result<()> {
+    on_stage(async |stage| all(stage, KUBECONFIG, "").await)
+}
+
+#[test]
+fn every_case_of_the_taints_policy_is_a_row_on_a_real_server() -> Result<()> {
+    on_stage(async |stage| all(stage, TAINTS, "m").await)
+}
+
+/// Runs every case, and says all that went wrong.
+async fn all(stage: &Stage, policy: &str, prefix: &str) -> Result<()> {
+    let only = std::env::var("TRANSOM_ROWS").unwrap_or_default();
+    let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in rows(policy, prefix)? {
+        if NOT_HERE.iter().all(|(name, _)| *name != row.name) && row.name.starts_with(&only) {
+            let mut given = row.given.clone();
+            given.as_object_mut().map(|given| given.remove("gone"));
+            groups.entry(given.to_string()).or_default().push(row);
+        }
+    }
+    let (mut ran, mut wrong) = (0, Vec::new());
+    for (number, (_, rows)) in groups.into_iter().enumerate() {
+        for wave in waves(rows) {
+            stage.clear().await?;
+            ran += wave.len();
+            wrong.extend(run(stage, policy, number, wave).await?);
+        }
+    }
+    println!("{policy}: {ran} rows");
+    ensure!(wrong.is_empty(), "{} of {ran} rows:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
+
+/// Rows that have no object in common.
+fn waves(rows: Vec<Row>) -> Vec<Vec<Row>> {
+    let mut waves: Vec<(BTreeSet<String>, Vec<Row>)> = Vec::new();
+    for row in rows {
+        let held = row.holds();
+        match waves.iter_mut().find(|(all, _)| all.is_disjoint(&held)) {
+            Some((all, wave)) => {
+                all.extend(held);
+                wave.push(row);
+            }
+            None => waves.push((held, vec![row])),
+        }
+    }
+    waves.into_iter().map(|(_, wave)| wave).collect()
+}
+
+/// One agent over rows with the same facts and settings: what is given, its state, the change, the state after it.
+async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Result<Vec<String>> {
+    let given = rows[0].given.clone();
+    let (policies, facts) = settings(stage, policy, number, &given)?;
+    let put = stream::iter(rows).map(|mut row| async move {
+        let put = row.put(stage).await;
+        (put.map_err(|error| format!("{}: what is given: {error:#}", row.name)), row)
+    });
+    let put: Vec<_> = put.buffered(PARALLEL).collect().await;
+    let mut wrong: Vec<String> = put.iter().filter_map(|(put, _)| put.clone().err()).collect();
+    let mut rows: Vec<Row> = put.into_iter().filter_map(|(put, row)| put.ok().map(|()| row)).collect();
+    let changing = rows.iter().any(Row::changes);
+    if changing {
+        sentinel(stage, policy).await?;
+    }
+    let mut words = vec!["--policies", policies.to_str().context("the folder has another name")?];
+    words.extend(facts.iter().map(String::as_str));
+    let start = stage.mark()?;
+    let mut agent = stage.start_agent(&words)?;
+    agent.wait_for_first_pass().await?;
+    wrong.extend(settled(stage, &agent, rows.iter().filter(|row| !row.changes())).await?);
+    let before = stage.writes(start).await?;
+    let (lines, change) = (agent.lines()?, stage.mark()?);
+    if changing {
+        for row in rows.iter_mut().filter(|row| row.changes()) {
+            if let Err(error) = row.change(stage).await {
+                wrong.push(format!("{}: the change: {error:#}", row.name));
+            }
+        }
+        wrong.extend(settled(stage, &agent, rows.iter().filter(|row| row.changes())).await?);
+        turn_sentinel(stage, policy, &given).await?;
+    }
+    let told = agent.told(lines)?;
+    agent.stop()?;
+    for row in rows.iter().filter(|row| row.changes()) {
+        wrong.extend(row.woken(&told).map(|difference| format!("{}: {difference}", row.name)));
+    }
+    wrong.extend(unexpected(&rows, &before, &stage.writes(change).await?));
+    Ok(wrong)
+}
+
+/// Waits until every row is as expected; gives what never was.
+async fn settled<'a>(stage: &Stage, agent: &Worker, rows: impl Iterator<Item = &'a Row>) -> Result<Vec<String>> {
+    let mut open: Vec<&Row> = rows.collect();
+    let mut wrong = Vec::new();
+    let came = wait::until("rows as expected", SETTLED, async || {
+        let states = states(&agent.told(0)?);
+        let looked = stream::iter(open.drain(..)).map(|row| {
+            let states = &states;
+            async move { anyhow::Ok((row, row.differences(stage, states).await?)) }
+        });
+        let looked: Vec<_> = looked.buffered(PARALLEL).try_collect().await?;
+        wrong.clear();
+        for (row, differences) in looked.into_iter().filter(|(_, differences)| !differences.is_empty()) {
+            open.push(row);
+            wrong.extend(differences.into_iter().map(|difference| format!("{}: {difference}", row.name)));
+        }
+        Ok(open.is_empty().then_some(()))
+    });
+    let _ = came.await;
+    Ok(wrong)
+}
+
+/// The last state of every subject.
+fn states(told: &[Told]) -> BTreeMap<String, String> {
+    let with_state = told
+        .iter()
+        .filter_map(|told| Some((told.subject.clone(), format!("{} {}", told.state.as_ref()?, told.reason))));
+    with_state.collect()
+}
+
+/// The policy with settings laid over its own, in a folder, and the flags for the facts.
+fn settings(stage: &Stage, policy: &str, number: usize, given: &Value) -> Result<(PathBuf, Vec<String>)> {
+    let text = fs::read_to_string(program::root().join("policies").join(policy).join("policy.yaml"))?;
+    let mut manifest: Value = serde_yaml::from_str(&text)?;
+    for role in ["trigger", "decide"] {
+        let guest = &mut manifest["spec"]["guests"][role];
+        for (key, value) in given["settings"][role].as_object().into_iter().flatten() {
+            guest["settings"][key.as_str()] = value.clone();
+        }
+    }
+    let folder = stage.cluster.folder().join(format!("policies-{policy}-{number}"));
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("policy.yaml"), serde_yaml::to_string(&manifest)?)?;
+    let mut flags = Vec::new();
+    for (flag, key) in [("--cluster-name", "clusterName"), ("--self-managed-cluster", "selfManagedCluster")] {
+        flags.extend(given["agent"][key].as_str().into_iter().flat_map(|value| [flag.to_owned(), value.to_owned()]));
+    }
+    Ok((folder, flags))
+}
+
+/// What was written that no row expects. Before the change nothing is known of what a row that changes makes.
+fn unexpected(rows: &[Row], before: &[String], after: &[String]) -> Vec<String> {
+    let expected = |changes: bool| -> BTreeSet<String> {
+        rows.iter().filter(|row| row.changes() == changes).flat_map(Row::written).collect()
+    };
+    let (still, moved) = (expected(false), expected(true));
+    let of_changing = |write: &str| {
+        rows.iter().filter(|row| row.changes()).any(|row| {
+            row.holds().iter().any(|held| {
+                held.split([' ', '/'])
+                    .any(|name| name.len() > 2 && write.split([' ', '/']).any(|part| part == name && part != CLUSTERS))
+            })
+        })
+    };
+    let place = |write: &String| write.split_once(' ').map_or(String::new(), |(_, place)| place.to_owned());
+    let foreign = |write: &&String| !write.contains("sentinel") && !write.contains("edge-");
+    let wrong_before =
+        before.iter().filter(foreign).filter(|write| !still.contains(&place(write)) && !of_changing(write));
+    let wrong_after = after.iter().filter(foreign).filter(|write| !moved.contains(&place(write)));
+    let wrong_before = wrong_before.map(|write| format!("before the change: {write}"));
+    wrong_before.chain(wrong_after.map(|write| format!("after the change: {write}"))).collect()
+}
+
+/// A cluster whose changes are the last: once the agent followed them, it has heard of all that was before.
+async fn sentinel(stage: &Stage, policy: &str) -> Result<()> {
+    match policy {
+        KUBECONFIG => stage.ready("sentinel", true).await,
+        _ => stage.cluster.install_fleet(Fleet { clusters: 0, managed: 8, seed: 7 }).await.map(drop),
+    }
+}
+
+async fn turn_sentinel(stage: &Stage, policy: &str, given: &Value) -> Result<()> {
+    if policy == TAINTS {
+        let status = json!({"conditions": []});
+        stage.put_status(MANAGED, None, "edge-00007", &status).await?;
+        return wait::until("the sentinel's taint", DEADLINE, async || {
+            let object = stage.get(MANAGED, None, "edge-00007").await?.context("no sentinel")?;
+            Ok(object["spec"]["taints"].to_string().contains("/unreachable").then_some(()))
+        })
+        .await;
+    }
+    stage.move_port("sentinel", 7443).await?;
+    let Some(source) = stage.get(SECRET, Some(CLUSTERS), "sentinel-admin-kubeconfig").await? else {
+        bail!("no sentinel")
+    };
+    let other = crate::objects::case_text(KUBECONFIG, "V18-source-rotated", "then.yaml", str::to_owned)?
+        .context("no case V18")?;
+    let other = crate::objects::parse(&other)?.remove(0);
+    ensure!(source["data"] != other["data"], "the case V18 rotates nothing");
+    let rotated = json!({"data": other["data"]});
+    stage.patch(SECRET, Some(CLUSTERS), "sentinel-admin-kubeconfig", rotated).await?;
+    let source = stage.secret(CLUSTERS, "sentinel-admin-kubeconfig").await?.context("no source")?;
+    let told = wait::until("the sentinel's secret", DEADLINE, async || {
+        let made = stage.made("sentinel").await?;
+        Ok(made.filter(|made| made.server.ends_with(":7443") && made.carries(&source)).map(|_| ()))
+    });
+    told.await?;
+    if !given["settings"]["trigger"].is_null() {
+        // Then an annotation may say nothing.
+        return Ok(());
+    }
+    let annotation =
+        json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": "sentinel-2"}}});
+    stage.objects().namespace("klusterlet-sentinel-2").await?;
+    stage.patch(crate::stage::HOSTED, Some(CLUSTERS), "sentinel", annotation).await?;
+    wait::until("the sentinel's other secret", DEADLINE, async || Ok(stage.made("sentinel-2").await?.map(|_| ()))).await
+}

@@ -1,0 +1,264 @@
+//! One API server for all tests of a binary, emptied before each test; the tests take turns. Never cluster-admin for
+//! the agent: it has the rights that `transom rbac` prints.
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use serde_json::{Value, json};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use transom_e2e::program;
+use transom_test_cluster::{Cluster, Mark, Objects, Options, User, wait};
+
+/// For anything that is waited for; far more than it takes on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+/// Where the agent's service account is.
+pub(crate) const HOME: &str = "transom";
+/// The account's name.
+const ACCOUNT: &str = "agent";
+/// API version and kind of what the tests make.
+pub(crate) const HOSTED: (&str, &str) = ("hypershift.openshift.io/v1beta1", "HostedCluster");
+pub(crate) const MANAGED: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
+pub(crate) const KLUSTERLET: (&str, &str) = ("operator.open-cluster-management.io/v1", "Klusterlet");
+pub(crate) const SECRET: (&str, &str) = ("v1", "Secret");
+pub(crate) const SERVICE: (&str, &str) = ("v1", "Service");
+pub(crate) const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+/// Names of the CRDs.
+pub(crate) const CRDS: [&str; 3] = [
+    "hostedclusters.hypershift.openshift.io",
+    "managedclusters.cluster.open-cluster-management.io",
+    "klusterlets.operator.open-cluster-management.io",
+];
+/// Namespaces that are there from the start, and the agent's own.
+const KEPT: [&str; 5] = ["default", "kube-system", "kube-public", "kube-node-lease", HOME];
+/// Requests on their way at the same time.
+pub(crate) const PARALLEL: usize = 12;
+
+/// The server and the agent's account on it.
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) agent: User,
+}
+
+/// Runs one test on the server of this process, after those that came before it.
+pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    static STAGE: OnceLock<Result<(Runtime, Stage), String>> = OnceLock::new();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let started = STAGE.get_or_init(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(|error| format!("failed to start a runtime: {error}"))?;
+        let stage = runtime.block_on(Stage::start()).map_err(|error| format!("{error:#}"))?;
+        Ok((runtime, stage))
+    });
+    let (runtime, stage) = started.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+    runtime.block_on(async {
+        stage.clear().await.context("failed to empty the server")?;
+        test(stage).await
+    })
+}
+
+impl Stage {
+    async fn start() -> Result<Self> {
+        let cluster = Cluster::start(&Options::default()).await?;
+        cluster.install_crds(&CRDS).await?;
+        let agent = cluster.service_account(HOME, ACCOUNT).await?;
+        let stage = Self { cluster, agent };
+        stage.grant().await?;
+        Ok(stage)
+    }
+
+    /// Gives the agent its rights: those that it says it needs.
+    pub(crate) async fn grant(&self) -> Result<()> {
+        let output = Command::new(program::binary()?).args(["rbac", "--service-account", ACCOUNT]).output()?;
+        ensure!(output.status.success(), "`transom rbac` ended with {}", output.status);
+        self.cluster.objects().apply_manifest(&String::from_utf8(output.stdout)?).await
+    }
+
+    /// Takes them all away, and waits until the server knows.
+    pub(crate) async fn revoke(&self) -> Result<()> {
+        self.delete(("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), None, ACCOUNT).await?;
+        let client = self.cluster.client(&self.agent).await?;
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client);
+        wait::until("the end of the agent's rights", DEADLINE, async || {
+            let refused = namespaces.get_opt("default").await;
+            Ok(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403).then_some(()))
+        })
+        .await
+    }
+
+    /// Removes a CRD with its objects, and waits until it is gone.
+    pub(crate) async fn remove_crd(&self, name: &str) -> Result<()> {
+        let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        self.delete(kind, None, name).await?;
+        wait::until(&format!("the end of the CRD {name}"), DEADLINE, async || {
+            Ok(self.get(kind, None, name).await?.is_none().then_some(()))
+        })
+        .await
+    }
+
+    /// The objects of the server through the eyes of the admin.
+    pub(crate) fn objects(&self) -> &Objects {
+        self.cluster.objects()
+    }
+
+    /// One kind, in a namespace or in all.
+    pub(crate) async fn api(&self, kind: (&str, &str), namespace: Option<&str>) -> Result<Api<DynamicObject>> {
+        self.objects().api(kind.0, kind.1, namespace).await
+    }
+
+    /// All objects of a kind; one whose CRD has just come is not served at once.
+    pub(crate) async fn list(&self, kind: (&str, &str)) -> Result<Vec<DynamicObject>> {
+        let api = self.api(kind, None).await?;
+        wait::until(&format!("a list of {}", kind.1), DEADLINE, async || match api.list(&ListParams::default()).await {
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 429) => Ok(None),
+            listed => Ok(Some(listed?.items)),
+        })
+        .await
+    }
+
+    /// An object as JSON; nothing when there is none.
+    pub(crate) async fn get(&self, kind: (&str, &str), namespace: Option<&str>, name: &str) -> Result<Option<Value>> {
+        let found = self.api(kind, namespace).await?.get_opt(name).await?;
+        Ok(found.map(serde_json::to_value).transpose()?)
+    }
+
+    /// Merges a patch into an object.
+    pub(crate) async fn patch(
+        &self,
+        kind: (&str, &str),
+        namespace: Option<&str>,
+        name: &str,
+        patch: Value,
+    ) -> Result<()> {
+        let api = self.api(kind, namespace).await?;
+        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.with_context(|| format!("failed to patch {} `{name}`", kind.1))?;
+        Ok(())
+    }
+
+    /// Replaces the status of an object, nulls included.
+    pub(crate) async fn put_status(
+        &self,
+        kind: (&str, &str),
+        namespace: Option<&str>,
+        name: &str,
+        to: &Value,
+    ) -> Result<()> {
+        let about = || format!("failed to write the status of {} `{name}`", kind.1);
+        let api = self.api(kind, namespace).await?;
+        let patch = Patch::Merge(json!([{"op": "add", "path": "/status", "value": to}]));
+        let request = Request::new(api.resource_url());
+        let mut request = request.patch_subresource("status", name, &PatchParams::default(), &patch)?;
+        request.headers_mut().insert("content-type", "application/json-patch+json".parse()?);
+        self.objects().client().request::<Value>(request).await.with_context(about)?;
+        Ok(())
+    }
+
+    /// Deletes an object; one that is not there is fine.
+    pub(crate) async fn delete(&self, kind: (&str, &str), namespace: Option<&str>, name: &str) -> Result<()> {
+        match self.api(kind, namespace).await?.delete(name, &DeleteParams::default()).await {
+            // Gone, or a namespace that is on its way.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            deleted => deleted.map(drop).with_context(|| format!("failed to delete {} `{name}`", kind.1)),
+        }
+    }
+
+    /// Lets a namespace go whose content was deleted or does not matter.
+    pub(crate) async fn finalise(&self, name: &str) -> Result<()> {
+        self.delete(NAMESPACE, None, name).await?;
+        let body =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}});
+        let request = Request::new("/api/v1/namespaces");
+        let request =
+            request.replace_subresource("finalize", name, &PostParams::default(), body.to_string().into_bytes())?;
+        match self.objects().client().request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            done => done.map(drop).with_context(|| format!("failed to finalise namespace `{name}`")),
+        }
+    }
+
+    /// Removes everything that a test made, and mends what it left broken.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        for crd in CRDS {
+            if self.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), None, crd).await?.is_none() {
+                self.cluster.install_crds(&[crd]).await?;
+            }
+        }
+        self.grant().await?;
+        for kind in [HOSTED, MANAGED, KLUSTERLET] {
+            let gone = stream::iter(self.list(kind).await?).map(|object| async move {
+                let (namespace, name) = (object.metadata.namespace, object.metadata.name.unwrap_or_default());
+                if object.metadata.finalizers.is_some() {
+                    let free = json!({"metadata": {"finalizers": null}});
+                    self.patch(kind, namespace.as_deref(), &name, free).await?;
+                }
+                self.delete(kind, namespace.as_deref(), &name).await
+            });
+            gone.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+        }
+        let namespaces = self.api(NAMESPACE, None).await?.list(&ListParams::default()).await?.items;
+        let names = namespaces.into_iter().filter_map(|namespace| namespace.metadata.name);
+        let ours = names.filter(|name| !KEPT.contains(&name.as_str()));
+        let gone = stream::iter(ours).map(|name| async move {
+            for kind in [SECRET, SERVICE] {
+                let api = self.api(kind, Some(&name)).await?;
+                // Not all Services at once: the server has no such verb for them.
+                for object in api.list_metadata(&ListParams::default()).await?.items {
+                    self.delete(kind, Some(&name), &object.metadata.name.unwrap_or_default()).await?;
+                }
+            }
+            self.finalise(&name).await
+        });
+        gone.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+        Ok(())
+    }
+
+    /// The end of the audit log, once what the agent asked before is in it.
+    pub(crate) fn mark(&self) -> Result<Mark> {
+        self.cluster.audit().mark()
+    }
+
+    /// Who wrote what since a mark, as `verb resource namespace/name`, Events and leases aside. A request of ours is
+    /// waited for first: the log is in the order of the answers.
+    pub(crate) async fn writes(&self, since: Mark) -> Result<Vec<String>> {
+        let lines = self.lines(since).await?;
+        let writes = lines.iter().filter(|line| {
+            matches!(line.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+                && line.code < 300
+                && line.target.as_ref().is_some_and(|target| !["events", "leases"].contains(&target.resource.as_str()))
+        });
+        let text = |line: &transom_test_cluster::Line| {
+            let target = line.target.clone().unwrap_or_default();
+            format!("{} {} {}/{}", line.verb, target.resource, target.namespace, target.name)
+        };
+        Ok(writes.map(text).collect())
+    }
+
+    /// Every request of the agent that was answered since a mark.
+    pub(crate) async fn lines(&self, since: Mark) -> Result<Vec<transom_test_cluster::Line>> {
+        let secrets = self.api(SECRET, Some("default")).await?;
+        let last = format!("mark-{}", self.mark_number());
+        drop(secrets.get_opt(&last).await?);
+        wait::until("the end of the audit log", DEADLINE, async || {
+            let lines = self.cluster.audit().since(since)?;
+            let seen = lines.iter().any(|line| line.target.as_ref().is_some_and(|target| target.name == last));
+            Ok(seen.then(|| {
+                lines
+                    .into_iter()
+                    .filter(|line| line.user == self.agent.name() && line.stage == "ResponseComplete")
+                    .collect()
+            }))
+        })
+        .await
+    }
+
+    fn mark_number(&self) -> u64 {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+}

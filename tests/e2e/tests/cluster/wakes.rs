@@ -1,0 +1,203 @@
+//! What the user or somebody else changes on the server, and what becomes of the results. Every wait is for a state.
+
+use crate::objects::{CLUSTERS, rotated};
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, NAMESPACE, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use transom_test_cluster::wait;
+
+const OUTPUT: &str = "external-managed-kubeconfig";
+
+fn subject(name: &str) -> String {
+    format!("HostedCluster {CLUSTERS}/{name}")
+}
+
+fn home(name: &str) -> String {
+    format!("klusterlet-{name}")
+}
+
+#[test]
+fn every_input_that_changes_wakes_its_subject() -> Result<()> {
+    on_stage(async |stage| {
+        for name in ["port", "edited", "deleted"] {
+            stage.ready(name, true).await?;
+        }
+        stage.ready("late", false).await?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        for name in ["port", "edited", "deleted"] {
+            stage.wait_for_right(name, 6443).await?;
+        }
+        agent.wait_for(&subject("late"), "Waiting NamespaceMissing").await?;
+        stage.objects().namespace(&home("late")).await?;
+        stage.wait_for_right("late", 6443).await?;
+        stage.move_port("port", 7443).await?;
+        stage.wait_for_right("port", 7443).await?;
+        let edited =
+            json!({"data": {"kubeconfig": "ZWRpdGVk", "stray": "eA=="}, "metadata": {"labels": {"users": "own"}}});
+        stage.patch(SECRET, Some(&home("edited")), OUTPUT, edited).await?;
+        stage.wait_for_right("edited", 6443).await?;
+        wait::until("the end of the stray key", DEADLINE, async || {
+            let secret = stage.get(SECRET, Some(&home("edited")), OUTPUT).await?.context("no secret")?;
+            ensure!(secret["metadata"]["labels"]["users"] == "own", "a label of the user is gone");
+            Ok(secret["data"]["stray"].is_null().then_some(()))
+        })
+        .await?;
+        stage.delete(SECRET, Some(&home("deleted")), OUTPUT).await?;
+        stage.wait_for_right("deleted", 6443).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn of_fifty_rotations_in_a_row_the_last_one_is_what_stays() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("rotated", true).await?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        stage.wait_for_right("rotated", 6443).await?;
+        let mark = stage.mark()?;
+        let api = stage.api(SECRET, Some(CLUSTERS)).await?;
+        let source = stage.get(SECRET, Some(CLUSTERS), "rotated-admin-kubeconfig").await?.context("no source")?;
+        for number in 0..50 {
+            let patch = Patch::Merge(rotated(&source, number)?);
+            api.patch("rotated-admin-kubeconfig", &PatchParams::default(), &patch).await?;
+        }
+        stage.wait_for_right("rotated", 6443).await?;
+        // What comes after it leaves it as it is.
+        stage.move_port("rotated", 7443).await?;
+        stage.wait_for_right("rotated", 7443).await?;
+        agent.stop()?;
+        let writes = stage.writes(mark).await?;
+        ensure!(writes.len() <= 51, "{} writes", writes.len());
+        Ok(())
+    })
+}
+
+#[test]
+fn what_was_made_goes_with_its_source_but_not_before_its_klusterlet() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("gone", true).await?;
+        let klusterlet =
+            json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": home("gone")}, "spec": {}});
+        stage.objects().create(klusterlet).await?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        stage.wait_for_right("gone", 6443).await?;
+        stage.delete(HOSTED, Some(CLUSTERS), "gone").await?;
+        agent.wait_for(&subject("gone"), "Waiting StillNeeded").await?;
+        ensure!(stage.made("gone").await?.is_some(), "it went before its klusterlet");
+        stage.delete(KLUSTERLET, None, &home("gone")).await?;
+        wait::until("the end of the secret", DEADLINE, async || Ok(stage.made("gone").await?.is_none().then_some(())))
+            .await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn who_overwrites_again_and_again_is_told_of_and_left_alone() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("contended", true).await?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        for number in 0..3 {
+            stage.wait_for_right("contended", 6443).await?;
+            let theirs = json!({"data": {"kubeconfig": null, "theirs": format!("eD{number}=")}});
+            stage.patch(SECRET, Some(&home("contended")), OUTPUT, theirs).await?;
+        }
+        agent.wait_for(&subject("contended"), "Failed Contended").await?;
+        ensure!(stage.made("contended").await?.is_none(), "it was overwritten a fourth time");
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_namespace_that_is_deleted_and_made_again_gets_its_secret_again() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("again", true).await?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        stage.wait_for_right("again", 6443).await?;
+        stage.delete(NAMESPACE, None, &home("again")).await?;
+        agent.wait_for(&subject("again"), "Applied AsDesired").await?;
+        stage.delete(SECRET, Some(&home("again")), OUTPUT).await?;
+        agent.wait_for(&subject("again"), "Waiting InputTerminating").await?;
+        stage.finalise(&home("again")).await?;
+        agent.wait_for(&subject("again"), "Waiting NamespaceMissing").await?;
+        stage.objects().namespace(&home("again")).await?;
+        stage.wait_for_right("again", 6443).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+/// Refuses Secrets in one namespace.
+const REFUSAL: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-secrets}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [secrets]}]
+  validations: [{expression: 'false', message: no secrets here}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-secrets}
+spec:
+  policyName: no-secrets
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: klusterlet-refused}}}
+";
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
+#[test]
+fn a_server_that_refuses_is_understood_and_asked_again() -> Result<()> {
+    on_stage(async |stage| {
+        for name in ["refused", "quota", "frozen"] {
+            stage.ready(name, true).await?;
+        }
+        refuse(stage).await?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        agent.wait_for(&subject("refused"), "Failed AdmissionRefused").await?;
+        agent.wait_for(&subject("quota"), "Failed QuotaExceeded").await?;
+        stage.wait_for_right("frozen", 6443).await?;
+        stage.patch(SECRET, Some(&home("frozen")), OUTPUT, json!({"immutable": true})).await?;
+        stage.move_port("frozen", 7443).await?;
+        agent.wait_for(&subject("frozen"), "Failed TargetImmutable").await?;
+        stage.delete(SECRET, Some(&home("frozen")), OUTPUT).await?;
+        stage.wait_for_right("frozen", 7443).await?;
+        stage.delete(("v1", "ResourceQuota"), Some(&home("quota")), "none").await?;
+        stage.delete((ADMISSION, "ValidatingAdmissionPolicyBinding"), None, "no-secrets").await?;
+        stage.delete((ADMISSION, "ValidatingAdmissionPolicy"), None, "no-secrets").await?;
+        stage.wait_for_right("quota", 6443).await?;
+        stage.wait_for_right("refused", 6443).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+/// A quota without room and a policy that refuses, both in force.
+async fn refuse(stage: &Stage) -> Result<()> {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": home("quota")},
+        "spec": {"hard": {"count/secrets": "0"}}, "status": {"hard": {"count/secrets": "0"}, "used": {"count/secrets": "0"}}});
+    stage.objects().create(quota).await?;
+    stage.cluster.objects().apply_manifest(REFUSAL).await?;
+    for name in ["refused", "quota"] {
+        let api = stage.api(SECRET, Some(&home(name))).await?;
+        wait::until("a secret that is refused", DEADLINE, async || {
+            let try_one = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "try"}});
+            let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
+            let tried = api.create(&dry, &serde_json::from_value(try_one)?).await;
+            Ok(matches!(tried, Err(kube::Error::Api(status)) if status.code == 403 || status.code == 422).then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
+}
