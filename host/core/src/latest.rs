@@ -1,6 +1,9 @@
 //! The newest of many values, written seldom: not more often than in each interval, and only when it differs.
 //! Never writes itself, and never asks a clock.
 
+/// The interval after failures is at most 64 times the one between writes.
+const MOST_DOUBLINGS: u32 = 6;
+
 /// What is to be written at one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latest<T> {
@@ -8,6 +11,7 @@ pub struct Latest<T> {
     written: Option<T>,
     wanted: Option<T>,
     not_before_ms: u64,
+    failures: u32,
 }
 
 /// What to do now.
@@ -24,7 +28,7 @@ pub enum Next<T> {
 impl<T: Clone + PartialEq> Latest<T> {
     /// Nothing is written yet, as far as is known.
     pub fn new(interval_ms: u64) -> Self {
-        Self { interval_ms, written: None, wanted: None, not_before_ms: 0 }
+        Self { interval_ms, written: None, wanted: None, not_before_ms: 0, failures: 0 }
     }
 
     /// What is there already.
@@ -51,9 +55,11 @@ impl<T: Clone + PartialEq> Latest<T> {
         }
     }
 
-    /// A value was written, or could not be: it is tried again after the interval.
+    /// A value was written, or could not be: it is tried again after the interval, then after twice that, and so on.
     pub fn done(&mut self, value: T, written: bool, now_ms: u64) {
-        self.not_before_ms = now_ms.saturating_add(self.interval_ms);
+        self.failures = if written { 0 } else { self.failures.saturating_add(1) };
+        let doubled = self.interval_ms.saturating_mul(1 << self.failures.saturating_sub(1).min(MOST_DOUBLINGS));
+        self.not_before_ms = now_ms.saturating_add(doubled);
         self.written = written.then_some(value);
     }
 }
@@ -84,6 +90,10 @@ mod tests {
         latest.want(2);
         latest.done(2, false, 0);
         assert_eq!((latest.next(4_999), latest.next(5_000)), (Next::At(5_000), Next::Write(2)));
+        latest.done(2, false, 5_000);
+        assert_eq!(latest.next(5_000), Next::At(15_000));
+        (0..100).for_each(|_| latest.done(2, false, 5_000));
+        assert_eq!(latest.next(5_000), Next::At(325_000));
         latest.want(3);
         latest.done(3, true, 5_000);
         latest.want(2);

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep_until};
 use transom_api::{API_VERSION, GROUP, Word};
+use transom_core::failure::Class;
 use transom_core::latest::{Latest, Next};
 use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
@@ -58,7 +59,7 @@ impl PolicyStatuses {
     }
 
     /// Writes what is published, as long as it is polled; `told` hears of each write that fails. What fails is tried
-    /// again, unless the policy is gone.
+    /// again with back-off, unless the policy is gone or the status is invalid.
     pub async fn run(&self, told: impl Fn(&str, &WriteFailure)) {
         loop {
             let wake_at = self.flush(&told).await;
@@ -95,18 +96,21 @@ impl PolicyStatuses {
             Err(error) => Err(Refusal::Silent(error.to_string())),
         };
         let now_ms = self.now_ms();
-        let written = sent.is_ok();
         let target = ObjectRef::local(API_VERSION, KIND, None, policy);
         let failed = sent.err().map(|refusal| failure::of(WriteKind::Patch, &target, &refusal));
         if let Some(failed) = &failed {
             told(policy, failed);
         }
-        // A policy that is gone has no status; one that comes again is published again.
-        let gone = failed.is_some_and(|failed| matches!(failed.reason, Word::WriteConflict | Word::KindMissing));
-        self.latest(|all| match all.get_mut(policy) {
-            Some(_) if gone => drop(all.remove(policy)),
-            Some(latest) => latest.done(status, written, now_ms),
-            None => {}
+        let class = failed.as_ref().map(|failed| Class::of(failed.reason));
+        let kind_missing = failed.is_some_and(|failed| failed.reason == Word::KindMissing);
+        self.latest(|all| match (all.get_mut(policy), class) {
+            // A policy that is gone has no status; one that comes again is published again.
+            (Some(_), Some(Class::Conflict)) => drop(all.remove(policy)),
+            (Some(_), Some(_)) if kind_missing => drop(all.remove(policy)),
+            // What is invalid stays so: the next value may not be.
+            (Some(latest), None | Some(Class::Invalid)) => latest.done(status, true, now_ms),
+            (Some(latest), Some(_)) => latest.done(status, false, now_ms),
+            (None, _) => {}
         });
     }
 

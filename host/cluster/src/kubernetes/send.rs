@@ -17,7 +17,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest that a request is tried, its waiting included.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How often a request is tried that the server has no room for.
-const TRIES: usize = 5;
+const TRIES: usize = 10;
 
 /// Why a request has no result.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ pub(super) mod failure;
 mod request;
 mod standing;
 
-use super::connect::{self, ConnectError, KubernetesOptions};
 use super::counts::{Counts, Purpose};
 use super::events::Events;
 use super::policy_status::PolicyStatuses;
@@ -44,15 +43,6 @@ impl Writer {
             standing: Standing::default(),
             read_only,
         }
-    }
-
-    /// On a client of its own.
-    ///
-    /// # Errors
-    /// When the API server cannot be used at all.
-    pub async fn open(options: &KubernetesOptions, read_only: bool) -> Result<Self, ConnectError> {
-        let client = connect::client(options).await?;
-        Ok(Self::new(client.clone(), Resources::new(client), read_only))
     }
 
     /// The requests since the start: those of this writer, and of whoever sends with it.

@@ -68,6 +68,7 @@ fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {
         500 if status.is_some_and(|status| status.message.contains("request is too large")) => {
             plain(Word::ObjectTooLarge, "the API server's store calls it too large")
         }
+        500 if status.is_some_and(of_another_shape) => plain(Word::WriteInvalid, "the API server calls it invalid"),
         500..=599 => (Word::ServerUnavailable, format!("the API server answered {code}{}", kind_of(status))),
         _ => (Word::WriteFailed, format!("the API server answered {code}{}", kind_of(status))),
     }
@@ -117,6 +118,13 @@ fn forbidden(status: Option<&Status>) -> Judged {
     } else {
         (Word::WriteForbidden, "something on the way to the API server refused it".to_owned())
     }
+}
+
+/// Whether a server-side apply does not fit the kind: a field of another type, or one that the kind does not have. The
+/// server answers that with 500 and no reason.
+fn of_another_shape(status: &Status) -> bool {
+    let starts = ["failed to create typed patch object (", "failed to convert new object ("];
+    status.reason.is_empty() && starts.iter().any(|start| status.message.starts_with(start))
 }
 
 /// What does not pass validation: paths and kinds of what is wrong.

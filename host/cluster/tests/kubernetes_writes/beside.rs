@@ -1,0 +1,152 @@
+//! What is written beside the work: Events on subjects, the status of policies, and how all of it is counted.
+
+use crate::support::*;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use transom_api::{State, Word};
+use transom_cluster::kubernetes::{Purpose, Verb};
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use transom_test_cluster::wait;
+
+fn report(subject: &ObjectRef, state: State, reason: Word, message: &str) -> Report {
+    Report {
+        policy: POLICY.to_owned(),
+        subject: subject.clone(),
+        state,
+        reason: reason.into(),
+        message: message.to_owned(),
+        target: None,
+        writes: Vec::new(),
+        inputs: None,
+        observed_generation: None,
+        at_seconds: 0,
+        again_after_ms: None,
+        failures: 2,
+    }
+}
+
+async fn events(scene: &Scene, namespace: &str, subject: &Object) -> Result<Vec<Value>> {
+    let api = scene.objects.api("events.k8s.io/v1", "Event", Some(namespace)).await?;
+    let all = api.list(&kube::api::ListParams::default()).await?.items;
+    let all = all.into_iter().map(|event| serde_json::to_value(event).unwrap());
+    Ok(all.filter(|event| event["regarding"]["uid"] == subject.uid()).collect())
+}
+
+#[tokio::test]
+async fn a_failure_is_an_event_on_its_subject_and_repeats_are_counted() -> Result<()> {
+    let scene = Scene::new("events").await?;
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "subject", "namespace": scene.namespace}});
+    let subject = scene.foreign(map).await?;
+    scene.done(&create(&scene.secret("s"), "one")).await?;
+    let told = scene.agent.writer().events("agent-0");
+    for (state, reason) in
+        [(State::Applied, Word::AsDesired), (State::Waiting, Word::TargetClaimed), (State::Held, Word::Paused)]
+    {
+        told.publish(&report(&subject.reference, state, reason, "fine"), subject.uid()).await.unwrap();
+    }
+    assert!(events(&scene, &scene.namespace, &subject).await?.is_empty());
+    for _ in 0..3 {
+        let failure = report(&subject.reference, State::Failed, Word::QuotaExceeded, "no room");
+        told.publish(&failure, subject.uid()).await.unwrap();
+    }
+    let long = report(&subject.reference, State::Failed, Word::WriteInvalid, &"ä".repeat(600));
+    told.publish(&long, subject.uid()).await.unwrap();
+    let mut events = events(&scene, &scene.namespace, &subject).await?;
+    events.sort_by_key(|event| event["reason"].to_string());
+    assert_eq!(
+        events.iter().map(|event| event["reason"].clone()).collect::<Vec<_>>(),
+        ["QuotaExceeded", "WriteInvalid"]
+    );
+    let first = &events[0];
+    assert_eq!((&first["type"], &first["note"]), (&json!("Warning"), &json!("policy `external`: no room")));
+    assert_eq!(first["series"]["count"], json!(3));
+    assert_eq!(first["related"]["name"], json!(POLICY));
+    let counts = scene.agent.writer().counts();
+    assert_eq!((counts.of(Verb::Create, Purpose::Event), counts.of(Verb::Patch, Purpose::Event)), (2, 2));
+    assert_eq!(counts.of(Verb::Create, Purpose::Work), 1);
+
+    let mut kubectl = scene.cluster.kubectl(scene.cluster.admin())?;
+    let described = kubectl.args(["describe", "configmap", "subject", "-n", &scene.namespace]).output()?;
+    let described = String::from_utf8_lossy(&described.stdout).into_owned();
+    assert!(described.contains("QuotaExceeded") && described.contains("(x3 over"), "{described}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_event_about_what_lies_in_no_namespace_and_one_that_is_gone() -> Result<()> {
+    let scene = Scene::new("events-cluster").await?;
+    let manifest = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "metadata": {"name": "warned"}, "spec": {"hubAcceptsClient": true}});
+    let subject = scene.foreign(manifest).await?;
+    let told = scene.agent.writer().events("agent-0");
+    let failure = report(&subject.reference, State::Failed, Word::AdmissionRefused, "no");
+    told.publish(&failure, subject.uid()).await.unwrap();
+    let found = events(&scene, "default", &subject).await?;
+    assert_eq!(found.len(), 1);
+    let api = scene.objects.api("events.k8s.io/v1", "Event", Some("default")).await?;
+    api.delete(found[0]["metadata"]["name"].as_str().unwrap(), &kube::api::DeleteParams::default()).await?;
+    assert!(told.publish(&failure, subject.uid()).await.is_err(), "its Event is gone");
+    told.publish(&failure, subject.uid()).await.unwrap();
+    assert_eq!(events(&scene, "default", &subject).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_status_of_a_policy_is_the_newest_and_not_written_twice() -> Result<()> {
+    let scene = Scene::new("status").await?;
+    let policies = ObjectRef::local("transom.dev/v1alpha1", "Policy", None, "shown");
+    let mut manifest: Value =
+        serde_yaml::from_str(include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml"))?;
+    manifest["metadata"] = json!({"name": "shown"});
+    scene.foreign(manifest).await?;
+    let statuses = Arc::new(scene.agent.writer().policy_statuses());
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let running = tokio::spawn({
+        let (statuses, failures) = (Arc::clone(&statuses), Arc::clone(&failures));
+        async move {
+            statuses
+                .run(|policy, failure| {
+                    failures.lock().unwrap().push((policy.to_owned(), failure.reason, failure.message.clone()));
+                })
+                .await;
+        }
+    });
+    let status = |message: &str| {
+        json!({"conditions": [{"type": "Loaded", "status": "True", "reason": "Loaded", "message": message,
+            "lastTransitionTime": "2026-11-21T08:15:30Z"}]})
+    };
+    let shown = async |message: &str| {
+        wait::until(message, DEADLINE, async || {
+            anyhow::ensure!(failures.lock().unwrap().is_empty(), "{failures:?}");
+            let there = scene.there(&policies).await?;
+            Ok((there.body["status"]["conditions"][0]["message"] == message).then_some(there))
+        })
+        .await
+    };
+    statuses.publish("shown", status("one"));
+    let one = shown("one").await?;
+    for message in ["two", "three", "four"] {
+        statuses.publish("shown", status(message));
+    }
+    let four = shown("four").await?;
+    assert_eq!(scene.agent.writer().counts().of(Verb::Patch, Purpose::Status), 2, "the newest is written, not each");
+    assert_eq!(four.body["metadata"]["generation"], one.body["metadata"]["generation"]);
+    let managers = managers(&four);
+    let ours = managers.get(&("transom".to_owned(), "Apply".to_owned())).context("we own nothing")?;
+    assert!(ours.get("f:status").is_some() && ours.get("f:spec").is_none(), "{ours}");
+
+    // One that is not there is told and dropped; one that is there already is not written.
+    statuses.found("shown", status("five"));
+    statuses.publish("shown", status("five"));
+    statuses.publish("never-was", status("x"));
+    wait::until("the failure", DEADLINE, async || Ok((!failures.lock().unwrap().is_empty()).then_some(()))).await?;
+    let failed = failures.lock().unwrap().clone();
+    assert_eq!((failed[0].0.as_str(), failed[0].1), ("never-was", Word::WriteConflict), "{failed:?}");
+    assert_eq!(scene.there(&policies).await?.version, four.version);
+    running.abort();
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Creates: what is not there is made by one request, what is there is left alone, whoever made it.
+
+use crate::support::*;
+use anyhow::Result;
+use serde_json::{Value, json};
+use transom_api::Word;
+use transom_test_cluster::wait;
+
+#[tokio::test]
+async fn what_is_not_there_is_made_by_one_request_of_one_manager() -> Result<()> {
+    let scene = Scene::new("create-new").await?;
+    let target = scene.secret("s");
+    let mark = scene.cluster.audit().mark()?;
+    let made = scene.done(&create(&target, "one")).await?;
+    assert!(!made.uid().is_empty() && made.body["metadata"].get("managedFields").is_none());
+
+    let there = scene.there(&target).await?;
+    assert_eq!((there.version.as_str(), &there.body["data"]), (made.version.as_str(), &made.body["data"]));
+    let managers = managers(&there);
+    assert_eq!(managers.keys().collect::<Vec<_>>(), [&("transom-external".to_owned(), "Apply".to_owned())]);
+
+    let of_target = |line: &transom_test_cluster::Line| {
+        line.target.as_ref().is_some_and(|it| it.namespace == "create-new" && it.name == "s") && line.user == "agent"
+    };
+    let lines = wait::until("the request in the audit log", DEADLINE, async || {
+        let lines: Vec<_> = scene.cluster.audit().since(mark)?.into_iter().filter(of_target).collect();
+        Ok((!lines.is_empty()).then_some(lines))
+    })
+    .await?;
+    assert_eq!(lines.iter().map(|line| (line.verb.as_str(), line.code)).collect::<Vec<_>>(), [("patch", 201)]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_there_is_never_taken_over() -> Result<()> {
+    let scene = Scene::new("create-there").await?;
+    let ours = scene.secret("ours");
+    scene.done(&create(&ours, "one")).await?;
+    let held = json!({"finalizers": ["example.org/held"], "labels": {"a": "b"}});
+    for (name, foreign) in [
+        ("ours", None),
+        ("equal", Some(json!({"data": {"kubeconfig": "b25l"}}))),
+        ("other-key", Some(json!({"data": {"other": "b25l"}}))),
+        ("empty", Some(json!({}))),
+        ("deleted", Some(json!({"metadata": held}))),
+    ] {
+        let target = scene.secret(name);
+        if let Some(mut foreign) = foreign {
+            foreign["apiVersion"] = json!("v1");
+            foreign["kind"] = json!("Secret");
+            foreign["metadata"]["name"] = json!(name);
+            foreign["metadata"]["namespace"] = json!(scene.namespace);
+            scene.foreign(foreign).await?;
+        }
+        if name == "deleted" {
+            let secrets = scene.objects.api("v1", "Secret", Some(&scene.namespace)).await?;
+            secrets.delete(name, &kube::api::DeleteParams::default()).await?;
+        }
+        let before = scene.there(&target).await?;
+        let failure = scene.refused(&create(&target, "one"), Word::WriteConflict).await;
+        assert!(failure.message.ends_with("it is there already"), "{}", failure.message);
+        assert_eq!(scene.there(&target).await?.body, before.body, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn rights_that_are_bound_by_name_are_enough_for_it_and_for_no_other() -> Result<()> {
+    let scene = Scene::new("create-by-name").await?;
+    let namespace = &scene.namespace;
+    scene
+        .objects
+        .apply_manifest(&format!(
+            "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: one, namespace: {namespace}}}
+rules: [{{apiGroups: [''], resources: [secrets], resourceNames: [one], verbs: [create, patch]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: one, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: one}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: bound}}]
+"
+        ))
+        .await?;
+    let bound = connect(scene.cluster, &scene.cluster.user("bound", &[])?).await?;
+    let made = wait::until("the rights", DEADLINE, async || {
+        match bound.writer().perform(POLICY, &create(&scene.secret("one"), "one")).await {
+            Ok(made) => Ok(made),
+            Err(failure) if failure.reason == Word::WriteForbidden => Ok(None),
+            Err(failure) => anyhow::bail!("{failure:?}"),
+        }
+    })
+    .await?;
+    assert!(bound.writer().perform(POLICY, &update(&made, "two")).await.is_ok());
+    let other = bound.writer().perform(POLICY, &create(&scene.secret("two"), CANARY)).await.unwrap_err();
+    assert_eq!(other.reason, Word::WriteForbidden);
+    assert_eq!(
+        other.message,
+        "failed to create Secret create-by-name/two: User \"bound\" cannot patch resource \"secrets\" in API group \"\" \
+         in the namespace \"create-by-name\""
+    );
+    assert_eq!(scene.read(&scene.secret("two")).await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn kubectl_applies_beside_us() -> Result<()> {
+    let scene = Scene::new("create-kubectl").await?;
+    let target = scene.secret("s");
+    scene.done(&create(&target, "one")).await?;
+    let manifest = scene.cluster.folder().join("beside.yaml");
+    let theirs: Value = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "s", "namespace": scene.namespace, "labels": {"team": "blue"}},
+    });
+    std::fs::write(&manifest, theirs.to_string())?;
+    let mut kubectl = scene.cluster.kubectl(scene.cluster.admin())?;
+    let output = kubectl.args(["apply", "--server-side", "-f"]).arg(&manifest).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let there = scene.there(&target).await?;
+    scene.done(&update(&there, "two")).await?;
+    let after = scene.there(&target).await?;
+    assert_eq!(after.label("team"), Some("blue"));
+    assert_eq!(after.data("kubeconfig"), Some(&json!("dHdv")));
+    let names: Vec<String> = managers(&after).into_keys().map(|(manager, _)| manager).collect();
+    assert_eq!(names, ["kubectl", "transom-external", "transom-external"]);
+    Ok(())
+}

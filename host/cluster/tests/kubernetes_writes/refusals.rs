@@ -1,0 +1,234 @@
+//! Every way in which a real API server refuses, and its word. Of a Secret no value is shown: each holds a canary.
+
+use crate::support::*;
+use anyhow::Result;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use transom_api::Word;
+use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
+use transom_core::object::Object;
+use transom_core::plan::Step;
+use transom_core::reference::ObjectRef;
+use transom_test_cluster::wait;
+
+/// A stamped Secret that is changed before it is sent.
+fn made(target: &ObjectRef, change: impl FnOnce(&mut Value)) -> Step {
+    let mut body = secret(target, CANARY);
+    change(&mut body);
+    Step::Create { desired: Object { reference: target.clone(), version: String::new(), body } }
+}
+
+#[tokio::test]
+async fn rights_namespaces_and_kinds() -> Result<()> {
+    let scene = Scene::new("refused").await?;
+    let nobody = connect(scene.cluster, &scene.cluster.user("nobody", &[])?).await?;
+    let failure = nobody.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
+    assert_eq!(failure.reason, Word::WriteForbidden);
+    assert!(failure.message.contains("User \"nobody\" cannot patch resource \"secrets\""), "{}", failure.message);
+
+    let failure = scene.refused(&create(&secret_ref("never-was", "s"), CANARY), Word::WriteConflict).await;
+    assert_eq!(failure.message, "failed to create Secret never-was/s: its namespace is gone");
+    let unknown = ObjectRef::local("example.org/v1", "Unknown", None, "u");
+    let failure = scene.refused(&made(&unknown, |_| ()), Word::KindMissing).await;
+    assert_eq!(failure.message, "failed to create Unknown u: the API server does not know Unknown");
+
+    scene.objects.namespace("going").await?;
+    scene.cluster.delete_namespace("going").await?;
+    let failure = scene.refused(&create(&secret_ref("going", "s"), CANARY), Word::InputTerminating).await;
+    assert_eq!(failure.message, "failed to create Secret going/s: its namespace is being deleted");
+    scene.cluster.finalize_namespace("going").await?;
+    scene.refused(&create(&secret_ref("going", "s"), CANARY), Word::WriteConflict).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_kind_that_is_removed_and_installed_again() -> Result<()> {
+    let scene = Scene::new("kinds").await?;
+    let kind = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.org"},
+        "spec": {
+            "group": "example.org", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        },
+    });
+    let admin = connect(scene.cluster, scene.cluster.admin()).await?;
+    let thing = |name: &str| {
+        let reference = ObjectRef::local("example.org/v1", "Thing", Some(&scene.namespace), name);
+        let body = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": name, "namespace": scene.namespace}});
+        Step::Create { desired: Object { reference, version: String::new(), body } }
+    };
+    let until = async |what: &str, step: Step, word: Option<Word>| {
+        wait::until(what, DEADLINE, async || {
+            let word_now = admin.writer().perform(POLICY, &step).await.err().map(|failure| failure.reason);
+            Ok((word_now == word).then_some(()))
+        })
+        .await
+    };
+    scene.objects.create(kind.clone()).await?;
+    until("a thing", thing("a"), None).await?;
+    let kinds = scene.objects.api("apiextensions.k8s.io/v1", "CustomResourceDefinition", None).await?;
+    kinds.delete("things.example.org", &kube::api::DeleteParams::default()).await?;
+    until("no such kind", thing("b"), Some(Word::KindMissing)).await?;
+    scene.objects.create(kind).await?;
+    until("a thing again", thing("c"), None).await
+}
+
+#[tokio::test]
+async fn what_is_invalid_too_large_or_immutable() -> Result<()> {
+    let scene = Scene::new("invalid").await?;
+    let target = scene.secret("s");
+    let key = made(&target, |body| body["data"]["no/key"] = json!("eA=="));
+    let failure = scene.refused(&key, Word::WriteInvalid).await;
+    assert_eq!(
+        failure.message,
+        "failed to create Secret invalid/s: the API server calls it invalid: data[no/key] (FieldValueInvalid)"
+    );
+    let base64 = made(&target, |body| body["data"]["kubeconfig"] = json!(format!("%{CANARY}%")));
+    scene.refused(&base64, Word::WriteInvalid).await;
+    let label = made(&target, |body| body["metadata"]["labels"]["x"] = json!(format!("not a label: {CANARY}")));
+    scene.refused(&label, Word::WriteInvalid).await;
+    let kind = made(&target, |body| body["type"] = json!("kubernetes.io/tls"));
+    scene.refused(&kind, Word::WriteInvalid).await;
+    for size in [800_000, 1_200_000, 3_000_000] {
+        let large = create(&target, &CANARY.repeat(size / CANARY.len()));
+        match size {
+            800_000 => drop(scene.done(&large).await?),
+            _ => drop(
+                scene
+                    .refused(&create(&scene.secret("large"), &CANARY.repeat(size / CANARY.len())), Word::ObjectTooLarge)
+                    .await,
+            ),
+        }
+    }
+    let slash = scene.secret("a/b");
+    scene.refused(&create(&slash, CANARY), Word::WriteInvalid).await;
+
+    let mut body = secret(&scene.secret("fixed"), CANARY);
+    body["immutable"] = json!(true);
+    let fixed = scene.foreign(body).await?;
+    let failure = scene.refused(&update(&fixed, "two"), Word::TargetImmutable).await;
+    assert_eq!(failure.message, "failed to update Secret invalid/fixed: it is immutable");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_quota_says_which() -> Result<()> {
+    let scene = Scene::new("quota").await?;
+    let none = json!({"count/secrets": "0"});
+    scene
+        .objects
+        .create(json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": scene.namespace},
+            "spec": {"hard": none}, "status": {"hard": none, "used": none},
+        }))
+        .await?;
+    // Quotas come to the API server by a watch of its own.
+    let failure = wait::until("a full quota", DEADLINE, async || {
+        let tried = scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await;
+        if let Ok(Some(made)) = &tried {
+            drop(scene.agent.writer().perform(POLICY, &delete(made)).await);
+        }
+        Ok(tried.err())
+    })
+    .await?;
+    assert_eq!(failure.reason, Word::QuotaExceeded);
+    assert_eq!(
+        failure.message,
+        "failed to create Secret quota/s: exceeded quota: few, requested: count/secrets=1, used: count/secrets=0, \
+         limited: count/secrets=0"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_admission_policy_is_named_and_not_quoted() -> Result<()> {
+    let scene = Scene::new("policed").await?;
+    for document in [
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-secrets"},
+            "spec": {
+                "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}]},
+                "validations": [{"expression": "false", "messageExpression": "'no: ' + 'c4n4ry-of-a-value'"}],
+            },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "here"},
+            "spec": {
+                "policyName": "no-secrets", "validationActions": ["Deny"],
+                "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}},
+            },
+        }),
+    ] {
+        scene.objects.create(document).await?;
+    }
+    let failure = wait::until("the policy", DEADLINE, async || {
+        let tried = scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await;
+        if let Ok(Some(made)) = &tried {
+            drop(scene.agent.writer().perform(POLICY, &delete(made)).await);
+        }
+        Ok(tried.err())
+    })
+    .await?;
+    assert_eq!(failure.reason, Word::AdmissionRefused);
+    assert_eq!(failure.message, "failed to create Secret policed/s: the admission policy `no-secrets` refused it");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_answers() -> Result<()> {
+    let scene = Scene::new("silent").await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = format!("https://{}", listener.local_addr()?);
+    let server = scene.cluster.server().trim_start_matches("https://").to_owned();
+    // Everything goes on to the API server, until the task is gone with its listener and connections.
+    let between = tokio::spawn(async move {
+        let mut connections = tokio::task::JoinSet::new();
+        while let Ok((mut near, _)) = listener.accept().await {
+            let mut far = TcpStream::connect(&server).await.unwrap();
+            connections.spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
+    let agent = scene.cluster.user("agent", &[])?;
+    let cut = Kubernetes::connect(options(scene.cluster, &agent, &address)?).await?;
+    assert!(cut.writer().perform(POLICY, &create(&scene.secret("first"), CANARY)).await.is_ok());
+    between.abort();
+    assert!(between.await.is_err_and(|error| error.is_cancelled()));
+    let gone = wait::until("the end of the connection", DEADLINE, async || {
+        // The first request may still find the connection that is being closed.
+        let failure = cut.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
+        assert_eq!(failure.reason, Word::ServerUnavailable, "{}", failure.message);
+        Ok(failure.message.ends_with("connection refused").then_some(failure))
+    });
+    let failure = gone.await?;
+    assert_eq!(failure.reason, Word::ServerUnavailable);
+    assert_eq!(
+        failure.message,
+        "failed to create Secret silent/s: the API server cannot be reached: connection refused"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn read_only_says_what_it_would_write_and_asks_nothing() -> Result<()> {
+    let scene = Scene::new("read-only").await?;
+    let target = scene.secret("s");
+    let there = scene.done(&create(&target, "one")).await?;
+    let agent = scene.cluster.user("read-only-agent", &[])?;
+    let options = options(scene.cluster, &agent, &scene.cluster.server())?;
+    let reader = Kubernetes::connect(KubernetesOptions { read_only: true, ..options }).await?;
+    for (step, says) in [
+        (create(&scene.secret("t"), CANARY), "would create Secret read-only/t"),
+        (update(&there, CANARY), "would update Secret read-only/s: data.kubeconfig"),
+        (delete(&there), "would delete Secret read-only/s: its source is gone"),
+        (taint(&there, json!([])), "would patch Secret read-only/s: spec.taints"),
+    ] {
+        let failure = reader.writer().perform(POLICY, &step).await.unwrap_err();
+        assert_eq!((failure.reason, failure.message.as_str()), (Word::ReadOnly, says));
+    }
+    let asked = |line: &transom_test_cluster::Line| line.user == "read-only-agent" && line.target.is_some();
+    assert!(!scene.cluster.audit().lines()?.iter().any(asked));
+    assert_eq!(scene.there(&target).await?.version, there.version);
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Webhooks that refuse, break, or change what is written: each has its word, and no write is repeated for ever.
+
+use crate::support::*;
+use crate::webhook::{Say, Webhook};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+use transom_api::Word;
+use transom_test_cluster::wait;
+
+/// Whether a request is about a Secret of a test, not about the one that finds out whether a webhook is asked.
+fn of_test(request: &Value) -> bool {
+    request["name"] != "probe"
+}
+
+#[tokio::test]
+async fn one_that_refuses_is_named_and_not_quoted_whatever_its_code() -> Result<()> {
+    for code in [400, 403, 409, 422, 429, 500, 503] {
+        let scene = Scene::new(&format!("denied-{code}")).await?;
+        let webhook = Webhook::start(move |request| match of_test(request) {
+            true => Say::Deny(code, format!("{} says {CANARY}", request["object"]["data"])),
+            false => Say::Patch(Vec::new()),
+        })
+        .await?;
+        webhook.install(&scene).await?;
+        let failure = scene.refused(&create(&scene.secret("s"), CANARY), Word::AdmissionRefused).await;
+        assert_eq!(
+            failure.message,
+            format!(
+                "failed to create Secret denied-{code}/s: the admission webhook `denied-{code}.example.org` refused it"
+            )
+        );
+        let before = Instant::now();
+        scene.refused(&create(&scene.secret("s"), CANARY), Word::AdmissionRefused).await;
+        assert!(before.elapsed() < DEADLINE, "{code}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_called_is_named() -> Result<()> {
+    let scene = Scene::new("broken").await?;
+    let webhook = Webhook::start(|_| Say::Patch(Vec::new())).await?;
+    webhook.install(&scene).await?;
+    webhook.stop().await;
+    let failure = wait::until("the end of its connections", DEADLINE, async || {
+        Ok(scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.err())
+    })
+    .await?;
+    assert_eq!(failure.reason, Word::AdmissionRefused, "{}", failure.message);
+    assert_eq!(
+        failure.message,
+        "failed to create Secret broken/s: the admission webhook `broken.example.org` cannot be called"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_it_adds_beside_ours_is_no_change() -> Result<()> {
+    let scene = Scene::new("adding").await?;
+    let webhook = Webhook::start(|request| match of_test(request) {
+        true => Say::Patch(vec![
+            json!({"op": "add", "path": "/metadata/labels/injected", "value": "x"}),
+            json!({"op": "add", "path": "/metadata/annotations/injected", "value": "x"}),
+        ]),
+        false => Say::Patch(Vec::new()),
+    })
+    .await?;
+    webhook.install(&scene).await?;
+    let made = scene.done(&create(&scene.secret("s"), "one")).await?;
+    assert_eq!(made.label("injected"), Some("x"));
+    let after = scene.done(&update(&made, "two")).await?;
+    assert_eq!(after.annotation("injected"), Some("x"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_it_changes_is_written_once_and_again_when_something_else_is_wanted() -> Result<()> {
+    let scene = Scene::new("changing").await?;
+    let (on, times) = (Arc::new(AtomicBool::new(true)), AtomicU64::new(0));
+    let webhook = Webhook::start({
+        let on = Arc::clone(&on);
+        move |request| match of_test(request) && on.load(Ordering::SeqCst) {
+            // Another value each time, so that every write would wake the agent again.
+            true => {
+                let value = format!("{:08}", times.fetch_add(1, Ordering::SeqCst));
+                Say::Patch(vec![json!({"op": "add", "path": "/data/kubeconfig", "value": value})])
+            }
+            false => Say::Patch(Vec::new()),
+        }
+    })
+    .await?;
+    webhook.install(&scene).await?;
+    let target = scene.secret("s");
+    let failure = scene.refused(&create(&target, "one"), Word::AdmissionChanged).await;
+    assert_eq!(
+        failure.message,
+        "failed to create Secret changing/s: an admission webhook changed data.kubeconfig, so it is not written again"
+    );
+    // What the webhook left is found by the next evaluation, which wants the same again.
+    let there = scene.there(&target).await?;
+    scene.refused(&update(&there, "one"), Word::AdmissionChanged).await;
+    let asked = webhook.asked.load(Ordering::SeqCst);
+    for _ in 0..20 {
+        let there = scene.there(&target).await?;
+        scene.refused(&update(&there, "one"), Word::AdmissionChanged).await;
+    }
+    assert_eq!(webhook.asked.load(Ordering::SeqCst), asked, "the same write was sent again");
+
+    scene.refused(&update(&scene.there(&target).await?, "two"), Word::AdmissionChanged).await;
+    assert!(webhook.asked.load(Ordering::SeqCst) > asked, "another write was not sent");
+    on.store(false, Ordering::SeqCst);
+    let mended = scene.done(&update(&scene.there(&target).await?, "three")).await?;
+    scene.done(&update(&mended, "one")).await?;
+    Ok(())
+}
