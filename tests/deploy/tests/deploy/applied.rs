@@ -83,9 +83,8 @@ async fn works(cluster: &Cluster, deployment: &Value) -> Result<()> {
     assert!(status(port, "/healthz").is_some_and(|status| status.contains(" 200 ")));
     let secrets = cluster.objects().api("v1", "Secret", None).await?;
     let made = kube::api::ListParams::default().labels("app.kubernetes.io/managed-by=transom");
-    // One of the HostedClusters has no klusterlet namespace yet.
     wait::until("the secrets", DEADLINE, async || {
-        Ok((secrets.list(&made).await?.items.len() == FLEET.clusters - 1).then_some(()))
+        Ok((secrets.list(&made).await?.items.len() == FLEET.clusters).then_some(()))
     })
     .await?;
     agent.stop()?;
