@@ -49,7 +49,7 @@ impl WriteKind {
 /// Why a write did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// `WriteConflict` or `WriteFailed`.
+    /// In one word: `WriteConflict` when the object is not as it was read, `ReadOnly`, or why a cluster refused.
     pub reason: Word,
     /// What was attempted on what, and why it failed.
     pub message: String,
