@@ -247,7 +247,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one line for each field that can be at fault")]
     fn fields_at_fault_are_named() {
         let write = "/spec/grant/write/0";
         let at = |tail: &str| format!("{write}/{tail}");
