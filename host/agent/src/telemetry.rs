@@ -16,11 +16,16 @@ use transom_core::signal::Signal;
 use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::{LogLevel, Receipt};
 
+/// The client prints bodies that it cannot read, and those may hold a Secret: it stays silent whatever is asked for.
+const QUIET: &str = ",kube_client=off";
+
 /// Sends log lines to standard error, and keeps what a panic carries out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {
     // A run that ends tells what it came to in its summary.
     let usual = if once { "error" } else { "info" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let filter = EnvFilter::try_new(format!("{asked}{QUIET}")).ok().filter(|_| !asked.is_empty());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(format!("{usual}{QUIET}")));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = match format {

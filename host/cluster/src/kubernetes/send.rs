@@ -3,12 +3,13 @@
 
 use super::cause::Cause;
 use super::counts::{Counts, Purpose, Verb};
+use super::lease::Leading;
 use super::pacer::Pacer;
 use http::Request;
 use kube::Client;
 use kube::core::Status;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::time::{Duration, Instant, timeout};
 use transom_core::pace::Ending;
 
@@ -33,6 +34,8 @@ pub(super) enum Refusal {
     },
     /// There is no answer that can be used; why, without a word of what was sent or received.
     Silent(String),
+    /// It was not sent: another replica leads by now.
+    NotLeading,
 }
 
 impl Refusal {
@@ -70,7 +73,7 @@ impl Refusal {
         match self {
             Self::Answered { code: 429 | 503, pause_ms, .. } if !self.of_webhook() => Ending::PushedBack(*pause_ms),
             Self::Answered { .. } => Ending::Answered,
-            Self::Silent(_) => Ending::Lost,
+            Self::Silent(_) | Self::NotLeading => Ending::Lost,
         }
     }
 }
@@ -81,12 +84,19 @@ pub(super) struct Sender {
     client: Client,
     pacer: Arc<Pacer>,
     counts: Arc<Counts>,
+    /// Asked right before each request is sent, where there is an election.
+    leading: Arc<OnceLock<Leading>>,
 }
 
 impl Sender {
     /// With a pace and counts of its own.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, pacer: Arc::new(Pacer::new()), counts: Arc::default() }
+        Self { client, pacer: Arc::new(Pacer::new()), counts: Arc::default(), leading: Arc::default() }
+    }
+
+    /// Sends only while this replica leads, from now on; the first word counts.
+    pub(super) fn lead_by(&self, leading: Leading) {
+        let _ = self.leading.set(leading);
     }
 
     /// What was sent since the start.
@@ -106,6 +116,10 @@ impl Sender {
         let mut refused = Refusal::Silent("the API server has no room for it".to_owned());
         for _ in 0..TRIES {
             let Some(permit) = self.pacer.enter(deadline).await else { break };
+            // Waiting for room may have taken longer than the lease lasts.
+            if self.leading.get().is_some_and(|leading| !leading.leads()) {
+                return Err(Refusal::NotLeading);
+            }
             self.counts.add(verb, purpose);
             let answer = timeout(TIMEOUT, self.once(request.clone())).await;
             let answer = answer.unwrap_or_else(|_| Err(Refusal::late()));

@@ -8,6 +8,7 @@ mod standing;
 
 use super::counts::{Counts, Purpose};
 use super::events::Events;
+use super::lease::Leading;
 use super::policy_status::PolicyStatuses;
 use super::resources::{Resource, Resources, Unresolved};
 use super::send::{Refusal, Sender, TIMEOUT};
@@ -43,6 +44,11 @@ impl Writer {
             standing: Standing::default(),
             read_only,
         }
+    }
+
+    /// Sends only while this replica leads, from now on.
+    pub fn lead_by(&self, leading: Leading) {
+        self.sender.lead_by(leading);
     }
 
     /// The requests since the start: those of this writer, and of whoever sends with it.

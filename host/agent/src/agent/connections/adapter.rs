@@ -48,6 +48,7 @@ impl Drop for OnServer {
 impl OnServer {
     /// Publishes under the name of this replica, while it leads.
     pub(crate) fn new(server: Kubernetes, replica: &str, leading: Leading) -> Self {
+        server.writer().lead_by(leading.clone());
         let events = Arc::new(server.writer().events(replica));
         let statuses = Arc::new(server.writer().policy_statuses());
         let writes = Arc::clone(&statuses);

@@ -47,6 +47,7 @@ pub(super) fn of_kind(refusal: &Refusal) -> bool {
 fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {
     let (code, status) = match refusal {
         Refusal::Silent(why) => return (Word::ServerUnavailable, why.clone()),
+        Refusal::NotLeading => return (Word::NotLeading, "another replica leads by now".to_owned()),
         Refusal::Answered { code, status, .. } => (*code, status.as_deref()),
     };
     if let Some(judged) = status.and_then(by_admission) {
