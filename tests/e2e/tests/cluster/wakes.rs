@@ -123,7 +123,6 @@ fn a_namespace_that_is_deleted_and_made_again_gets_its_secret_again() -> Result<
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("again", 6443).await?;
         stage.delete(NAMESPACE, None, &home("again")).await?;
-        agent.wait_for(&subject("again"), "Applied AsDesired").await?;
         stage.delete(SECRET, Some(&home("again")), OUTPUT).await?;
         agent.wait_for(&subject("again"), "Waiting InputTerminating").await?;
         stage.finalise(&home("again")).await?;
