@@ -212,6 +212,12 @@ impl Election {
         Some(Now { monotonic_ms: sent.monotonic_ms + self.hold_ms(), wall_us: sent.wall_us.saturating_add(hold_us) })
     }
 
+    /// From when somebody else may lead, in monotonic milliseconds; nothing when we do not lead. Requests that were sent
+    /// while we led have to end before.
+    pub fn others_from_ms(&self) -> Option<u64> {
+        self.held.as_ref().map(|held| held.sent.monotonic_ms + self.timing.lease_ms)
+    }
+
     /// Whether writing is allowed now.
     pub fn leads(&self, now: Now) -> bool {
         self.leads_until().is_some_and(|until| now.monotonic_ms < until.monotonic_ms && now.wall_us < until.wall_us)

@@ -65,6 +65,10 @@ impl Agent {
         if let Some(after) = report.again_after_ms.filter(|_| !settled) {
             lane.push(&key.subject, Cause::Evaluate(why), Some(Duration::from_millis(after)));
         }
+        // Nothing is taken from the queue before this replica leads again.
+        if report.reason == Word::NotLeading.into() {
+            lane.push(&key.subject, Cause::Evaluate(Why::Retry), None);
+        }
     }
 
     /// A subject whose target is not known now keeps the claim that it has.

@@ -72,8 +72,8 @@ impl Refusal {
     fn ending(&self) -> Ending {
         match self {
             Self::Answered { code: 429 | 503, pause_ms, .. } if !self.of_webhook() => Ending::PushedBack(*pause_ms),
-            Self::Answered { .. } => Ending::Answered,
-            Self::Silent(_) | Self::NotLeading => Ending::Lost,
+            Self::Answered { .. } | Self::NotLeading => Ending::Answered,
+            Self::Silent(_) => Ending::Lost,
         }
     }
 }
@@ -118,10 +118,11 @@ impl Sender {
             let Some(permit) = self.pacer.enter(deadline).await else { break };
             // Waiting for room may have taken longer than the lease lasts.
             if self.leading.get().is_some_and(|leading| !leading.leads()) {
+                permit.end(Refusal::NotLeading.ending());
                 return Err(Refusal::NotLeading);
             }
             self.counts.add(verb, purpose);
-            let answer = timeout(TIMEOUT, self.once(request.clone())).await;
+            let answer = timeout(self.patience(), self.once(request.clone())).await;
             let answer = answer.unwrap_or_else(|_| Err(Refusal::late()));
             permit.end(answer.as_ref().map_or_else(Refusal::ending, |_| Ending::Answered));
             match answer {
@@ -130,6 +131,11 @@ impl Sender {
             }
         }
         Err(refused)
+    }
+
+    /// How long one request may take: no longer than until another replica may lead.
+    fn patience(&self) -> Duration {
+        self.leading.get().map_or(TIMEOUT, |leading| leading.left().min(TIMEOUT))
     }
 
     async fn once(&self, request: Request<Vec<u8>>) -> Result<Value, Refusal> {

@@ -12,7 +12,11 @@ mod tests {
     use transom_api::Word;
     use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
     use transom_core::lease::Timing;
+    use transom_core::object::Object;
+    use transom_core::plan::{Plan, Step};
+    use transom_core::reference::ObjectRef;
     use transom_core::rights::LEASE;
+    use transom_core::work::Key;
     use transom_test_cluster::{Cluster, Mark, Options, wait};
 
     /// For what comes within seconds, on a machine that is busy with other things.
@@ -42,15 +46,27 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         Ok(cluster)
     }
 
-    /// A replica that stands for the lease, at an address of the API server.
-    async fn replica(cluster: &Cluster, server: &str, name: &str, timing: Timing) -> Result<Leadership> {
+    /// A replica that stands for the lease, at an address of the API server, and writes only while it holds it.
+    async fn replica(cluster: &Cluster, server: &str, name: &str, timing: Timing) -> Result<(Kubernetes, Leadership)> {
         let user = cluster.user(name, &["replicas"])?;
         let path = cluster.folder().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, cluster.kubeconfig_at(&user, server)?)?;
         let options = KubernetesOptions { kubeconfig: Some(path), ..KubernetesOptions::default() };
         let kubernetes = Kubernetes::connect(options).await?;
         let (namespace, lease, instance) = ("home".to_owned(), LEASE.to_owned(), name.to_owned());
-        Ok(Leadership::start(&kubernetes, &LeaseOptions { namespace, name: lease, instance, timing }))
+        let leadership = Leadership::start(&kubernetes, &LeaseOptions { namespace, name: lease, instance, timing });
+        kubernetes.writer().lead_by(leadership.leading());
+        Ok((kubernetes, leadership))
+    }
+
+    /// Tries to make a Secret; the word for why it did not come to be.
+    async fn word_of_write(replica: &Kubernetes) -> Option<Word> {
+        let reference = ObjectRef::local("v1", "Secret", Some("home"), "s");
+        let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "home"}});
+        let key = Key::new(&"policy".into(), &reference);
+        let desired = Object { reference, version: String::new(), body };
+        let outcome = replica.apply(Plan::new(&key, Some(Step::Create { desired }))).await;
+        outcome.steps.into_iter().find_map(|step| step.result.err()).map(|failure| failure.reason)
     }
 
     async fn gained(leading: &mut Leading, who: &str) -> Result<()> {
@@ -81,7 +97,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
     #[tokio::test]
     async fn a_lease_that_is_given_back_is_taken_at_once() -> Result<()> {
         let cluster = cluster().await?;
-        let one = replica(&cluster, &cluster.server(), "one", LONG).await?;
+        let (_, one) = replica(&cluster, &cluster.server(), "one", LONG).await?;
         let (mut first, mut looking) = (one.leading(), one.leading());
         let denied = async {
             loop {
@@ -99,18 +115,20 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         gained(&mut first, "the only replica").await?;
         assert_eq!(first.trouble(), None);
         let mark = cluster.audit().mark()?;
-        let two = replica(&cluster, &cluster.server(), "two", LONG).await?;
+        let (writes, two) = replica(&cluster, &cluster.server(), "two", LONG).await?;
         let mut second = two.leading();
         wait::until("the second replica sees the first", DEADLINE, async || {
             Ok(second.holder().filter(|holder| holder.starts_with("one_")).map(drop))
         })
         .await?;
         assert!(first.leads() && !second.leads());
+        assert_eq!(word_of_write(&writes).await, Some(Word::NotLeading));
 
         one.release().await;
         assert!(!first.leads());
         gained(&mut second, "the second replica").await?;
         only_the_lease(&cluster, mark)?;
+        assert_eq!(word_of_write(&writes).await, Some(Word::WriteForbidden), "it is sent, though without the right");
         let lease = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?.get(LEASE).await?;
         assert_eq!(lease.data["spec"]["leaseTransitions"], 1);
         Ok(())
@@ -121,10 +139,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         let cluster = cluster().await?;
         cluster.objects().apply_manifest(RIGHTS).await?;
         let wire = Wire::to(&cluster.server())?;
-        let dead = replica(&cluster, &cluster.server(), "one", SHORT).await?;
+        let (_, dead) = replica(&cluster, &cluster.server(), "one", SHORT).await?;
         let mut first = dead.leading();
         gained(&mut first, "the first replica").await?;
-        let cut = replica(&cluster, &wire.server(), "two", SHORT).await?;
+        let (_, cut) = replica(&cluster, &wire.server(), "two", SHORT).await?;
         let mut second = cut.leading();
         wait::until("the second replica sees the first", DEADLINE, async || Ok(second.holder().map(drop))).await?;
 
@@ -133,7 +151,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         gained(&mut second, "the second replica").await?;
         assert!(!first.leads() && died.elapsed() > Duration::from_millis(SHORT.hold_ms), "{:?}", died.elapsed());
 
-        let three = replica(&cluster, &cluster.server(), "one", SHORT).await?;
+        let (_, three) = replica(&cluster, &cluster.server(), "one", SHORT).await?;
         let mut third = three.leading();
         wire.hold(true);
         gained(&mut third, "the third replica").await?;

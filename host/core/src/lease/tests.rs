@@ -58,7 +58,7 @@ fn a_leader_renews_in_time_and_writes_only_while_it_may() {
     let renewal = act(&mut election, at(2_000), "2");
     assert_eq!((renewal.version.as_deref(), renewal.record.acquired_us), (Some("1"), Some(0)));
     assert_eq!((renewal.record.renewed_us, renewal.record.seconds), (Some(2_000_000), Some(15)));
-    assert_eq!(election.leads_until(), Some(at(12_000)));
+    assert_eq!((election.leads_until(), election.others_from_ms()), (Some(at(12_000)), Some(17_000)));
 }
 
 #[test]

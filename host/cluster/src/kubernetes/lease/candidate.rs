@@ -135,9 +135,10 @@ impl Candidate {
     }
 
     fn publish(&self) {
-        let until = self.election.leads_until().map(|until| Until {
+        let until = self.election.leads_until().zip(self.election.others_from_ms()).map(|(until, others_ms)| Until {
             monotonic: self.start + Duration::from_millis(until.monotonic_ms),
             wall: UNIX_EPOCH + Duration::from_micros(u64::try_from(until.wall_us).unwrap_or_default()),
+            others_from: self.start + Duration::from_millis(others_ms),
         });
         let holder = self.body.as_ref().and_then(|body| spec::read(body).record.holder);
         let told = Told { until, holder, trouble: self.trouble.clone() };

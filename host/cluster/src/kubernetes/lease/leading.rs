@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 use transom_api::Word;
 
@@ -11,6 +11,8 @@ use transom_api::Word;
 pub(super) struct Until {
     pub(super) monotonic: Instant,
     pub(super) wall: SystemTime,
+    /// From when somebody else may lead.
+    pub(super) others_from: Instant,
 }
 
 /// Why the lease cannot be reached.
@@ -56,6 +58,13 @@ impl Leading {
         let until = told.borrow().until;
         let in_time = |until: Until| Instant::now() < until.monotonic && SystemTime::now() < until.wall;
         until.is_some_and(in_time) && !self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// How long a request that is sent now may take, so that it ends before somebody else may lead.
+    pub fn left(&self) -> Duration {
+        let Some(told) = &self.told else { return Duration::MAX };
+        let until = told.borrow().until;
+        until.map_or(Duration::ZERO, |until| until.others_from.saturating_duration_since(Instant::now()))
     }
 
     /// Waits until this replica leads; for ever once its candidate has ended.
