@@ -9,6 +9,7 @@ mod demo;
 mod deploy;
 mod fleet;
 mod guests;
+mod monitoring;
 mod process;
 mod progress;
 mod servers;

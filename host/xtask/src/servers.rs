@@ -1,10 +1,11 @@
-//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm and CRDs for the tests. Never builds what is up to date,
-//! and never takes a version that `tests/servers` does not name.
+//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus and CRDs for the tests. Never builds what
+//! is up to date, and never takes a version that `tests/servers` does not name.
 
 mod binaries;
 mod crds;
 mod go;
 mod helm;
+mod prometheus;
 
 use crate::progress;
 use crate::workspace::{self, Workspace};
@@ -33,6 +34,7 @@ pub(crate) fn prepare() -> Result<PathBuf> {
     binaries::prepare(&recipe, &folder)?;
     helm::prepare(&recipe.join("helm"), &folder)?;
     crds::prepare(&folder)?;
+    prometheus::prepare(&folder)?;
     Ok(folder)
 }
 

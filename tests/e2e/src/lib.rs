@@ -4,7 +4,9 @@
 pub mod agent;
 pub mod canary;
 pub mod crash;
+pub mod http;
 pub mod program;
+pub mod prometheus;
 pub mod secret;
 pub mod stage;
 pub mod swap;

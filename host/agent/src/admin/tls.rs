@@ -77,3 +77,70 @@ fn read(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
         .context("failed to use --admin-tls-cert with --admin-tls-key: they do not belong together, or their kind is not supported")?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+    use std::fs;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    /// A certificate for `localhost` and its key, as PEM.
+    fn pair() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// Whether a client that trusts only this certificate gets through.
+    async fn meets(tls: &Tls, trusted: &str) -> bool {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let name = "localhost".try_into().unwrap();
+        let (connector, acceptor) = (TlsConnector::from(Arc::new(config)), tls.acceptor());
+        let (client, _server) = tokio::join!(connector.connect(name, near), acceptor.accept(far));
+        client.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_read_again_when_it_changes_and_the_earlier_one_goes_on_when_it_is_broken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let put = |(first, second): (&str, &str)| {
+            fs::write(&certificate, first).unwrap();
+            fs::write(&key, second).unwrap();
+        };
+        let (first, second) = (pair(), pair());
+        put((&first.0, &first.1));
+        let tls = Tls::open(certificate.clone(), key.clone()).unwrap();
+        assert!(meets(&tls, &first.0).await && !meets(&tls, &second.0).await);
+        put((&first.0, "no key at all"));
+        assert!(meets(&tls, &first.0).await, "the earlier one goes on");
+        put((&second.0, &second.1));
+        assert!(meets(&tls, &second.0).await && !meets(&tls, &first.0).await);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_and_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let (first, second) = (pair(), pair());
+        for (one, other, said) in [
+            (&*first.0, &*second.1, "do not belong together"),
+            ("", &*first.1, "--admin-tls-cert"),
+            (&*first.0, "-----BEGIN PRIVATE KEY-----\ncanary\n-----END PRIVATE KEY-----\n", "--admin-tls-key"),
+        ] {
+            fs::write(&certificate, one).unwrap();
+            fs::write(&key, other).unwrap();
+            let error = format!("{:#}", Tls::open(certificate.clone(), key.clone()).err().unwrap());
+            assert!(error.contains(said) && !error.contains("canary"), "{error}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 mod canaries;
 mod crash;
+mod metrics;
 mod once;
 mod swap;
 mod watching;

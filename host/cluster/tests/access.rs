@@ -1,0 +1,89 @@
+//! Who may get a path of ours, asked of a real API server. Never shows a token.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::time::Duration;
+use transom_cluster::kubernetes::{Access, Kubernetes, KubernetesOptions};
+use transom_test_cluster::{Cluster, Options, User, wait};
+
+/// The agent may ask; Prometheus may read metrics.
+const RIGHTS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: agent}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: system:auth-delegator}
+subjects:
+- {kind: ServiceAccount, name: agent, namespace: transom}
+- {kind: ServiceAccount, name: first, namespace: transom}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{kind: ServiceAccount, name: prometheus, namespace: monitoring}]
+";
+
+fn token(cluster: &Cluster, user: &User) -> Result<String> {
+    let kubeconfig: Value = serde_yaml::from_str(&cluster.kubeconfig(user)?).ok().context("no kubeconfig")?;
+    Ok(kubeconfig["users"][0]["user"]["token"].as_str().context("no token")?.to_owned())
+}
+
+async fn connect(cluster: &Cluster, user: &User) -> Result<Kubernetes> {
+    let kubeconfig = Some(cluster.write_kubeconfig(user)?);
+    let options = KubernetesOptions { name: "local".to_owned(), kubeconfig, ..KubernetesOptions::default() };
+    Ok(Kubernetes::connect(options).await?)
+}
+
+#[tokio::test]
+async fn the_api_server_says_who_may_and_is_asked_once() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    let agent = cluster.service_account("transom", "agent").await?;
+    let first = cluster.service_account("transom", "first").await?;
+    let reader = token(&cluster, &cluster.service_account("monitoring", "prometheus").await?)?;
+    let other = token(&cluster, &cluster.service_account("monitoring", "other").await?)?;
+    cluster.objects().apply_manifest(RIGHTS).await?;
+    // RBAC takes a moment to see what was just written; another identity finds out when it has.
+    let before = connect(&cluster, &first).await?;
+    wait::until("the rights", Duration::from_secs(60), async || {
+        Ok((before.reviews().may(&reader, "/metrics").await == Access::Allowed).then_some(()))
+    })
+    .await?;
+    let reviews = connect(&cluster, &agent).await?.reviews();
+    for _ in 0..2 {
+        for (token, path, access) in [
+            (&*reader, "/metrics", Access::Allowed),
+            (&*reader, "/debug/state", Access::Forbidden),
+            (&*other, "/metrics", Access::Forbidden),
+            ("canary", "/metrics", Access::Unauthenticated),
+        ] {
+            ensure!(reviews.may(token, path).await == access, "{path} {access:?}");
+        }
+    }
+    // Two questions for a token that is known, one for another; none for what was answered before.
+    let asked = wait::until("the questions in the audit log", Duration::from_secs(30), async || {
+        let lines = cluster.audit().lines()?;
+        let ours = lines.iter().filter(|line| line.user == agent.name() && line.verb == "create");
+        let asked = ours.filter(|line| line.stage == "ResponseComplete").count();
+        Ok((asked >= 7).then_some(asked))
+    })
+    .await?;
+    ensure!(asked == 7, "{asked} questions");
+    cluster.apiserver().kill()?;
+    ensure!(reviews.may(&reader, "/metrics").await == Access::Allowed, "what was answered is remembered");
+    ensure!(reviews.may("another", "/metrics").await == Access::Unknown, "nobody can say");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_right_to_ask_nothing_is_known() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    let agent = cluster.service_account("transom", "agent").await?;
+    let own = token(&cluster, &agent)?;
+    ensure!(connect(&cluster, &agent).await?.reviews().may(&own, "/metrics").await == Access::Unknown);
+    Ok(())
+}

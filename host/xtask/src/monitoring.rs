@@ -1,0 +1,64 @@
+//! `cargo xtask monitoring`: rules, dashboards and documentation from the one list of metrics. A test holds what is
+//! committed against what would be written; never part of what the agent needs to run.
+
+mod dashboards;
+mod document;
+mod objective;
+mod rules;
+
+use crate::{progress, workspace};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::fs;
+
+/// Writes every file.
+pub(crate) fn run() -> Result<()> {
+    let root = workspace::read()?.root;
+    for (path, text) in files() {
+        let file = root.join(path);
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
+        }
+        fs::write(&file, text).with_context(|| format!("failed to write `{}`", file.display()))?;
+        progress::say(&format!("    {path}"));
+    }
+    Ok(())
+}
+
+/// Paths below the root of the workspace, and what stands there.
+fn files() -> [(&'static str, String); 4] {
+    [
+        ("host/deploy/monitoring/rules.yaml", rules::text()),
+        ("host/deploy/monitoring/dashboards/service-level.json", json(&dashboards::service_level())),
+        ("host/deploy/monitoring/dashboards/agent.json", json(&dashboards::agent())),
+        ("host/docs/metrics.md", document::text()),
+    ]
+}
+
+fn json(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn value(text: &str) -> Option<Value> {
+        serde_json::from_str(text).ok()
+    }
+
+    #[test]
+    fn what_is_committed_is_what_would_be_written() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (path, text) in files() {
+            let committed = fs::read_to_string(root.join(path)).unwrap_or_default();
+            // The order of keys in JSON depends on what else is built.
+            let same = match path.ends_with(".json") {
+                true => value(&committed) == value(&text),
+                false => committed == text,
+            };
+            assert!(same, "{path} is not up to date: run `cargo xtask monitoring`");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! One request over plain HTTP, for the agent's admin server and for Prometheus. Never keeps a connection.
+
+use anyhow::{Context as _, Result};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+}
+
+/// Gets a path.
+///
+/// # Errors
+/// When nobody answers, or not in HTTP.
+pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
+    send(address, "GET", path)
+}
+
+/// Sends a request without a body. HTTP/1.0: the answer ends with the connection.
+///
+/// # Errors
+/// As of [`get`].
+pub fn send(address: SocketAddr, method: &str, path: &str) -> Result<Answer> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let text = String::from_utf8(bytes).context("the answer is no text")?;
+    let (head, body) = text.split_once("\r\n\r\n").context("the answer has no head")?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("the answer has no status")?;
+    Ok(Answer { status, body: body.to_owned() })
+}
+
+/// A text as it stands in a query.
+pub fn escaped(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_no_plain_letter_is_escaped() {
+        assert_eq!(escaped("rate(a_b{c=\"d\"}[5m])"), "rate%28a_b%7Bc%3D%22d%22%7D%5B5m%5D%29");
+    }
+}

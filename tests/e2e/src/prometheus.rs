@@ -1,0 +1,118 @@
+//! A real Prometheus that scrapes one agent, and promtool. Never left behind: it is killed when its handle goes.
+
+use crate::agent::DEADLINE;
+use crate::{http, program};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use transom_support::wait;
+
+/// A running Prometheus.
+#[derive(Debug)]
+pub struct Prometheus {
+    child: Child,
+    address: SocketAddr,
+}
+
+/// `prometheus` or `promtool`, as `cargo xtask servers` prepared them.
+///
+/// # Errors
+/// When they were not.
+pub fn tool(name: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os("TRANSOM_SERVERS").map(PathBuf::from);
+    let folder = folder.context("TRANSOM_SERVERS is not set; run `cargo xtask servers`, it prints what to set")?;
+    let path = folder.join(name);
+    ensure!(path.is_file(), "there is no `{name}` in `{}`; run `cargo xtask servers`", folder.display());
+    Ok(path)
+}
+
+/// Where rules and dashboards lie.
+pub fn monitoring() -> PathBuf {
+    program::root().join("host/deploy/monitoring")
+}
+
+impl Prometheus {
+    /// Starts one in a folder; it scrapes the address and evaluates the rules every second.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not get ready.
+    pub fn start(folder: &Path, agent: SocketAddr) -> Result<Self> {
+        fs::create_dir_all(folder)?;
+        let rules = monitoring().join("rules.yaml").canonicalize()?;
+        let config = serde_json::json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [rules],
+            "scrape_configs": [{"job_name": "transom", "static_configs": [
+                {"targets": [agent.to_string()], "labels": {"namespace": "transom"}}]}],
+        });
+        fs::write(folder.join("prometheus.yaml"), config.to_string())?;
+        // Nobody else takes the port in the short while until Prometheus does.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let log = File::create(folder.join("log"))?;
+        let child = Command::new(tool("prometheus")?)
+            .arg(format!("--config.file={}", folder.join("prometheus.yaml").display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("failed to start Prometheus")?;
+        let started = Self { child, address };
+        wait::until("a Prometheus that is ready", DEADLINE, || {
+            http::get(address, "/-/ready").ok().filter(|answer| answer.status == 200)
+        })?;
+        Ok(started)
+    }
+
+    /// The values of an expression now.
+    ///
+    /// # Errors
+    /// When Prometheus refuses the expression.
+    pub fn query(&self, expression: &str) -> Result<Vec<f64>> {
+        let answer = http::get(self.address, &format!("/api/v1/query?query={}", http::escaped(expression)))?;
+        let document: Value = serde_json::from_str(&answer.body)?;
+        ensure!(document["status"] == "success", "`{expression}`: {}", document["error"]);
+        let rows = document["data"]["result"].as_array().context("the answer has no result")?;
+        // A scalar is one pair, a vector is rows with a pair each.
+        let pairs: Vec<&Value> = match document["data"]["resultType"].as_str() {
+            Some("vector") => rows.iter().map(|row| &row["value"][1]).collect(),
+            _ => rows.iter().skip(1).collect(),
+        };
+        pairs.into_iter().map(|value| Ok(value.as_str().context("no value")?.parse()?)).collect()
+    }
+
+    /// Waits until an expression has a value that is as the test wants it.
+    ///
+    /// # Errors
+    /// When it never has.
+    pub fn wait_for(&self, expression: &str, is: impl Fn(f64) -> bool) -> Result<()> {
+        let look = || self.query(expression).ok().filter(|values| values.iter().any(|value| is(*value)));
+        wait::until(&format!("the value of `{expression}`"), DEADLINE, look)?;
+        Ok(())
+    }
+
+    /// What its rules say: the errors of those that cannot be evaluated.
+    ///
+    /// # Errors
+    /// When Prometheus does not answer.
+    pub fn rule_errors(&self) -> Result<Vec<String>> {
+        let answer = http::get(self.address, "/api/v1/rules")?;
+        let document: Value = serde_json::from_str(&answer.body)?;
+        let groups = document["data"]["groups"].as_array().context("there are no groups")?;
+        let rules = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten());
+        let errors = rules.filter_map(|rule| rule["lastError"].as_str().filter(|error| !error.is_empty()));
+        Ok(errors.map(str::to_owned).collect())
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // Where it has ended already both have nothing to do.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
