@@ -39,7 +39,7 @@ async fn a_kind_that_is_installed_later_is_watched_by_itself_and_again_after_it_
 
     install(&cluster, "a").await?;
     readable(&mut changes, &place).await?;
-    wait::until("the first Thing", DEADLINE, async || agent.read(&thing_ref("a")).await).await?;
+    wait::until("the first Thing", DEADLINE, async || Ok(agent.read(&thing_ref("a")).await?)).await?;
     assert_eq!(agent.unreadable(), []);
 
     delete(
