@@ -42,7 +42,7 @@ fn documentation() -> Result<()> {
 /// The tests of the agent's own package make cargo build the binary with the rest; the end-to-end tests use that one.
 fn tests() -> Result<()> {
     let binary = workspace::read()?.target.join("debug/transom");
-    let mut tests = in_root(&["test", "--workspace"])?;
+    let mut tests = in_root(&["test", "--workspace", "--no-fail-fast"])?;
     process::run(tests.env("TRANSOM_BINARY", binary).env(servers::VARIABLE, servers::prepare()?))
 }
 

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
@@ -44,6 +46,48 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.evaluate)?;
+    if args.once {
+        let Prepared { agent, swap, .. } = prepare(args).await?;
+        drive(&agent, screen).await;
+        agent.tidy_status(&swap.names());
+        agent.publish_policies();
+        agent.stop();
+        return Ok(summary::tell(&agent, &swap, screen));
+    }
+    // From here on a signal ends the process in order, also while much is still listed.
+    let mut ending = pin!(stopped()?);
+    let Prepared { agent, swap, observations, serving } = tokio::select! {
+        ended = &mut ending => return ended.map(|()| Ending::Right),
+        prepared = prepare(args) => prepared?,
+    };
+    let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
+    let watching: Vec<_> = watching.collect();
+    let early = if agent.leading.leads() { first(&agent, &swap, screen, &mut ending).await? } else { false };
+    let telling = Arc::clone(&agent);
+    let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
+    let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap, args.server.components.clone()));
+    if !early {
+        ending.await?;
+    }
+    agent.stop();
+    swapping.abort();
+    telling.abort();
+    // Calls in flight end; whatever hangs longer is found again at the next start.
+    let _ = tokio::time::timeout(GRACE, agent.rested()).await;
+    let _ = tokio::time::timeout(GRACE, agent.connections.release()).await;
+    watching.iter().chain(&serving).for_each(tokio::task::JoinHandle::abort);
+    Ok(Ending::Right)
+}
+
+/// An agent whose clusters were listed and whose policies are at work.
+struct Prepared {
+    agent: Arc<Agent>,
+    swap: Swap,
+    observations: Vec<Told>,
+    serving: Option<JoinHandle<()>>,
+}
+
+async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let engine = engine()?;
     // Files are loaded while the clusters are opened; objects can only be read then.
     let files = (!args.server.policy_objects).then(|| Source::new(args.evaluate.policies.as_deref()));
@@ -60,35 +104,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     };
     let (swap, changes) = loading.done().await?;
     agent.connections.watch(swap.catalogue()).await;
-    let observations: Vec<_> = agent.connections.all().map(Cluster::changes).collect();
+    let observations = agent.connections.all().map(Cluster::changes).collect();
     agent.find_outputs();
     swap.publish(&agent, &changes);
     agent.started();
-    if args.once {
-        drive(&agent, screen).await;
-        agent.tidy_status(&swap.names());
-        agent.publish_policies();
-        agent.stop();
-        return Ok(summary::tell(&agent, &swap, screen));
-    }
-    let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
-    let watching: Vec<_> = watching.collect();
-    let mut ending = pin!(stopped());
-    let early = if agent.leading.leads() { first(&agent, &swap, screen, &mut ending).await? } else { false };
-    let telling = Arc::clone(&agent);
-    let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
-    let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap, args.server.components.clone()));
-    if !early {
-        ending.await?;
-    }
-    agent.stop();
-    swapping.abort();
-    telling.abort();
-    // Calls in flight end; whatever hangs longer is found again at the next start.
-    let _ = tokio::time::timeout(GRACE, agent.rested()).await;
-    let _ = tokio::time::timeout(GRACE, agent.connections.release()).await;
-    watching.iter().chain(&serving).for_each(tokio::task::JoinHandle::abort);
-    Ok(Ending::Right)
+    Ok(Prepared { agent, swap, observations, serving })
 }
 
 /// Works until everything that is there was evaluated, and tells what it came to; true when the process is to stop.
@@ -183,11 +203,14 @@ async fn follow(agent: Arc<Agent>, mut told: Told) {
     }
 }
 
-/// Waits for the signal to stop.
-async fn stopped() -> anyhow::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("failed to wait for an interrupt"),
-        _ = terminate.recv() => Ok(()),
-    }
+/// Takes the signals to stop from now on; what it gives waits for one.
+fn stopped() -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
+    let mut terminate = signal(SignalKind::terminate()).context("failed to take SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to take SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+        }
+    })
 }

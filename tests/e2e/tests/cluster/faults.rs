@@ -146,7 +146,8 @@ fn killed(kills: usize, clusters: usize) -> Result<()> {
             agent.kill()?;
         }
         let last = 10_000 + u16::try_from(kills)? - 1;
-        let agent = stage.start_agent(&[])?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
         recovers(stage, &format!("{kills} kills at random instants"), clusters, last).await?;
         agent.stop()?;
         ensure!(foreign(stage).await? == before, "what is none of ours was touched");
