@@ -12,6 +12,8 @@ use transom_e2e::program;
 /// The policies that ship, and the word for both.
 const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
 const BOTH: &str = "both";
+/// The dashboards that ship.
+const DASHBOARDS: [&str; 2] = ["agent", "service-level"];
 
 /// A file that is made.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub fn all() -> Result<Vec<Generated>> {
         Generated::new("host/deploy/chart/crds/crd.yaml", &crd),
         Generated::new("host/docs/reasons.md", &reasons()?),
     ];
+    all.extend(monitoring()?);
     for policy in POLICIES {
         let text = read(&format!("policies/{policy}/policy.yaml"))?;
         all.push(Generated::new(&format!("host/deploy/chart/files/{policy}.yaml"), &text));
@@ -49,6 +52,40 @@ pub fn all() -> Result<Vec<Generated>> {
         }
     }
     Ok(all)
+}
+
+/// Rules and dashboards, which `cargo xtask monitoring` writes, as both ways of installing take them.
+fn monitoring() -> Result<Vec<Generated>> {
+    let rules = read("host/deploy/monitoring/rules.yaml")?;
+    let mut all = vec![
+        Generated::new("host/deploy/chart/files/rules.yaml", &rules),
+        Generated::new("host/deploy/monitoring/prometheusrule.yaml", &prometheus_rule(&rules)),
+    ];
+    for name in DASHBOARDS {
+        let text = read(&format!("host/deploy/monitoring/dashboards/{name}.json"))?;
+        all.push(Generated::new(&format!("host/deploy/chart/files/dashboards/{name}.json"), &text));
+    }
+    Ok(all)
+}
+
+/// The rules as an object of the Prometheus operator.
+fn prometheus_rule(rules: &str) -> String {
+    let mut text = "# The rules of rules.yaml for the Prometheus operator; made by `cargo xtask deploy`, never by hand.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: transom
+  namespace: transom
+  labels:
+    app.kubernetes.io/name: transom
+spec:
+"
+    .to_owned();
+    for line in rules.lines() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {line}");
+    }
+    text
 }
 
 fn read(path: &str) -> Result<String> {

@@ -16,11 +16,19 @@ use transom_test_deploy::rendered::{self, folder, kustomization, said};
 
 /// For what comes within moments on a quiet machine.
 const DEADLINE: Duration = Duration::from_secs(180);
-const CRDS: [&str; 4] = [
+const CRDS: [&str; 5] = [
     "hostedclusters.hypershift.openshift.io",
     "managedclusters.cluster.open-cluster-management.io",
     "klusterlets.operator.open-cluster-management.io",
     "servicemonitors.monitoring.coreos.com",
+    "prometheusrules.monitoring.coreos.com",
+];
+/// What there is for Prometheus and Grafana.
+const MONITORING: [&str; 4] = [
+    "configmap/transom-dashboard-agent",
+    "configmap/transom-dashboard-service-level",
+    "prometheusrule.monitoring.coreos.com/transom",
+    "servicemonitor.monitoring.coreos.com/transom",
 ];
 const FLEET: Fleet = Fleet { clusters: 3, managed: 5, seed: 11 };
 
@@ -104,6 +112,14 @@ fn status(port: u16, path: &str) -> Option<String> {
     answer.lines().next().map(str::to_owned)
 }
 
+/// What is there for Prometheus and Grafana, by the label of all that is installed.
+fn monitoring(cluster: &Cluster) -> Result<Vec<String>> {
+    let kinds = "configmaps,prometheusrules,servicemonitors";
+    let words = ["get", kinds, "--namespace", "transom", "--selector", "app.kubernetes.io/name=transom"];
+    let told = said(kubectl(cluster)?.args(words).args(["--output", "name"]))?;
+    Ok(told.lines().map(str::to_owned).collect())
+}
+
 /// helm as the admin, with nothing of whoever runs the test.
 fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut helm = helm()?;
@@ -123,12 +139,11 @@ async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
     assert!(notes.contains("kubectl get policies.transom.dev"), "{notes}");
     let policies = said(kubectl(&cluster)?.args(["get", "policies.transom.dev", "--output", "name"]))?;
     assert_eq!(policies.lines().count(), 2, "{policies}");
-    let everything = "serviceMonitor.enabled=true,secretReads=strict,admin.tlsSecret=tls";
+    let everything = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,secretReads=strict,admin.tlsSecret=tls";
     for more in [&["--dry-run=server"][..], &[]] {
         helm_on(&cluster, &[&["upgrade", "transom", &chart, "--set", everything], more].concat())?;
     }
-    let rules = ["get", "servicemonitors", "--namespace", "transom", "--output", "name"];
-    assert_eq!(said(kubectl(&cluster)?.args(rules))?.lines().count(), 1);
+    assert_eq!(monitoring(&cluster)?, MONITORING);
     helm_on(&cluster, &["uninstall", "transom"])?;
     let left = said(kubectl(&cluster)?.args(["get", "clusterroles,clusterrolebindings", "--output", "name"]))?;
     assert!(!left.contains("/transom"), "{left}");
@@ -141,11 +156,12 @@ async fn components_are_taken() -> Result<()> {
     cluster.install_crds(&CRDS).await?;
     apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
     cluster.wait_for_crd("policies.transom.dev").await?;
-    let overlay = rendered::overlay(&["strict", "monitoring"])?;
+    let overlay = rendered::overlay(&["strict", "monitoring", "monitoring/dashboards"])?;
     apply(&cluster, &["--kustomize", &overlay.path().display().to_string()])?;
     let arguments = "jsonpath={.spec.template.spec.containers[0].args}";
     let told =
         said(kubectl(&cluster)?.args(["get", "deployment/transom", "--namespace", "transom", "--output", arguments]))?;
     assert!(told.contains("--secret-reads=strict"), "{told}");
+    assert_eq!(monitoring(&cluster)?, MONITORING);
     Ok(())
 }

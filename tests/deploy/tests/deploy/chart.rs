@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs;
 use transom_test_cluster::{helm, kubectl};
 use transom_test_deploy::rendered::{self, chart, folder, kustomization, said};
 
@@ -21,9 +22,9 @@ fn same(base: Vec<Value>, chart: Vec<Value>) -> Result<()> {
     Ok(())
 }
 
-/// The base with a component on top.
-fn with(component: &str) -> Result<Vec<Value>> {
-    let overlay = rendered::overlay(&[component])?;
+/// The base with components on top.
+fn with(components: &[&str]) -> Result<Vec<Value>> {
+    let overlay = rendered::overlay(components)?;
     rendered::objects(&said(kubectl()?.arg("kustomize").arg(overlay.path()))?)
 }
 
@@ -34,12 +35,39 @@ fn chart_and_base_give_the_same_objects() -> Result<()> {
 
 #[test]
 fn chart_and_component_read_secrets_strictly_in_the_same_way() -> Result<()> {
-    same(with("strict")?, chart(&["--set", "secretReads=strict"])?)
+    same(with(&["strict"])?, chart(&["--set", "secretReads=strict"])?)
 }
 
 #[test]
 fn chart_and_component_give_the_same_monitoring() -> Result<()> {
-    same(with("monitoring")?, chart(&["--set", "serviceMonitor.enabled=true"])?)
+    let values = "serviceMonitor.enabled=true,prometheusRule.enabled=true";
+    same(with(&["monitoring"])?, chart(&["--set", values])?)
+}
+
+#[test]
+fn chart_and_component_give_the_same_dashboards() -> Result<()> {
+    let objects = chart(&["--set", "dashboards.enabled=true"])?;
+    let found: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "ConfigMap").collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for object in found {
+        assert_eq!(object.pointer("/metadata/labels/grafana_dashboard"), Some(&"1".into()));
+        for (name, text) in object["data"].as_object().context("no data")? {
+            let committed = fs::read_to_string(folder("monitoring/dashboards").join(name))?;
+            assert_eq!(text.as_str(), Some(committed.as_str()), "{name}");
+        }
+    }
+    same(with(&["monitoring/dashboards"])?, objects)
+}
+
+#[test]
+fn the_rules_of_the_operator_are_those_that_promtool_tests() -> Result<()> {
+    let committed: Value = serde_yaml::from_str(&fs::read_to_string(folder("monitoring/rules.yaml"))?)?;
+    let labels = "prometheusRule.enabled=true,prometheusRule.labels.release=prometheus";
+    let objects = chart(&["--set", labels])?;
+    let rule = objects.iter().find(|object| object["kind"] == "PrometheusRule").context("no PrometheusRule")?;
+    assert_eq!(rule["spec"], committed);
+    assert_eq!(rule.pointer("/metadata/labels/release"), Some(&"prometheus".into()));
+    Ok(())
 }
 
 #[test]
@@ -65,6 +93,8 @@ fn values_that_mean_nothing_are_refused() -> Result<()> {
         "admin.port=80",
         "networkPolicy.egressPorts={0}",
         "serviceMonitor.interval=often",
+        "prometheusRule.enabled=maybe",
+        "dashboards.folder=x",
     ] {
         match chart(&["--set", values]) {
             Ok(_) => bail!("`--set {values}` was taken"),

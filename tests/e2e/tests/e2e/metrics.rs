@@ -51,7 +51,11 @@ fn promtool(words: &[&str], input: &str) -> Result<(bool, String)> {
 fn expressions() -> Result<BTreeSet<String>> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(monitoring().join("dashboards"))? {
-        let dashboard: Value = serde_json::from_str(&fs::read_to_string(entry?.path())?)?;
+        let path = entry?.path();
+        if path.extension().is_none_or(|end| end != "json") {
+            continue;
+        }
+        let dashboard: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
         let panels = dashboard["panels"].as_array().context("no panels")?;
         let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
         all.extend(targets.filter_map(|target| Some(target["expr"].as_str()?.to_owned())));
