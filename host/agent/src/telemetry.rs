@@ -1,5 +1,11 @@
 //! Signals to log lines and counts: the one place that decides level and sentence. Never logs a value of a document.
 
+#[cfg(feature = "otel")]
+pub(crate) mod traces;
+#[cfg(not(feature = "otel"))]
+#[path = "telemetry/untraced.rs"]
+pub(crate) mod traces;
+
 use crate::args::LogFormat;
 use crate::metrics;
 use std::panic;
@@ -80,6 +86,7 @@ pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure:
     if let Some(meters) = metrics::get() {
         meters.called(&key.policy, asked, receipt, failure);
     }
+    traces::invoked(asked, receipt, failure);
     for line in &receipt.log {
         let level = match line.level {
             LogLevel::Debug => "debug",

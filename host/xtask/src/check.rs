@@ -12,7 +12,7 @@ struct Step {
 }
 
 /// The steps, cheapest first; guests stand before the first build, so that nothing is compiled twice.
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 8] = [
     Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { what: "guests", run: || guests::run(&guests::Args::default()) },
     Step { what: "servers", run: || servers::prepare().map(drop) },
@@ -20,9 +20,20 @@ const STEPS: [Step; 6] = [
         what: "clippy, warnings denied",
         run: || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     },
+    Step {
+        what: "clippy with traces, warnings denied",
+        run: || cargo(&["clippy", "--workspace", "--all-targets", "--features", TRACES, "--", "-D", "warnings"]),
+    },
     Step { what: "documentation, warnings denied", run: documentation },
     Step { what: "tests", run: tests },
+    Step {
+        what: "tests with traces",
+        run: || cargo(&["test", "--workspace", "--features", TRACES, "--test", "traces"]),
+    },
 ];
+
+/// The feature that is not part of the usual binary; with the whole workspace, so that nothing else is built anew.
+const TRACES: &str = "transom/otel";
 
 /// Runs all steps.
 pub(crate) fn run() -> Result<()> {

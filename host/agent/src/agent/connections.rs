@@ -5,6 +5,7 @@ mod adapter;
 
 pub(crate) use adapter::{Cluster, OnServer, Told};
 
+use crate::telemetry::traces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use transom_api::Word;
@@ -109,8 +110,11 @@ impl Connections {
     /// # Errors
     /// When it cannot be read, with the reason.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let read = self.cluster(reference)?.read(reference).await;
-        read.map_err(|failure| Failure::known(failure.reason, failure.message).about([reference.clone()]))
+        let read = async {
+            let read = self.cluster(reference)?.read(reference).await;
+            read.map_err(|failure| Failure::known(failure.reason, failure.message).about([reference.clone()]))
+        };
+        traces::gather(&reference.kind, read).await
     }
 
     /// The objects that a policy is about, on every connection; what the agent made itself is never a subject.

@@ -12,7 +12,7 @@ use crate::agent::known::Entry;
 use crate::agent::lane::Lane;
 use crate::agent::queue::Item;
 use crate::policies::load::Loaded;
-use crate::telemetry;
+use crate::telemetry::{self, traces};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_core::catalogue::guest::Guest;
@@ -75,13 +75,15 @@ impl Agent {
         }
         let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work.key);
-        let result = self.attempt(&loaded, &work, &mut seen).await;
+        let trace = traces::Evaluation::begin(&work);
+        let result = trace.follow(self.attempt(&loaded, &work, &mut seen)).await;
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
         let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
         let attempt = metrics::attempt(&loaded.revision.policy.writes, seen.subject.is_some(), &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());
         self.settle(lane, &loaded, &work, seen, &report);
         self.publish(&work, &uid, &report);
+        trace.end(&report);
     }
 
     /// Stages 3 to 7.
@@ -119,7 +121,7 @@ impl Agent {
 
     /// Stage 7, for a plan that may be empty.
     pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
-        if plan.steps.is_empty() { Outcome::default() } else { self.connections.apply(plan).await }
+        if plan.steps.is_empty() { Outcome::default() } else { traces::apply(self.connections.apply(plan)).await }
     }
 
     /// What a guest knows beside its arguments.

@@ -38,7 +38,9 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     metrics::start(args.admin.compatibility_metrics)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
+    telemetry::traces::start(runtime.handle())?;
     let ended = runtime.block_on(work(args, screen));
+    telemetry::traces::stop();
     // Workers end by themselves; where the work ended by an error nobody told them.
     runtime.shutdown_background();
     ended

@@ -20,13 +20,27 @@ const HEAD: &str = "# Metrics
 server is refused.
 
 Labels have few values: policies, calls of guests, verbs and reasons (`transom explain`); never the name of an object.
-`host/deploy/monitoring` holds recording rules, alerts and dashboards that are made of the same list.
+`host/deploy/monitoring` holds recording rules, alerts and dashboards that are made of the same list; [install.md](install.md#monitoring) says how they get into the cluster.
 
 ## What counts as an attempt
 
 An evaluation of a policy that owns kubeconfigs counts as one attempt when it wrote a Secret or failed. Waiting (for a namespace, a Service, a claim), holding, and
 finding everything right are no attempts; nor is a conflict that is tried again at once. Each timed retry is an attempt of its own, so that a subject that keeps failing keeps
 counting; how many subjects fail is `transom_subjects{state=\"Failed\"}`.
+
+## Traces
+
+A binary that was built with `--features otel` sends traces by OTLP over plain HTTP where `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) says whereto, such as
+`http://collector.observability:4318`; the other variables of OpenTelemetry (service name, headers, sampler, queue) are heeded, too. `env` and `networkPolicy.egressPorts={443,6443,4318}` of the chart set it up.
+
+| span | is | has |
+|---|---|---|
+| `evaluate` | one evaluation of one subject | `transom.policy`, `transom.subject.kind`, `transom.why`, `transom.state`, `transom.reason` |
+| `gather` | one object that was read, or looked for | `transom.kind` |
+| `invoke` | one call of a guest | `transom.call` |
+| `apply` | the writes of the evaluation | |
+
+A part that failed has the reason as its status. No span has the name of an object, a message, or anything from a document.
 
 ## List
 
