@@ -9,6 +9,10 @@ mod output;
 mod policies;
 mod telemetry;
 
+/// Decoded objects are many small pieces that come and go on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::process::ExitCode {
     command::main()
 }

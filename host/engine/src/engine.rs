@@ -88,7 +88,7 @@ pub struct Engine {
 
 pub(crate) struct Inner {
     pub(crate) wasm: wasmtime::Engine,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) options: EngineOptions,
     pub(crate) allocation: Allocation,
     pub(crate) without_log: Linker<CallState>,
@@ -128,7 +128,7 @@ impl Engine {
         let without_log = Linker::new(&wasm);
         let mut with_log = Linker::new(&wasm);
         log::add_to_linker::<_, HasSelf<_>>(&mut with_log, |state: &mut CallState| state).map_err(setup)?;
-        let gate = Gate::new(usize::try_from(options.concurrency).unwrap_or(usize::MAX));
+        let gate = Arc::new(Gate::new(usize::try_from(options.concurrency).unwrap_or(usize::MAX)));
         let ticker = options.ticker;
         let cache = options.code_cache.as_deref().and_then(Cache::open);
         let inner = Arc::new(Inner {
@@ -177,14 +177,20 @@ impl Inner {
     }
 }
 
-/// Counts time as long as the engine lives; holds it only while it ticks.
+/// The ticker has nothing to count for any more.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.gate.close();
+    }
+}
+
+/// Counts time as long as the engine lives and somebody calls; holds it only while it ticks.
 fn start_ticker(inner: &Arc<Inner>) -> Result<(), EngineError> {
-    let weak = Arc::downgrade(inner);
+    let (weak, gate) = (Arc::downgrade(inner), Arc::clone(&inner.gate));
     let run = move || {
-        while let Some(inner) = weak.upgrade() {
-            inner.tick();
-            drop(inner);
+        while gate.called() {
             std::thread::sleep(Duration::from_millis(1));
+            weak.upgrade().iter().for_each(|inner| inner.tick());
         }
     };
     std::thread::Builder::new().name("transom-ticker".to_owned()).spawn(run).map_err(EngineError::Ticker)?;

@@ -1,5 +1,5 @@
 //! Lets as many calls in as there are instances; the others wait. Counts the ticks by which all deadlines go.
-//! Never reads a clock: whoever drives the ticks drives the waiting, too.
+//! Never reads a clock: whoever drives the ticks drives the waiting, too, and may rest while nobody is inside.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -7,12 +7,17 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
+    /// Wakes whoever drives the ticks.
+    called: Condvar,
 }
 
 struct State {
     free: usize,
+    inside: usize,
     waiting: usize,
     now: u64,
+    resting: bool,
+    closed: bool,
 }
 
 /// One place; given back when dropped.
@@ -20,7 +25,8 @@ pub(crate) struct Permit<'a>(&'a Gate);
 
 impl Gate {
     pub(crate) fn new(places: usize) -> Self {
-        Self { state: Mutex::new(State { free: places, waiting: 0, now: 0 }), changed: Condvar::new() }
+        let state = State { free: places, inside: 0, waiting: 0, now: 0, resting: false, closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), called: Condvar::new() }
     }
 
     /// Waits for a place for at most so many ticks.
@@ -36,7 +42,29 @@ impl Gate {
             state.waiting -= 1;
         }
         state.free -= 1;
+        state.inside += 1;
+        if state.resting {
+            self.called.notify_one();
+        }
         Some(Permit(self))
+    }
+
+    /// For whoever drives the ticks: waits until somebody is inside, whose time is to be counted; false when the gate
+    /// is closed.
+    pub(crate) fn called(&self) -> bool {
+        let mut state = self.lock();
+        state.resting = true;
+        while state.inside == 0 && !state.closed {
+            state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.resting = false;
+        !state.closed
+    }
+
+    /// Nobody will come any more.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.called.notify_one();
     }
 
     /// One tick has passed.
@@ -63,6 +91,7 @@ impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.free += 1;
+        state.inside -= 1;
         if state.waiting > 0 {
             self.0.changed.notify_one();
         }
@@ -94,6 +123,27 @@ mod tests {
             }
             drop(first);
             assert!(second.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn ticks_rest_while_nobody_is_inside() {
+        let gate = Gate::new(1);
+        std::thread::scope(|scope| {
+            let called = scope.spawn(|| gate.called());
+            while !gate.lock().resting {
+                std::thread::yield_now();
+            }
+            let inside = gate.enter(0);
+            assert!(called.join().unwrap());
+            assert!(gate.called(), "somebody is inside");
+            drop(inside);
+            let closed = scope.spawn(|| gate.called());
+            while !gate.lock().resting {
+                std::thread::yield_now();
+            }
+            gate.close();
+            assert!(!closed.join().unwrap());
         });
     }
 

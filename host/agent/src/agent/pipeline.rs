@@ -15,6 +15,7 @@ use crate::policies::load::Loaded;
 use crate::telemetry::{self, traces};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use transom_api::Word;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Readiness, Timed};
 use transom_core::digest::Digest;
@@ -78,6 +79,10 @@ impl Agent {
         let trace = traces::Evaluation::begin(&work);
         let result = trace.follow(self.attempt(&loaded, &work, &mut seen)).await;
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
+        // The start of an agent: nothing was learnt but the target, and the last subject to be located wakes this one.
+        if report.reason == Word::TargetsUnlocated.into() && !self.known.lock().told.contains_key(&work.key) {
+            return;
+        }
         let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
         let attempt = metrics::attempt(&loaded.revision.policy.writes, seen.subject.is_some(), &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());

@@ -34,6 +34,8 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
     // The first one waits for the start.
     rotate(scene, index, usize::MAX).await?;
     let ours = times(scene, index, 0).await?;
+    // The last write may not stand in the audit log yet.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let (before, mark) = (agent.cpu_millis()?, scene.cluster.audit().mark()?);
     tokio::time::sleep(IDLE).await;
     let (idle, counted) = (agent.cpu_millis()? - before, scene.requests(mark)?);

@@ -17,6 +17,9 @@ use tokio::time::timeout;
 const FLIPS: usize = 60;
 /// How long everything may take before this gives up.
 const DEADLINE: Duration = Duration::from_secs(600);
+/// How often a program that has just been started is tried, and how long it may take each time.
+const TRIES: usize = 20;
+const TRY: Duration = Duration::from_secs(2);
 /// How long objects beat.
 const BEATING: Duration = Duration::from_secs(60);
 
@@ -34,6 +37,7 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
     flip(&clusters, &names, "Unknown").await?;
     flip(&clusters, &names, "True").await?;
+    settled(&clusters, names.len(), false).await?;
     let mark = scene.cluster.audit().mark()?;
     let ours = at_once(&clusters, &names).await?;
     let counted = scene.requests(mark)?;
@@ -55,6 +59,7 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     beat(scene, &clusters, &names, &agent, table).await?;
     drop(agent);
     let tainting = Running::start(&mut programs.floor(&["server", "--kubeconfig", &scene.floor, "taint"]))?;
+    until_watching(&clusters, &names).await?;
     let floor = flips(&clusters, &names).await?;
     drop(tainting);
     for (which, place, target) in [("median", FLIPS / 2, 2.0), ("p99", FLIPS - 1, 5.0)] {
@@ -121,9 +126,8 @@ fn is_tainted(cluster: &DynamicObject) -> bool {
     taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == UNREACHABLE))
 }
 
-/// From the first flip to the last taint.
+/// From the first flip to the last taint; none is tainted yet.
 async fn at_once(clusters: &Api<DynamicObject>, names: &[String]) -> Result<Duration> {
-    settled(clusters, names.len(), false).await?;
     let start = Instant::now();
     let (flipped, tainted) = tokio::join!(flip(clusters, names, "Unknown"), settled(clusters, names.len(), true));
     flipped?;
@@ -185,6 +189,19 @@ async fn flips(clusters: &Api<DynamicObject>, names: &[String]) -> Result<Vec<f6
     }
     times.sort_by(f64::total_cmp);
     Ok(times)
+}
+
+/// Flips a cluster that is not measured until the program that has just been started follows.
+async fn until_watching(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
+    let last = names.last().context("there is no ManagedCluster")?;
+    for _ in 0..TRIES {
+        let tainted = is_tainted(&clusters.get(last).await?);
+        flip(clusters, std::slice::from_ref(last), if tainted { "True" } else { "Unknown" }).await?;
+        if timeout(TRY, settle_one(clusters, last, !tainted)).await.is_ok_and(|settled| settled.is_ok()) {
+            return Ok(());
+        }
+    }
+    bail!("`{last}` was never tainted")
 }
 
 /// Waits until one cluster is tainted, or is not.

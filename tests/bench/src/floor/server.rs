@@ -25,6 +25,9 @@ pub(crate) enum Floor {
         /// Requests at the same time
         #[arg(long)]
         parallel: usize,
+        /// As the agent does: by server-side apply, which RBAC can bind by name
+        #[arg(long)]
+        apply: bool,
     },
     /// List everything that the agent watches
     List,
@@ -39,7 +42,7 @@ pub(crate) fn run(kubeconfig: &Path, floor: &Floor) -> Result<()> {
     Runtime::new()?.block_on(async {
         let client = client(kubeconfig).await?;
         match floor {
-            Floor::Create { list, parallel } => create(&client, list, *parallel).await,
+            Floor::Create { list, parallel, apply } => create(&client, list, *parallel, *apply).await,
             Floor::List => list(&client).await,
             Floor::Copy => copy(&client).await,
             Floor::Taint => taint(&client).await,
@@ -73,13 +76,17 @@ pub(crate) const SECRET: (&str, &str, &str) = ("", "v1", "Secret");
 /// ManagedClusters.
 pub(crate) const MANAGED: (&str, &str, &str) = ("cluster.open-cluster-management.io", "v1", "ManagedCluster");
 
-async fn create(client: &Client, list: &Path, parallel: usize) -> Result<()> {
+async fn create(client: &Client, list: &Path, parallel: usize, apply: bool) -> Result<()> {
     let objects: Vec<DynamicObject> = serde_json::from_slice(&std::fs::read(list)?)?;
-    let post = |object: DynamicObject| async move {
+    let write = |object: DynamicObject| async move {
         let api = api(client, SECRET, object.metadata.namespace.as_deref());
-        api.create(&PostParams::default(), &object).await.map(drop)
+        if !apply {
+            return api.create(&PostParams::default(), &object).await.map(drop);
+        }
+        let name = object.metadata.name.clone().unwrap_or_default();
+        api.patch(&name, &PatchParams::apply("transom-bench-floor"), &Patch::Apply(&object)).await.map(drop)
     };
-    stream::iter(objects).map(post).buffer_unordered(parallel).try_collect::<()>().await?;
+    stream::iter(objects).map(write).buffer_unordered(parallel).try_collect::<()>().await?;
     Ok(())
 }
 
