@@ -30,15 +30,16 @@ pub(crate) struct Sizes {
 pub(crate) fn measure(programs: &Programs, work: &Path, sizes: Sizes, table: &mut Table) -> Result<()> {
     let runtime = Runtime::new()?;
     let scene = runtime.block_on(Scene::hosted(work, sizes.hosted))?;
-    runs(programs, &scene, &runtime, table)?;
+    first(programs, &scene, &runtime, table)?;
+    again(programs, &scene, table)?;
     runtime.block_on(changes::rotations(programs, &scene, table))?;
     drop(scene);
     let scene = runtime.block_on(Scene::managed(work, sizes.managed))?;
     runtime.block_on(taints::measure(programs, &scene, table))
 }
 
-/// First run and restart, each beside its floor, in turns.
-fn runs(programs: &Programs, scene: &Scene, runtime: &Runtime, table: &mut Table) -> Result<()> {
+/// First run, beside programs that only write, in turns.
+fn first(programs: &Programs, scene: &Scene, runtime: &Runtime, table: &mut Table) -> Result<()> {
     let once = ["run", "--once", "--kubeconfig", &scene.agent];
     process::run(&mut programs.transom(&once)).context("failed to make the first secrets")?;
     let writes = runtime.block_on(scene.keep_outputs())?;
@@ -60,42 +61,22 @@ fn runs(programs: &Programs, scene: &Scene, runtime: &Runtime, table: &mut Table
     }
     let counted = requests.pop().unwrap_or_default();
     let what = |rest: &str| format!("first run, {} HostedClusters, {writes} secrets to write: {rest}", scene.clusters);
-    let row = |what: String, figure, against: &str, floor, target| Row {
-        what,
-        figure,
-        against: against.to_owned(),
-        floor,
-        fastest: None,
-        target,
-    };
-    let millis = |figures: &[f64]| Figure::Millis(median(figures));
-    let against = "apply them, 32 at a time";
-    table.add(row(what("wall time"), millis(&first), against, millis(&floor), Some(1.3)))?;
-    table.add(row(
-        what("wall time"),
-        millis(&first),
-        "POST them, which RBAC cannot bind by name",
-        millis(&posts),
-        None,
-    ))?;
+    let (first, against) = (millis(&first), "POST them, which RBAC cannot bind by name");
+    table.add(row(what("wall time"), first, "apply them, 32 at a time", millis(&floor), Some(1.3)))?;
+    table.add(row(what("wall time"), first, against, millis(&posts), None))?;
     let work = Figure::Count((counted.writes + counted.gets) as f64);
-    table.add(row(
-        what("requests beyond lists and watches"),
-        work,
-        "writes",
-        Figure::Count(writes as f64),
-        Some(1.1),
-    ))?;
-    let kept = 64.0 + scene.kept_objects() as f64 * 10.0 / 1024.0;
-    table.add(row(
-        what("peak memory"),
-        Figure::Mebibytes(peak),
-        "64 MiB and 10 KiB an object",
-        Figure::Mebibytes(kept),
-        Some(1.0),
-    ))?;
-    let (mut again, mut lists) = (Vec::new(), Vec::new());
+    let what_is_asked = what("requests beyond lists and watches");
+    table.add(row(what_is_asked, work, "writes", Figure::Count(writes as f64), Some(1.1)))?;
+    let kept = Figure::Mebibytes(64.0 + scene.kept_objects() as f64 * 10.0 / 1024.0);
+    let peak = Figure::Mebibytes(peak);
+    table.add(row(what("peak memory"), peak, "64 MiB and 10 KiB an object", kept, Some(1.0)))
+}
+
+/// Restart with nothing to do, beside a program that only lists.
+fn again(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
+    let once = ["run", "--once", "--kubeconfig", &scene.agent];
     let list = ["server", "--kubeconfig", &scene.floor, "list"];
+    let (mut again, mut lists) = (Vec::new(), Vec::new());
     let mark = scene.cluster.audit().mark()?;
     for _ in 0..RUNS * 2 {
         again.push(process::run(&mut programs.transom(&once))?.cpu_millis);
@@ -103,9 +84,17 @@ fn runs(programs: &Programs, scene: &Scene, runtime: &Runtime, table: &mut Table
     }
     let counted = scene.requests(mark)?;
     let what = |rest: &str| format!("restart with everything right: {rest}");
-    let writes = Figure::Count((counted.writes + counted.gets) as f64);
-    table.add(row(what("writes and single reads"), writes, "none", Figure::Count(0.0), Some(1.0)))?;
+    let asked = Figure::Count((counted.writes + counted.gets) as f64);
+    table.add(row(what("writes and single reads"), asked, "none", Figure::Count(0.0), Some(1.0)))?;
     table.add(row(what("CPU of the agent"), millis(&again), "list and decode with kube", millis(&lists), Some(3.0)))
+}
+
+fn row(what: String, figure: Figure, against: &str, floor: Figure, target: Option<f64>) -> Row {
+    Row { what, figure, against: against.to_owned(), floor, fastest: None, target }
+}
+
+fn millis(figures: &[f64]) -> Figure {
+    Figure::Millis(median(figures))
 }
 
 /// A program that runs until this value ends.

@@ -133,7 +133,7 @@ impl Writer<'_> {
             (store.effective(self.target), store.slot(self.target).and_then(|slot| slot.patch.clone()))
         };
         let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| self.failed("it does not parse"));
-        let users = match effective {
+        let text = match effective {
             Effective::Made(text) => {
                 let mut body = parse(&text)?;
                 for (path, value) in fields {
@@ -141,9 +141,10 @@ impl Writer<'_> {
                 }
                 return self.make(&body);
             }
-            Effective::Users(text, _) => parse(&text)?,
+            Effective::Users(text, _) => text,
             Effective::Absent | Effective::Duplicate(_) => return Err(self.conflict("it is gone")),
         };
+        let users = parse(&text)?;
         let before = patch.map(Arc::unwrap_or_clone).unwrap_or_default();
         let mut patch = before.clone();
         for (path, value) in fields {
@@ -157,7 +158,8 @@ impl Writer<'_> {
         if let Some((path, _)) = fields.iter().find(|(path, value)| get(&body, path).unwrap_or(&Value::Null) != value) {
             return Err(self.failed(format!("`{path}` cannot be set")));
         }
-        let seen = Seen::Value(version(&self.shared.key, &body.to_string()));
+        let laid = Some(&patch).filter(|patch| !patch.fields.is_empty()).cloned().map(Arc::new);
+        let seen = Effective::Users(text, laid).seen(&self.shared.key);
         if patch.fields.is_empty() {
             return self.remove(Layer::Patch, &seen);
         }

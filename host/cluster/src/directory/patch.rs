@@ -6,14 +6,14 @@ use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 
 /// The fields laid over one object.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Patch {
     /// In the order in which they are laid.
     pub(super) fields: Vec<FieldPatch>,
 }
 
 /// One field laid over.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FieldPatch {
     /// Dotted path.
     pub(super) path: String,

@@ -114,10 +114,8 @@ impl Effective {
             Self::Absent => Seen::Absent,
             Self::Duplicate(files) => Seen::Duplicate(Arc::clone(files)),
             Self::Made(text) | Self::Users(text, None) => Seen::Value(version(key, text)),
-            Self::Users(text, Some(_)) => match self.value() {
-                Ok(Some(body)) => Seen::Value(version(key, &body.to_string())),
-                _ => Seen::Value(version(key, text)),
-            },
+            // What is laid over it counts as it is kept: nothing has to be parsed to tell two versions apart.
+            Self::Users(text, Some(patch)) => Seen::Value(key.hash_one((text, patch))),
         }
     }
 }
@@ -179,13 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_that_of_the_value() {
+    fn the_version_is_that_of_the_value_and_of_what_is_laid_over_it() {
         let key = RandomState::new();
-        let plain = Slot { users: vec![source(r#"{"a":1}"#)], ..Slot::default() };
-        let mut patch = Patch::default();
-        patch.take(&json!({"b": 1}), "a", &json!(1));
-        let patched = Slot { users: vec![source("{}")], patch: Some(Arc::new(patch)), ..Slot::default() };
-        assert_eq!(plain.effective().seen(&key), patched.effective().seen(&key));
-        assert_ne!(plain.effective().seen(&key), Slot::default().effective().seen(&key));
+        let slot = |text: &str, set: Option<u8>| {
+            let mut patch = Patch::default();
+            patch.take(&json!({}), "b", &json!(set));
+            Slot { users: vec![source(text)], patch: set.map(|_| Arc::new(patch)), ..Slot::default() }
+        };
+        let version = |text, set| slot(text, set).effective().seen(&key);
+        assert_eq!(version("{}", Some(1)), version("{}", Some(1)));
+        let all = [version("{}", None), version("{}", Some(1)), version("{}", Some(2)), version("[]", Some(1))];
+        for (at, one) in all.iter().enumerate() {
+            assert!(all.iter().skip(at + 1).all(|other| other != one), "{at}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use transom_support::fleet::{hosted_name, managed_name};
+use transom_test_cluster::wait;
 
 /// Rotations of each.
 const ROTATIONS: usize = 30;
@@ -30,12 +31,14 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Rotations and idleness of the agent, beside a program that only copies.
 pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let index = available(scene).await?;
+    let start = scene.cluster.audit().mark()?;
     let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
     // The first one waits for the start.
     rotate(scene, index, usize::MAX).await?;
     let ours = times(scene, index, 0).await?;
     // The last write may not stand in the audit log yet.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let logged = || async { Ok((scene.requests(start)?.writes > ROTATIONS).then_some(())) };
+    wait::until("the last write in the audit log", DEADLINE, logged).await?;
     let (before, mark) = (agent.cpu_millis()?, scene.cluster.audit().mark()?);
     tokio::time::sleep(IDLE).await;
     let (idle, counted) = (agent.cpu_millis()? - before, scene.requests(mark)?);
