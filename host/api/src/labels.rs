@@ -12,5 +12,16 @@ pub const SOURCE: &str = "transom.dev/source";
 pub const INPUTS: &str = "transom.dev/inputs";
 /// Annotation: digest of the component that decided the last write.
 pub const COMPONENT: &str = "transom.dev/component";
+/// Annotation: keys of the labels and annotations that the policy put on the object (`spec.own`), as JSON; absent when
+/// there are none.
+pub const CARRIED: &str = "transom.dev/carried";
 /// Annotation of a user on a subject: any value but `false` pauses it, for every policy.
 pub const PAUSED: &str = "transom.dev/paused";
+
+/// Whether a label or annotation is the agent's own to set: [`MANAGED_BY`], and every key of `transom.dev` or below it.
+pub fn is_reserved(key: &str) -> bool {
+    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+    key == MANAGED_BY
+        || prefix == crate::GROUP
+        || prefix.strip_suffix(crate::GROUP).is_some_and(|rest| rest.ends_with('.'))
+}

@@ -8,6 +8,7 @@ pub use kubeconfig::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// What a policy says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -211,6 +212,12 @@ pub struct OwnSpec {
     /// stands for what the star of the target's namespace stands for.
     #[serde(default)]
     pub keep_until_absent: Vec<String>,
+    /// Labels that every object has that the policy makes. Other labels of these objects are left alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations that every object has that the policy makes. Other annotations of these objects are left alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// What to do with a target that exists and bears no stamp.
@@ -252,7 +259,13 @@ mod tests {
         assert_eq!((spec.suspend, spec.audit_seconds, spec.guests.trigger.is_none()), (false, 1800, true));
         assert_eq!(
             spec.own,
-            OwnSpec { adopt: AdoptSpec::SoleClaimant, prune: PruneSpec::SourceGone, keep_until_absent: vec![] }
+            OwnSpec {
+                adopt: AdoptSpec::SoleClaimant,
+                prune: PruneSpec::SourceGone,
+                keep_until_absent: vec![],
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+            }
         );
         let grant: KubeconfigGrant = serde_json::from_value(json!({"server": [], "ca": []})).unwrap();
         assert_eq!((grant.insecure, grant.proxy), (InsecureGrant::Never, CarryGrant::Drop));
@@ -279,6 +292,8 @@ mod tests {
             ("", json!({"grant": {"write": [{"verbs": ["approve"], "fields": []}]}})),
             ("", json!({"own": {"x": 1}})),
             ("", json!({"own": {"prune": "Always"}})),
+            ("", json!({"own": {"labels": {"team": 1}}})),
+            ("", json!({"own": {"annotations": ["team"]}})),
         ] {
             let mut spec = smallest();
             let place = spec.pointer_mut(pointer).unwrap().as_object_mut().unwrap();

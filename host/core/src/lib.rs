@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod backoff;
+mod carried;
 pub mod catalogue;
 pub mod claims;
 pub mod contract;

@@ -1,6 +1,7 @@
 //! What of an object an evaluation can depend on, as a mark: a change that leaves it alone wakes nobody.
 //! Never leaves the process: it is made of credential bytes too.
 
+use crate::carried;
 use crate::digest::Digest;
 use crate::object::Object;
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use transom_api::labels;
 /// Fields of the metadata that servers write and nobody decides by.
 const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
-/// The mark of an object. Of a Secret its data, its owner and our stamp count: HyperShift copies a cluster's labels
+/// The mark of an object. Of a Secret its data, its owner, our stamp and what a policy put beside it count: HyperShift copies a cluster's labels
 /// onto its secrets, and those say nothing to anybody.
 pub fn of(object: &Object) -> Digest {
     let is_secret = object.reference.kind == "Secret" && object.reference.api_version == "v1";
@@ -24,6 +25,7 @@ pub fn of(object: &Object) -> Digest {
             object.label(labels::MANAGED_BY),
             object.label(labels::POLICY),
             object.annotation(labels::SOURCE),
+            carried::view(object),
         ]));
     }
     let mut body: Map<String, Value> = object.fields().cloned().unwrap_or_default();

@@ -28,7 +28,11 @@ fn shipped(name: &str) -> Result<Value> {
 
 /// The shipped policies, with the settings of each of their cases.
 fn accepted() -> Result<Vec<Value>> {
-    let mut all = Vec::new();
+    let mut worn = shipped("external-managed-kubeconfig")?;
+    worn["metadata"]["name"] = json!("worn");
+    worn["spec"]["own"]["labels"] = json!({"team": "blue", "example.com/tier_1.a": "", "x-transom.dev/a": "1"});
+    worn["spec"]["own"]["annotations"] = json!({"example.com/note": "a b: ä"});
+    let mut all = vec![worn];
     for name in ["external-managed-kubeconfig", "built-in-taints"] {
         all.push(shipped(name)?);
         for case in std::fs::read_dir(policies().join(name).join("cases"))? {
@@ -160,6 +164,14 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/grant/write/0/kubeconfig/proxy", r#""Yes""#),
     ('k', "/spec/own/keepUntilAbsent", r#"["nobody"]"#),
     ('k', "/spec/own/adopt", r#""Always""#),
+    ('k', "/spec/own/labels", r#"{"team": 1}"#),
+    ('k', "/spec/own/labels", r#"{"team": "a b"}"#),
+    ('k', "/spec/own/labels", r#"{"a b": "x"}"#),
+    ('k', "/spec/own/labels", r#"{"A/a": "x"}"#),
+    ('k', "/spec/own/labels", r#"{"app.kubernetes.io/managed-by": "x"}"#),
+    ('k', "/spec/own/labels", r#"{"transom.dev/policy": "x"}"#),
+    ('k', "/spec/own/annotations", r#"{"/a": "x"}"#),
+    ('k', "/spec/own/annotations", r#"{"x.transom.dev/a": "x"}"#),
     ('t', "/spec/subject/kind", r#""Node""#),
     ('t', "/spec/grant/write/0/kind", r#""Pod""#),
     ('t', "/spec/grant/write/0/cluster", r#""The Hub""#),
@@ -169,6 +181,8 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('t', "/spec/grant/write/0/taintKeys", r#"["a", "a"]"#),
     ('t', "/spec/grant/write/0/taintKeys", r#"[""]"#),
     ('t', "/spec/own", r#"{"keepUntilAbsent": ["x"]}"#),
+    ('t', "/spec/own", r#"{"labels": {"a": "b"}}"#),
+    ('t', "/spec/own", r#"{"annotations": {"a": "b"}}"#),
     (
         't',
         "/spec/grant/write/1",

@@ -1,7 +1,7 @@
 //! What the types do not say: bounds, patterns and rules, so that the API server refuses what the agent would refuse.
 //! Never stricter than `core::policy::check`; what a schema cannot say is left to it.
 
-use crate::policy::bounds::{API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY};
+use crate::policy::bounds::{ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY};
 use crate::status::{MAX_LISTED, MAX_WORST};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,10 @@ const DOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0
 const NAMES: &str = r"^([^*{}]|\{subject\.(namespace|name)\})*(\*(([^*{}]|\{subject\.(namespace|name)\})+(\*([^*{}]|\{subject\.(namespace|name)\})*)?)?)?$";
 const NAMESPACES: &str = r"^[^*{}]*(\*([^*{}]+(\*[^*{}]*)?)?)?$";
 const KEY: &str = "^[-_.A-Za-z0-9]+$";
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$";
 const FIELD: &str = r"^(spec\.taints|data\.[-_.A-Za-z0-9]+)$";
+/// Keys of labels and annotations as Kubernetes has them, without those of `labels::is_reserved`.
+const META_KEYS: &str = r"self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$') && !k.matches('^(app[.]kubernetes[.]io/managed-by$|([^/]*[.])?transom[.]dev/)'))";
 const SERVER: &str = r##"^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?|[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!$-;=A-\[\]-~]*)?)$"##;
 
 /// Adds them to the schema of the whole object.
@@ -67,6 +70,7 @@ fn bounds() -> Vec<(&'static str, Value)> {
     let text = |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
     let list = |most: usize| json!({"maxItems": most, "minItems": 1});
     let set = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "set"});
+    let texts = |value: Value| json!({"maxProperties": FEW, "additionalProperties": value});
     let map = |most: usize, key: &str| json!({"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]});
     vec![
         ("spec.subject.cluster", text(CONNECTION, LABEL)),
@@ -108,6 +112,8 @@ fn bounds() -> Vec<(&'static str, Value)> {
         ("spec.grant.write[].kubeconfig.clusterDomain", text(DOMAIN, DATA_KEY)),
         ("spec.own.keepUntilAbsent", json!({"maxItems": FEW})),
         ("spec.own.keepUntilAbsent[]", text(ROLE, LABEL)),
+        ("spec.own.labels", texts(json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE}))),
+        ("spec.own.annotations", texts(json!({"type": "string", "maxLength": ANNOTATION}))),
         ("status.waiting", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
         ("status.worst", json!({"maxItems": MAX_WORST, "x-kubernetes-list-type": "atomic"})),
         ("status.unwatched", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
@@ -116,7 +122,7 @@ fn bounds() -> Vec<(&'static str, Value)> {
 }
 
 /// Place, rule in CEL, and what is wrong when it does not hold.
-const RULES: [(&str, &str, &str); 15] = [
+const RULES: [(&str, &str, &str); 18] = [
     ("", "size(self.metadata.name) <= 63", "metadata.name has at most 63 bytes: it becomes a label"),
     (
         "spec",
@@ -188,6 +194,13 @@ const RULES: [(&str, &str, &str); 15] = [
         "!has(self.kubeconfig) || !('patch' in self.verbs) && self.fields[0].startsWith('data.')",
         "a Secret is created, updated or deleted, and one key of its data is written",
     ),
+    (
+        "spec",
+        "self.grant.write.all(w, has(w.kubeconfig)) || !has(self.own) || (!has(self.own.labels) || size(self.own.labels) == 0) && (!has(self.own.annotations) || size(self.own.annotations) == 0)",
+        "own.labels and own.annotations are for objects that the policy makes, and it makes none",
+    ),
+    ("spec.own.labels", META_KEYS, "a key is not one of a label, or is reserved for the agent"),
+    ("spec.own.annotations", META_KEYS, "a key is not one of an annotation, or is reserved for the agent"),
 ];
 
 #[cfg(test)]

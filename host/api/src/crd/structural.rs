@@ -68,6 +68,9 @@ fn known(mut map: Map<String, Value>) -> Map<String, Value> {
     }
     map.remove("$schema");
     map.remove("title");
-    map.remove("additionalProperties");
+    // Whether a map has keys that nobody declared is no question here: the API server drops them.
+    if !map.get("additionalProperties").is_some_and(Value::is_object) {
+        map.remove("additionalProperties");
+    }
     map
 }

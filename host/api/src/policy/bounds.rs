@@ -2,7 +2,7 @@
 
 /// The most patterns of namespaces of a subject, read grants, keys of a Secret and keys of taints.
 pub const MANY: usize = 64;
-/// The most write grants, servers, roles of certificate authorities and roles of `keepUntilAbsent`.
+/// The most write grants, servers, roles of certificate authorities, roles of `keepUntilAbsent`, labels and annotations.
 pub const FEW: usize = 16;
 /// The longest pattern, in characters.
 pub const PATTERN: usize = 253;
@@ -12,7 +12,9 @@ pub const LABEL: usize = 63;
 pub const API_VERSION: usize = 317;
 /// The longest place of a component, and the longest server, in characters.
 pub const PLACE: usize = 1024;
-/// The longest key of a taint, in characters.
+/// The longest key of a taint, a label or an annotation, in characters.
 pub const TAINT_KEY: usize = 317;
 /// The longest key of a Secret's data, and the longest domain, in bytes.
 pub const DATA_KEY: usize = 253;
+/// The longest value of an annotation, in characters.
+pub const ANNOTATION: usize = 1024;

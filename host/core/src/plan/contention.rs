@@ -1,5 +1,6 @@
 //! Counts how often someone else changed what we wrote. Never stops a write itself: it says that it is time to.
 
+use crate::carried;
 use crate::digest::Digest;
 use crate::object::Object;
 use crate::stamp::Stamp;
@@ -42,11 +43,11 @@ impl Contention {
     }
 }
 
-/// A mark of what we write of a target: its data and its owner. It never leaves the process.
+/// A mark of what we write of a target: its data, its owner, and what it carries because of the policy. It never leaves the process.
 fn mark(target: Option<&Object>) -> Digest {
     let Some(target) = target else { return Digest::of(&json!(null)) };
     let owner = Stamp::read(target).map(|stamp| (stamp.policy, stamp.source));
-    Digest::of(&json!([target.body.get("data"), owner]))
+    Digest::of(&json!([target.body.get("data"), owner, carried::view(target)]))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::contention::Contention;
 use super::{Plan, Step};
+use crate::carried;
 use crate::claims::Claim;
 use crate::failure::Failure;
 use crate::object::Object;
@@ -161,11 +162,12 @@ fn create(wanted: &Wanted<'_>, rule: &SecretRule) -> Step {
         "type": "Opaque",
         "data": {&rule.key: STANDARD.encode(wanted.document.bytes)},
     });
+    carried::put(&wanted.policy.own, None, &mut body);
     wanted.stamp.put(&mut body);
     Step::Create { desired: Object { reference: target.clone(), version: String::new(), body } }
 }
 
-/// The whole object as it will be: our key, our stamp, no stray key; labels of others and the type stay.
+/// The whole object as it will be: our key, our stamp, what the policy adds, no stray key; labels of others stay.
 /// Nothing when content and owner are right: changed digests alone are no reason to write.
 fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<Step> {
     let mut changed = Vec::new();
@@ -177,6 +179,7 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     if !Stamp::read(existing).is_some_and(|stamp| stamp.same_owner(&wanted.stamp)) {
         changed.push("metadata".to_owned());
     }
+    changed.extend(carried::changed(&wanted.policy.own, existing));
     if changed.is_empty() {
         return None;
     }
@@ -186,6 +189,7 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     if let Some(map) = body.as_object_mut() {
         map.insert("data".to_owned(), json!({&rule.key: value}));
     }
+    carried::put(&wanted.policy.own, Some(existing), &mut body);
     wanted.stamp.put(&mut body);
     let desired = Object { reference: existing.reference.clone(), version: existing.version.clone(), body };
     Some(Step::Update { desired, changed })

@@ -1,5 +1,6 @@
 //! Checks what a policy says for sense and turns it into its checked form. Never loads a component.
 
+mod carried;
 mod write;
 
 use super::manifest::{Manifest, PolicyError};
@@ -30,6 +31,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let reads = reads(&spec.grant)?;
     let writes = write::writes(&spec, &reads)?;
     keepers(&spec, &reads, &writes)?;
+    carried::check(&spec.own, &writes)?;
     Ok(Policy {
         name: name.into(),
         suspend: spec.suspend,

@@ -81,6 +81,28 @@ fn a_second_run_writes_nothing() -> Result<()> {
 }
 
 #[test]
+fn labels_of_the_policy_are_on_what_was_made_for_as_long_as_it_wants_them() -> Result<()> {
+    let stage = Stage::new(1, 0)?;
+    let policy = |own: &str| stage.put_policy("external-managed-kubeconfig", &[("\n  own:\n", own)]);
+    policy("\n  own:\n    labels: {team: blue, tier: gold}\n    annotations: {example.com/note: theirs}\n")?;
+    ensure!(code(&stage.once()?) == Some(0));
+    let made = fs::read_to_string(stage.secret(0))?;
+    ensure!(["team: blue", "tier: gold", "example.com/note: theirs"].iter().all(|text| made.contains(text)));
+    stage.edit(&stage.secret(0), "team: blue", "team: red\n    users: own")?;
+    policy("\n  own:\n    labels: {team: blue}\n")?;
+    ensure!(code(&stage.once()?) == Some(0));
+    let made = fs::read_to_string(stage.secret(0))?;
+    ensure!(["team: blue", "users: own"].iter().all(|text| made.contains(text)), "what the user put there is gone");
+    ensure!(!made.contains("tier: gold") && !made.contains("example.com/note: theirs"), "what nobody wants is there");
+    policy("\n  own:\n    labels: {transom.dev/policy: other}\n")?;
+    let refused = stage.once()?;
+    ensure!(code(&refused) == Some(1), "{}", stderr(&refused));
+    let told = stderr(&refused) + &String::from_utf8_lossy(&refused.stdout);
+    ensure!(told.contains(r#"spec.own.labels["transom.dev/policy"]"#), "{told}");
+    Ok(())
+}
+
+#[test]
 fn files_of_the_user_are_never_touched() -> Result<()> {
     let stage = Stage::new(4, 8)?;
     let users = |stage: &Stage| -> Result<_> {

@@ -9,12 +9,13 @@ use transom_core::object::Object;
 use transom_core::plan::Step;
 
 /// What the stamp puts on an object.
-const STAMP: [(&str, &str); 5] = [
+const STAMP: [(&str, &str); 6] = [
     ("labels", labels::MANAGED_BY),
     ("labels", labels::POLICY),
     ("annotations", labels::SOURCE),
     ("annotations", labels::INPUTS),
     ("annotations", labels::COMPONENT),
+    ("annotations", labels::CARRIED),
 ];
 
 /// The owned fields by path.
