@@ -1,11 +1,12 @@
 //! From a HostedCluster to ready or not, from a change of one to run or ignore, as pure functions.
 //! Never looks at values of annotations: that one differs is all that crosses.
 
+use crate::pause::Pause;
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use transom_guest::trigger::{Change, ReadyAnswer, Verdict};
-use transom_guest::{Problem, Reason, Subject};
+use transom_guest::{Context, Problem, Reason, Subject};
 
 const ANNOTATIONS: &str = "metadata.annotations";
 const KUBECONFIG: &str = "status.kubeconfig";
@@ -16,9 +17,17 @@ const VERSION_HISTORY: &str = "status.version.history";
 pub(crate) const CHANGES: [&str; 4] = [ANNOTATIONS, KUBECONFIG, KUBEADMIN_PASSWORD, VERSION_HISTORY];
 
 /// Whether the subject may be evaluated.
-pub(crate) fn ready(settings: &Settings, subject: &Subject) -> ReadyAnswer {
+pub(crate) fn ready(context: &Context<Settings>, subject: &Subject) -> ReadyAnswer {
+    let settings = &context.settings;
     if subject.deleting {
         return ReadyAnswer::not_ready(reasons::SUBJECT_DELETING.problem("the hosted cluster is being deleted"));
+    }
+    if settings.honour_paused_until {
+        match paused_until(subject).map(|text| Pause::read(&text, context.now_seconds)) {
+            Ok(Pause::None) => {}
+            Ok(pause) => return pause.not_ready(),
+            Err(problem) => return ReadyAnswer::not_ready(problem),
+        }
     }
     match Available::of(subject) {
         Ok(available) if available.satisfies(settings) => ReadyAnswer::ready(),
@@ -37,6 +46,11 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     // Equal fields cannot differ in availability; to compare texts is cheaper than to read them.
     if on.availability && change.before.fields != change.after.fields {
         found.extend(availability(settings, change).map(|reason| reason.word));
+    }
+    if settings.honour_paused_until && change.before.fields != change.after.fields {
+        // One that cannot be read is like no other; `ready` says what is wrong with it.
+        let [before, after] = [&change.before, &change.after].map(|subject| paused_until(subject).ok());
+        found.extend((before != after).then_some(reasons::PAUSED_UNTIL_CHANGED.word));
     }
     let watched = [
         (on.annotations, ANNOTATIONS, &reasons::ANNOTATIONS_CHANGED),
@@ -75,6 +89,24 @@ struct Available(Option<Condition>);
 #[serde(default)]
 struct HostedCluster {
     status: HostedClusterStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Pausable {
+    spec: PausableSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PausableSpec {
+    paused_until: Option<String>,
+}
+
+/// `spec.pausedUntil`, empty when it is not there.
+fn paused_until(subject: &Subject) -> Result<String, Problem> {
+    let cluster: Pausable = subject.read()?;
+    Ok(cluster.spec.paused_until.unwrap_or_default())
 }
 
 #[derive(Default, Deserialize)]
@@ -153,6 +185,11 @@ mod tests {
             Just(r#"{"status":{"conditions":[{"type":"Available","status":"False","reason":"AsExpected"}]}}"#),
             Just(r#"{"status":{"conditions":[{"type":"Available"}]}}"#),
             Just(r#"{"status":{"conditions":7}}"#),
+            Just(r#"{"spec":{"pausedUntil":"true"},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#),
+            Just(
+                r#"{"spec":{"pausedUntil":"2026-11-21T09:00:00Z"},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#
+            ),
+            Just(r#"{"spec":{"pausedUntil":7},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#),
         ];
         (any::<bool>(), fields).prop_map(|(deleting, fields)| Subject {
             deleting,
@@ -172,10 +209,13 @@ mod tests {
         #[test]
         fn ignored_changes_change_nothing(
             before in subject(), after in subject(), changed in changed(), reason in prop::option::of(Just("AsExpected")),
+            honour_paused_until in any::<bool>(),
         ) {
             prop_assume!(after.deleting || !before.deleting);
-            let settings = Settings { available_reason: reason.map(Into::into), ..Settings::default() };
-            let is_ready = |subject: &Subject| ready(&settings, subject).readiness == Readiness::Ready;
+            let settings =
+                Settings { available_reason: reason.map(Into::into), honour_paused_until, ..Settings::default() };
+            let context = Context { now_seconds: 1_795_248_000, settings: settings.clone(), ..Context::default() };
+            let is_ready = |subject: &Subject| ready(&context, subject).readiness == Readiness::Ready;
             let (was, is) = (is_ready(&before), is_ready(&after));
             let annotated = changed.iter().any(|path| path == ANNOTATIONS);
             if evaluate(&settings, &Change { before, after, changed }) == Verdict::Ignore {

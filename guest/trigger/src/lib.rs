@@ -2,6 +2,7 @@
 //! Never says what should follow: that is the other guest of the policy.
 
 mod decide;
+mod pause;
 mod reasons;
 mod settings;
 
@@ -21,7 +22,7 @@ impl Guest for Trigger {
         reads: &[Read {
             api_version: "hypershift.openshift.io/v1beta1",
             kind: "HostedCluster",
-            fields: &["status.conditions[Available].status", "status.conditions[Available].reason"],
+            fields: &["spec.pausedUntil", "status.conditions[Available].status", "status.conditions[Available].reason"],
             changes: &decide::CHANGES,
         }],
         reasons: &reasons::ALL,
@@ -35,7 +36,7 @@ impl Guest for Trigger {
 
 impl transom_guest::Trigger for Trigger {
     fn ready(context: &Context<Settings>, subject: &Subject) -> ReadyAnswer {
-        decide::ready(&context.settings, subject)
+        decide::ready(context, subject)
     }
 
     fn evaluate(context: &Context<Settings>, change: &Change) -> Verdict {

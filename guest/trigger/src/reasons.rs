@@ -8,6 +8,12 @@ pub(crate) const SUBJECT_DELETING: Reason = Reason {
     meaning: "The hosted cluster is being deleted; what was made for it stays until it is gone.",
     remedy: "Nothing: it is removed when the hosted cluster is gone.",
 };
+/// `ready`: paused as HyperShift itself is.
+pub(crate) const SUBJECT_PAUSED: Reason = Reason {
+    word: "SubjectPaused",
+    meaning: "The hosted cluster is paused by spec.pausedUntil, and the policy honours that.",
+    remedy: "Remove spec.pausedUntil from the hosted cluster, or wait until the time that it names.",
+};
 /// `ready`: the condition Available does not say so.
 pub(crate) const NOT_AVAILABLE: Reason = Reason {
     word: "NotAvailable",
@@ -56,10 +62,17 @@ pub(crate) const VERSION_HISTORY_CHANGED: Reason = Reason {
     meaning: "The version history of the hosted cluster changed, or is there for the first time.",
     remedy: "Nothing: it is evaluated.",
 };
+/// `evaluate`: another pause.
+pub(crate) const PAUSED_UNTIL_CHANGED: Reason = Reason {
+    word: "PausedUntilChanged",
+    meaning: "spec.pausedUntil of the hosted cluster was set, changed or removed, and the policy honours it.",
+    remedy: "Nothing: it is evaluated.",
+};
 
 /// All of them.
-pub(crate) const ALL: [Reason; 9] = [
+pub(crate) const ALL: [Reason; 11] = [
     SUBJECT_DELETING,
+    SUBJECT_PAUSED,
     NOT_AVAILABLE,
     BECAME_AVAILABLE,
     NO_LONGER_AVAILABLE,
@@ -68,4 +81,5 @@ pub(crate) const ALL: [Reason; 9] = [
     KUBECONFIG_CHANGED,
     KUBEADMIN_PASSWORD_CHANGED,
     VERSION_HISTORY_CHANGED,
+    PAUSED_UNTIL_CHANGED,
 ];

@@ -9,6 +9,8 @@ use transom_guest::Problem;
 pub struct Settings {
     /// The reason that the condition Available must have beside the status True; any, when absent.
     pub available_reason: Option<String>,
+    /// Whether a HostedCluster that `spec.pausedUntil` pauses for HyperShift is not ready either.
+    pub honour_paused_until: bool,
     /// Which changes call for an evaluation.
     pub on: Changes,
 }
