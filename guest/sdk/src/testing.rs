@@ -22,7 +22,8 @@
 //! JSON in a text. What is left out has its default: empty, zero, false, absent. An agent that is left out works for
 //! the hub's own cluster.
 //!
-//! In `expected.yaml`, what is left out must have its default in the answer. Only `message` may be left out and be
+//! In `expected.yaml`, what is left out must have its default in the answer; which case of a variant it is, is always
+//! said. Only `message` may be left out and be
 //! there: sentences may change. Every answer must give only declared reasons, and the same when asked twice.
 
 mod compare;

@@ -106,7 +106,15 @@ impl Agent {
     pub(crate) fn remove_lane(&self, policy: &str) {
         let lane = self.lanes.write().unwrap_or_else(PoisonError::into_inner).remove(policy);
         if let Some(lane) = lane {
-            lane.close();
+            lane.remove();
+        }
+        self.forget(policy);
+    }
+
+    /// Forgets what is known for a policy that is gone; an evaluation may end later, and know something again.
+    pub(crate) fn forget(&self, policy: &str) {
+        if self.lane(policy).is_some() {
+            return;
         }
         let woken = {
             let mut known = self.known.lock();
@@ -115,9 +123,9 @@ impl Agent {
                 known.interest.remove(&key);
                 known.told.remove(&key);
                 known.marks.remove(&key);
-                known.judged.remove(&key);
                 known.ends.remove(&key);
             }
+            known.judged.retain(|key, _| *key.policy != *policy);
             known.claims.remove_policy(policy)
         };
         self.wake(woken);

@@ -11,7 +11,7 @@ mod inspect;
 mod rbac;
 mod render;
 mod run;
-mod session;
+pub(crate) mod session;
 mod summary;
 mod validate;
 

@@ -50,6 +50,25 @@ fn inspect_fails_on_a_component_that_cannot_be_loaded() {
 }
 
 #[test]
+fn inspect_says_in_one_line_what_a_file_is_that_is_no_component() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.wasm");
+    let path = path.to_str().unwrap();
+    for (bytes, why) in [
+        (&b""[..], "it is no WebAssembly"),
+        (b"no\ncomponent at all", "it is no WebAssembly"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0\0", "it is no WebAssembly"),
+        (b"\0asm\x01\0\0\0", "it is a core module, not a component"),
+        (b"\0asm\x0a\0\x01\0", "it is of another version of WebAssembly"),
+    ] {
+        fs::write(path, bytes).unwrap();
+        let (code, out, errors) = transom(&["inspect", path]);
+        let want = format!("failed to inspect `{path}`: failed to compile component: {why}\n");
+        assert_eq!((code, out.as_str(), errors), (Some(2), "", want));
+    }
+}
+
+#[test]
 fn wrong_use_ends_with_2_and_one_line_that_says_what_was_attempted() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text.wasm");

@@ -56,6 +56,7 @@ impl Inner {
         if let Some(kept) = self.cache.as_ref().and_then(|cache| cache.read(&self.wasm, digest)) {
             return Ok(kept);
         }
+        is_component(bytes)?;
         let component = Component::from_binary(&self.wasm, bytes).map_err(|error| invalid(&format!("{error:#}")))?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(cache) = &self.cache {
@@ -79,6 +80,16 @@ fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError
         return Err(LoadError::TooLarge { what, found, allowed });
     }
     Ok(())
+}
+
+/// Whether the bytes begin as those of a component do: what a compiler says of other files helps nobody.
+fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
+    match bytes.split_at_checked(8) {
+        Some((b"\0asm\x0d\0\x01\0", _)) => Ok(()),
+        Some((b"\0asm\x01\0\0\0", _)) => Err(invalid("it is a core module, not a component")),
+        Some((head, _)) if head.starts_with(b"\0asm") => Err(invalid("it is of another version of WebAssembly")),
+        _ => Err(invalid("it is no WebAssembly")),
+    }
 }
 
 /// The same bounds on every engine, whether or not it has a pool that would enforce them.

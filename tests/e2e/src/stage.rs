@@ -112,7 +112,7 @@ impl Stage {
 
     /// What the agent lays over a ManagedCluster.
     pub fn patch(&self, name: &str) -> PathBuf {
-        self.own().join(format!("patches/_cluster/ManagedCluster.{name}.yaml"))
+        self.own().join(format!("patches/_cluster/ManagedCluster.{name}_cluster.open-cluster-management.io.yaml"))
     }
 
     /// The keys of the taints of a ManagedCluster, with what the agent lays over it.

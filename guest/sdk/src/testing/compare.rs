@@ -15,10 +15,12 @@ pub(super) fn equal(expected: &Value, found: &Value) -> Result<(), String> {
 fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
+            // A map with one entry is a choice: of records none has so few fields. A choice is always said.
+            let chosen = found.len() == 1;
             for (key, value) in found {
                 match expected.get(key) {
                     Some(wanted) => at(&child(place, key), wanted, value)?,
-                    None if SENTENCES.contains(&key.as_str()) || is_default(value) => {}
+                    None if !chosen && (SENTENCES.contains(&key.as_str()) || is_default(value)) => {}
                     None => return Err(format!("expected nothing at `{}`, found {value}", child(place, key))),
                 }
             }
@@ -48,7 +50,7 @@ fn is_default(value: &Value) -> bool {
         Value::Number(value) => value.as_i64() == Some(0),
         Value::String(value) => value.is_empty(),
         Value::Array(items) => items.is_empty(),
-        Value::Object(map) => map.values().all(is_default),
+        Value::Object(map) => map.len() != 1 && map.values().all(is_default),
     }
 }
 
@@ -91,12 +93,28 @@ mod tests {
 
     #[test]
     fn what_is_left_out_must_be_empty_but_for_messages() {
-        let found = json!({"a": 1, "b": null, "c": [], "d": false, "message": "text", "e": {"f": 0}});
+        let found = json!({"a": 1, "b": null, "c": [], "d": false, "message": "text", "e": {"f": 0, "g": ""}});
         assert_eq!(equal(&json!({"a": 1}), &found), Ok(()));
         assert!(equal(&json!({}), &found).is_err());
         assert!(equal(&json!({"a": 1, "message": "other"}), &found).is_err());
         assert!(equal(&json!({"a": 1, "g": null}), &found).is_err());
         assert!(equal(&json!({"a": 2}), &found).is_err());
+    }
+
+    #[test]
+    fn a_choice_is_never_left_out() {
+        for found in [json!({"own": []}), json!({"ok": {"decision": {"own": []}, "ask-again-at": null}})] {
+            assert_eq!(equal(&found, &found), Ok(()));
+            assert!(equal(&json!({}), &found).is_err(), "{found}");
+            assert!(equal(&json!({"ok": {}}), &found).is_err(), "{found}");
+        }
+        assert!(
+            equal(
+                &json!({"ok": {"ask-again-at": null}}),
+                &json!({"ok": {"decision": {"own": []}, "ask-again-at": null}})
+            )
+            .is_err()
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(crate) struct Lane {
     queue: Mutex<Queue>,
     changed: Notify,
     closed: std::sync::atomic::AtomicBool,
+    removed: RwLock<bool>,
 }
 
 impl Lane {
@@ -30,6 +31,7 @@ impl Lane {
             queue: Mutex::default(),
             changed: Notify::new(),
             closed: false.into(),
+            removed: RwLock::new(false),
         }
     }
 
@@ -117,6 +119,21 @@ impl Lane {
     pub(crate) fn close(&self) {
         self.closed.store(true, std::sync::atomic::Ordering::Release);
         self.changed.notify_one();
+    }
+
+    /// Ends the workers because the policy is gone; waits for whoever tells of it now.
+    pub(crate) fn remove(&self) {
+        *self.removed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        self.close();
+    }
+
+    /// Takes note of something and tells it, unless the policy is gone; it does not go meanwhile. False when it is gone.
+    pub(crate) fn unless_removed(&self, tell: impl FnOnce()) -> bool {
+        let removed = self.removed.read().unwrap_or_else(PoisonError::into_inner);
+        if !*removed {
+            tell();
+        }
+        !*removed
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

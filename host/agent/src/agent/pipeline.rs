@@ -86,8 +86,13 @@ impl Agent {
         let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
         let attempt = metrics::attempt(&loaded.revision.policy.writes, seen.subject.is_some(), &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());
-        self.settle(lane, &loaded, &work, seen, &report);
-        self.publish(&work, &uid, &report);
+        let told = lane.unless_removed(|| {
+            self.settle(lane, &loaded, &work, seen, &report);
+            self.publish(&work, &uid, &report);
+        });
+        if !told {
+            self.forget(&lane.policy);
+        }
         trace.end(&report);
     }
 

@@ -105,10 +105,59 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
         let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
         if evaluation.await.is_err() {
             telemetry::fault(&lane.policy, &subject, &lane.loaded().revision.policy.writes);
-            agent.faulted(&Key::new(&lane.policy, &subject));
+            lane.unless_removed(|| agent.faulted(&Key::new(&lane.policy, &subject)));
             lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
         }
         lane.done(&subject);
         agent.moved.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::clock::Clock;
+    use crate::agent::queue::Item;
+    use crate::command::session::Session;
+    use crate::policies::Source;
+    use crate::policies::swap::Swap;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+    use transom_cluster::directory::{Directory, DirectoryOptions};
+    use transom_core::contract::AgentFacts;
+    use transom_engine::{Engine, EngineOptions};
+
+    const POLICY: &str = "external-managed-kubeconfig";
+
+    /// How many files lie below a folder.
+    fn files(folder: &Path) -> usize {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_evaluation_that_ends_after_its_policy_was_removed_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let case =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
+        std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
+        let options = DirectoryOptions { watch: false, ..DirectoryOptions::new("local", folder.path()) };
+        let loading = Swap::loading(Engine::new(EngineOptions::default()).unwrap(), Source::Builtin);
+        let facts = AgentFacts::new("local-cluster", None);
+        let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
+            Agent::new(connections, Clock::new(None), facts)
+        });
+        let Session { agent, .. } = &session.await.unwrap();
+        let (lane, status) = (agent.lane(POLICY).unwrap(), folder.path().join(".transom/status").join(POLICY));
+        let subject = agent.known.lock().told.keys().next().unwrap().subject.clone();
+        assert_eq!(files(&status), 1);
+        agent.remove_lane(POLICY);
+        agent.tidy_status(&BTreeSet::new());
+        assert_eq!(files(&status), 0);
+        let causes = vec![Cause::Evaluate(Why::Appeared)];
+        agent.evaluate(&lane, Item { subject: (*subject).clone(), causes, since: tokio::time::Instant::now() }).await;
+        assert_eq!(files(&status), 0, "the status came back");
+        let known = agent.known.lock();
+        assert!(known.told.is_empty() && known.judged.is_empty() && known.marks.is_empty());
     }
 }

@@ -211,7 +211,7 @@ impl Writer<'_> {
         self.shared.tell(store, &news);
     }
 
-    /// Fails when the file belongs to another object: kinds of two groups may share their name.
+    /// Fails when the file belongs to another object: two versions of one kind share it.
     fn check_free(&self, place: &Place) -> Result<(), WriteFailure> {
         match self.shared.store().holder(place) {
             Some(other) if *other != *self.target => {

@@ -16,6 +16,8 @@ const UNFINISHED: &str = "tmp";
 pub(super) const STATUS: &str = "status";
 /// Longest part of a file name that is taken from a name as it is, in bytes.
 const NAME: usize = 180;
+/// Longest name of a file without its ending, in bytes.
+const FILE: usize = 245;
 /// How often a write is tried when the folder goes away under it.
 const TRIES: usize = 4;
 
@@ -108,10 +110,19 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// The file of an object below `objects` or `patches`: `<namespace or _cluster>/<Kind>.<name>.yaml`.
+/// The file of an object below `objects` or `patches`: `<namespace or _cluster>/<Kind>.<name>.yaml`, and
+/// `<Kind>.<name>_<group>.yaml` when its kind is of a group. No other part of a name has a `_`.
 pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
     let folder = reference.namespace.as_deref().map_or("_cluster".to_owned(), segment);
-    Path::new(&folder).join(format!("{}.{}.yaml", segment(&reference.kind), segment(&reference.name)))
+    let mut file = format!("{}.{}", segment(&reference.kind), segment(&reference.name));
+    if let Some((group, _)) = reference.api_version.split_once('/') {
+        file = format!("{file}_{}", segment(group));
+    }
+    if file.len() > FILE {
+        let start = file.get(..FILE - 40).unwrap_or_default();
+        file = format!("{start}~{}", digest(file.as_bytes()));
+    }
+    Path::new(&folder).join(format!("{file}.yaml"))
 }
 
 /// The file of a subject's status below `status`: `<policy>/<namespace>.<name>.yaml`.
@@ -160,6 +171,9 @@ mod tests {
         assert_eq!(file(None, "a"), Path::new("_cluster/Secret.a.yaml"));
         assert_eq!(file(Some("_cluster"), "a"), Path::new("%5Fcluster/Secret.a.yaml"));
         assert_eq!(file(Some(".."), "../../etc"), Path::new("%2E./Secret.%2E.%2F..%2Fetc.yaml"));
+        let cluster = |group: &str| object_file(&ObjectRef::local(group, "Cluster", None, "a.b"));
+        assert_eq!(cluster("cluster.x-k8s.io/v1"), Path::new("_cluster/Cluster.a.b_cluster.x-k8s.io.yaml"));
+        assert_ne!(cluster("cluster.x-k8s.io/v1"), cluster("other.example.com/v1"));
         let subject = |namespace, name| status_file("p", &ObjectRef::local("v1", "A", namespace, name));
         assert_eq!(subject(Some("clusters"), "a.b"), Path::new("status/p/clusters.a.b.yaml"));
         assert_ne!(subject(Some("a"), "b.c"), subject(Some("a.b"), "c"));
@@ -172,6 +186,13 @@ mod tests {
         let other = format!("{}b", "a".repeat(252));
         assert_ne!(segment(&long), segment(&other));
         assert!(segment(&long).len() <= NAME);
+        let file = |name: &str, group: &str| {
+            let file = object_file(&ObjectRef::local(&format!("{group}/v1"), &"K".repeat(63), None, name));
+            file.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        assert!(file(&long, &long).len() <= 255);
+        assert_ne!(file(&long, &long), file(&long, &other));
+        assert_ne!(file(&long, &long), file(&other, &long));
     }
 
     #[test]

@@ -153,7 +153,8 @@ impl Stage {
 
     /// What the agent changes on a ManagedCluster.
     pub(super) fn patch(&self, name: &str) -> PathBuf {
-        self.fleet.join(format!(".transom/patches/_cluster/ManagedCluster.{name}.yaml"))
+        self.fleet
+            .join(format!(".transom/patches/_cluster/ManagedCluster.{name}_cluster.open-cluster-management.io.yaml"))
     }
 }
 
