@@ -9,6 +9,8 @@ use transom_api::{Reason, State, Word};
 
 /// The shortest time until a time that was asked for, in milliseconds: one that lies in the past must not spin.
 const SHORTEST_MS: u64 = 1_000;
+/// How often the delay before the next try after a conflict is doubled: up to four seconds.
+const CONFLICTS: u32 = 2;
 
 /// The end of every evaluation; success and failure both end here.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,12 +149,15 @@ fn told(outcome: &Outcome) -> String {
     if done.is_empty() { "nothing to do".to_owned() } else { done.join(", ") }
 }
 
-/// Failures in a row, and when to try again by itself: a conflict at once the first time, the rest with back-off.
+/// Failures in a row, and when to try again by itself: a conflict at once the first time, the rest with back-off. That of
+/// conflicts stays short: what the other writer left was read, so nothing tells when it has stopped.
 fn retry(class: Option<Class>, schedule: Schedule) -> (u32, Option<u64>) {
     let Schedule { failures, seed, .. } = schedule;
     let delay = match class {
         Some(Class::Missing) => Some(backoff::delay_ms(failures, seed)),
-        Some(Class::Conflict) => Some(failures.checked_sub(1).map_or(0, |failures| backoff::delay_ms(failures, seed))),
+        Some(Class::Conflict) => {
+            Some(failures.checked_sub(1).map_or(0, |again| backoff::delay_ms(again.min(CONFLICTS), seed)))
+        }
         None | Some(Class::Held | Class::Waiting | Class::Invalid) => None,
     };
     (delay.map_or(0, |_| failures.saturating_add(1)), delay)
@@ -215,7 +220,9 @@ mod tests {
         let failure = |word| Err(Failure::known(word, "m"));
         let again = |word, failures| report(failure(word), failures).again_after_ms;
         assert_eq!(again(Word::ReadFailed, 4), Some(backoff::delay_ms(4, 7)));
-        assert_eq!(again(Word::WriteConflict, 4), Some(backoff::delay_ms(3, 7)));
+        for (failures, before) in [(1, 0), (3, 2), (4, 2), (50, 2)] {
+            assert_eq!(again(Word::WriteConflict, failures), Some(backoff::delay_ms(before, 7)));
+        }
         assert_eq!(report(failure(Word::ReadFailed), 4).failures, 5);
         assert_eq!(report(failure(Word::TargetClaimed), 4).failures, 0);
         assert_eq!(report(Ok(success(&[])), 4).failures, 0);
