@@ -33,6 +33,8 @@ pub(crate) fn start(format: LogFormat, once: bool) {
     let filter = EnvFilter::try_new(format!("{asked}{QUIET}")).ok().filter(|_| !asked.is_empty());
     let filter = filter.unwrap_or_else(|| EnvFilter::new(format!("{usual}{QUIET}")));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A line that standard error does not take is lost; to complain about it there would be a panic.
+    let lines = lines.log_internal_errors(false);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = match format {
         LogFormat::Text => lines.compact().try_init(),
