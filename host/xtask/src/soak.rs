@@ -1,35 +1,50 @@
 //! `cargo xtask soak`: the end-to-end proofs in numbers that take long, with their figures. Never part of the tests.
 
-use crate::{guests, process, progress, workspace};
+use crate::{guests, process, progress, servers, workspace};
 use anyhow::{Context as _, Result};
 use std::time::Instant;
 
-/// The proofs, as their tests are called, and what each does.
-const PROOFS: [(&str, &str); 2] = [
-    ("crash::soak", "200 kills over 500 clusters, compared with an undisturbed run"),
-    ("swap::soak", "100 swaps of a component over 20 clusters that change all the time"),
+/// One proof.
+struct Proof {
+    /// As its test is called.
+    name: &'static str,
+    /// The file of tests that it stands in.
+    tests: &'static str,
+    what: &'static str,
+}
+
+/// Those that there are.
+const PROOFS: [Proof; 3] = [
+    Proof { name: "crash::soak", tests: "e2e", what: "200 kills over 500 clusters, compared with an undisturbed run" },
+    Proof {
+        name: "swap::soak",
+        tests: "e2e",
+        what: "100 swaps of a component over 20 clusters that change all the time",
+    },
+    Proof { name: "faults::soak", tests: "cluster", what: "100 kills over 300 clusters on a real API server" },
 ];
 
 /// What to prove.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the proof whose name begins so: crash or swap
+    /// Only the proof whose name begins so: crash, swap or faults
     only: Option<String>,
 }
 
 /// Runs the proofs, one after the other.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.starts_with(only.as_str()));
-    let proofs: Vec<_> = PROOFS.iter().filter(|(name, _)| wanted(name)).collect();
-    anyhow::ensure!(!proofs.is_empty(), "there is no such proof; there are crash and swap");
+    let proofs: Vec<_> = PROOFS.iter().filter(|proof| wanted(proof.name)).collect();
+    anyhow::ensure!(!proofs.is_empty(), "there is no such proof; there are crash, swap and faults");
     guests::run(&guests::Args::default())?;
+    let servers = servers::prepare()?;
     let root = workspace::read()?.root;
-    for (name, what) in proofs {
+    for Proof { name, tests, what } in proofs {
         progress::step(&format!("{name}: {what}"));
         let start = Instant::now();
         let mut cargo = workspace::cargo();
-        cargo.current_dir(&root).args(["test", "--package", "transom-e2e", "--test", "e2e", "--", name]);
-        cargo.args(["--exact", "--ignored", "--nocapture"]);
+        cargo.current_dir(&root).args(["test", "--package", "transom-e2e", "--test", tests, "--", name]);
+        cargo.args(["--exact", "--ignored", "--nocapture"]).env(servers::VARIABLE, &servers);
         process::run(&mut cargo).with_context(|| format!("failed at the proof `{name}`"))?;
         progress::say(&format!("    passed in {} s", start.elapsed().as_secs()));
     }

@@ -57,6 +57,13 @@ pub struct Target {
     pub name: String,
 }
 
+impl Line {
+    /// Whether it asks for a change, in vain or not.
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+    }
+}
+
 impl Audit {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self(path)

@@ -29,6 +29,11 @@ impl User {
         Self { name: name.to_owned(), credential: json!({"token": token}) }
     }
 
+    /// Without a credential.
+    pub(crate) fn nobody() -> Self {
+        Self { name: "nobody".to_owned(), credential: json!({}) }
+    }
+
     /// As RBAC and the audit log know it, `system:serviceaccount:<namespace>:<name>` for a service account.
     pub fn name(&self) -> &str {
         &self.name

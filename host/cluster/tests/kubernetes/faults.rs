@@ -1,6 +1,5 @@
 //! Servers and wires that fail. Never loses an object, and never tells one gone that is there.
 
-use crate::relay::Relay;
 use crate::support::{all, cluster, connect, delete, gone, map, map_ref, readable, told, unreadable, watch};
 use anyhow::Result;
 use serde_json::json;
@@ -8,6 +7,7 @@ use transom_api::Word;
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
+use transom_test_cluster::{Carries, Wire};
 
 #[tokio::test]
 async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> Result<()> {
@@ -15,29 +15,29 @@ async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> R
     for name in ["stays", "changes", "goes", "goes-too"] {
         cluster.objects().create(map(name, "1")).await?;
     }
-    let relay = Relay::to(&cluster.server())?;
-    let agent = connect(&cluster, &relay.server()).await?;
+    let wire = Wire::to(&cluster.server())?;
+    let agent = connect(&cluster, &wire.server()).await?;
     watch(&agent, [all("v1", "ConfigMap")]).await?;
     let mut changes = agent.changes();
 
     // What happened meanwhile is still known to the API server: the watch goes on from where it was.
-    relay.cut();
+    wire.cut();
     let place = unreadable(&mut changes, Word::ServerUnavailable).await?;
     assert!(agent.read(&map_ref("goes")).await?.is_some());
     let other = agent.read(&ObjectRef::local("v1", "Secret", Some("default"), "x")).await;
     assert_eq!(other.map_err(|failure| failure.reason), Err(Word::ServerUnavailable));
     delete(&cluster, &map_ref("goes")).await?;
-    relay.mend();
+    wire.carry(Carries::All);
     readable(&mut changes, &place).await?;
     gone(&mut changes, &map_ref("goes")).await?;
 
     // A new API server knows nothing of the past: everything is listed, and compared.
-    relay.cut();
+    wire.cut();
     assert_eq!(unreadable(&mut changes, Word::ServerUnavailable).await?, place);
     delete(&cluster, &map_ref("goes-too")).await?;
     cluster.objects().apply(map("changes", "2")).await?;
     cluster.restart_apiserver().await?;
-    relay.mend();
+    wire.carry(Carries::All);
     let mut seen = Vec::new();
     let both = told(&mut changes, "the deletion and the change", |told| {
         match told {

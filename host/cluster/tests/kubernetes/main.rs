@@ -9,6 +9,4 @@ mod lists;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
-mod relay;
-#[cfg(test)]
 mod support;

@@ -1,11 +1,7 @@
 //! Leader election on a real kube-apiserver, with the rights to one named Lease and no others. Never sleeps.
 
 #[cfg(test)]
-mod wire;
-
-#[cfg(test)]
 mod tests {
-    use crate::wire::Wire;
     use anyhow::{Context as _, Result, ensure};
     use serde_json::json;
     use std::time::{Duration, Instant};
@@ -17,7 +13,7 @@ mod tests {
     use transom_core::reference::ObjectRef;
     use transom_core::rights::LEASE;
     use transom_core::work::Key;
-    use transom_test_cluster::{Cluster, Mark, Options, wait};
+    use transom_test_cluster::{Carries, Cluster, Mark, Options, Wire, wait};
 
     /// For what comes within seconds, on a machine that is busy with other things.
     const DEADLINE: Duration = Duration::from_secs(90);
@@ -153,11 +149,11 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
 
         let (_, three) = replica(&cluster, &cluster.server(), "one", SHORT).await?;
         let mut third = three.leading();
-        wire.hold(true);
+        wire.carry(Carries::Nothing);
         gained(&mut third, "the third replica").await?;
         assert!(!second.leads(), "two lead");
         // What was on its way comes late, and too late.
-        wire.hold(false);
+        wire.carry(Carries::All);
         let sees = |holder: Option<String>| holder.filter(|holder| holder.starts_with("one_")).map(drop);
         wait::until("the second replica sees the third", DEADLINE, async || Ok(sees(second.holder()))).await?;
         gained(&mut third, "the third replica").await?;

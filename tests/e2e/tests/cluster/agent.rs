@@ -3,15 +3,19 @@
 use crate::stage::{DEADLINE, Stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::fs;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
-use transom_test_cluster::wait;
+use transom_e2e::{http, program};
+use transom_test_cluster::{User, wait};
 
 /// The time at which the agent works: taints bear it.
 pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
+
+/// For the names of files.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// A running agent and its log.
 pub(crate) struct Worker {
@@ -32,9 +36,16 @@ pub(crate) struct Told {
 impl Stage {
     /// `transom run` as the agent's account, with what a test adds.
     pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
+        self.command_of(&self.agent, &self.cluster.server(), words)
+    }
+
+    /// The same as a user, at an address of the API server.
+    pub(crate) fn command_of(&self, user: &User, server: &str, words: &[&str]) -> Result<Command> {
+        let kubeconfig = self.cluster.folder().join(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        fs::write(&kubeconfig, self.cluster.kubeconfig_at(user, server)?)?;
         let mut command = Command::new(program::binary()?);
         command.current_dir(self.cluster.folder());
-        command.arg("run").arg("--kubeconfig").arg(self.cluster.write_kubeconfig(&self.agent)?);
+        command.arg("run").arg("--kubeconfig").arg(kubeconfig);
         command.args(["--now", NOW]).args(words);
         if !words.contains(&"--log-format") {
             command.args(["--log-format", "json"]);
@@ -45,10 +56,18 @@ impl Stage {
 
     /// Starts the agent with what a test adds to its command line.
     pub(crate) fn start_agent(&self, words: &[&str]) -> Result<Worker> {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("agent-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let log: PathBuf = self.cluster.folder().join(name);
-        Ok(Worker { agent: Agent::start(&mut self.command(words)?, log)? })
+        self.start_command(&mut self.command(words)?)
+    }
+
+    /// Starts it behind something that lies between it and the API server.
+    pub(crate) fn start_agent_at(&self, server: &str, words: &[&str]) -> Result<Worker> {
+        self.start_command(&mut self.command_of(&self.agent, server, words)?)
+    }
+
+    /// Starts a command.
+    pub(crate) fn start_command(&self, command: &mut Command) -> Result<Worker> {
+        let name = format!("agent-{}.log", NEXT.fetch_add(1, Ordering::Relaxed));
+        Ok(Worker { agent: Agent::start(command, self.cluster.folder().join(name))? })
     }
 }
 
@@ -97,6 +116,19 @@ impl Worker {
         })
         .await
         .with_context(|| format!("it said {}", self.tail()))
+    }
+
+    /// Waits until it is ready, and gives the address of its admin server, for which it was asked on its command line.
+    pub(crate) async fn wait_until_ready(&self) -> Result<SocketAddr> {
+        let ready = wait::until("readiness", DEADLINE, async || {
+            let log = self.log()?;
+            let line = log.lines().find(|line| line.contains("the admin server listens"));
+            let Some((_, rest)) = line.and_then(|line| line.split_once("127.0.0.1:")) else { return Ok(None) };
+            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            let address = SocketAddr::from(([127, 0, 0, 1], port.parse()?));
+            Ok(http::get(address, "/readyz").ok().filter(|answer| answer.status == 200).map(|_| address))
+        });
+        ready.await.with_context(|| format!("it said {}", self.tail()))
     }
 
     /// The end of its log, for a failure.

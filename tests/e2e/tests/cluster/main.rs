@@ -6,8 +6,14 @@
 mod agent;
 mod case;
 mod faults;
+mod fleet;
+mod hostile;
+mod leases;
+mod machine;
+mod network;
 mod objects;
 mod rows;
 mod stage;
 mod wakes;
 mod walking;
+mod writers;

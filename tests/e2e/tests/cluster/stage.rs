@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use transom_e2e::program;
-use transom_test_cluster::{Cluster, Mark, Objects, Options, User, wait};
+use transom_test_cluster::{Cluster, Line, Mark, Objects, Options, User, wait};
 
 /// For anything that is waited for; far more than it takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
@@ -73,7 +73,17 @@ impl Stage {
 
     /// Gives the agent its rights: those that it says it needs.
     pub(crate) async fn grant(&self) -> Result<()> {
-        let output = Command::new(program::binary()?).args(["rbac", "--service-account", ACCOUNT]).output()?;
+        self.grant_to(ACCOUNT).await
+    }
+
+    /// A second agent, with the same rights.
+    pub(crate) async fn another_agent(&self, name: &str) -> Result<User> {
+        self.grant_to(name).await?;
+        self.cluster.service_account(HOME, name).await
+    }
+
+    async fn grant_to(&self, account: &str) -> Result<()> {
+        let output = Command::new(program::binary()?).args(["rbac", "--service-account", account]).output()?;
         ensure!(output.status.success(), "`transom rbac` ended with {}", output.status);
         self.cluster.objects().apply_manifest(&String::from_utf8(output.stdout)?).await
     }
@@ -227,11 +237,11 @@ impl Stage {
     pub(crate) async fn writes(&self, since: Mark) -> Result<Vec<String>> {
         let lines = self.lines(since).await?;
         let writes = lines.iter().filter(|line| {
-            matches!(line.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+            line.is_write()
                 && line.code < 300
                 && line.target.as_ref().is_some_and(|target| !["events", "leases"].contains(&target.resource.as_str()))
         });
-        let text = |line: &transom_test_cluster::Line| {
+        let text = |line: &Line| {
             let target = line.target.clone().unwrap_or_default();
             format!("{} {} {}/{}", line.verb, target.resource, target.namespace, target.name)
         };
@@ -239,19 +249,20 @@ impl Stage {
     }
 
     /// Every request of the agent that was answered since a mark.
-    pub(crate) async fn lines(&self, since: Mark) -> Result<Vec<transom_test_cluster::Line>> {
+    pub(crate) async fn lines(&self, since: Mark) -> Result<Vec<Line>> {
+        let lines = self.all_lines(since).await?;
+        Ok(lines.into_iter().filter(|line| line.user == self.agent.name()).collect())
+    }
+
+    /// Every request of anybody that was answered since a mark.
+    pub(crate) async fn all_lines(&self, since: Mark) -> Result<Vec<Line>> {
         let secrets = self.api(SECRET, Some("default")).await?;
         let last = format!("mark-{}", self.mark_number());
         drop(secrets.get_opt(&last).await?);
         wait::until("the end of the audit log", DEADLINE, async || {
             let lines = self.cluster.audit().since(since)?;
             let seen = lines.iter().any(|line| line.target.as_ref().is_some_and(|target| target.name == last));
-            Ok(seen.then(|| {
-                lines
-                    .into_iter()
-                    .filter(|line| line.user == self.agent.name() && line.stage == "ResponseComplete")
-                    .collect()
-            }))
+            Ok(seen.then(|| lines.into_iter().filter(|line| line.stage == "ResponseComplete").collect()))
         })
         .await
     }

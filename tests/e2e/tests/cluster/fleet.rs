@@ -1,0 +1,63 @@
+//! Hosted clusters by number, for tests that need load. Never sleeps: it waits until all of them are right.
+
+use crate::agent::Worker;
+use crate::stage::{PARALLEL, SECRET, Stage};
+use anyhow::Result;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::json;
+use std::time::Instant;
+
+/// Hosted clusters where a test needs load.
+pub(crate) const MANY: usize = 20;
+
+/// The name of one of them.
+pub(crate) fn name(index: usize) -> String {
+    format!("f{index:03}")
+}
+
+/// So many hosted clusters that are ready, and a Secret in each of their namespaces that is none of ours.
+pub(crate) async fn fleet(stage: &Stage, clusters: usize) -> Result<()> {
+    let made = stream::iter(0..clusters).map(|index| async move {
+        let name = name(index);
+        stage.ready(&name, true).await?;
+        let foreign = json!({"apiVersion": "v1", "kind": "Secret", "data": {"kubeconfig": "eA=="},
+            "metadata": {"name": "foreign", "namespace": format!("klusterlet-{name}")}});
+        stage.objects().create(foreign).await.map(drop)
+    });
+    made.buffer_unordered(PARALLEL).try_collect().await
+}
+
+/// Another port for each of some clusters.
+pub(crate) async fn ports(stage: &Stage, clusters: impl Iterator<Item = usize>, port: u16) -> Result<()> {
+    let moved = stream::iter(clusters).map(|index| async move { stage.move_port(&name(index), port).await });
+    moved.buffer_unordered(PARALLEL).try_collect().await
+}
+
+/// Waits until all of them are right.
+pub(crate) async fn all_right(stage: &Stage, clusters: usize, port: u16) -> Result<()> {
+    let right = stream::iter(0..clusters).map(|index| async move { stage.wait_for_right(&name(index), port).await });
+    right.buffer_unordered(PARALLEL).try_collect().await
+}
+
+/// The versions of what is none of ours.
+pub(crate) async fn foreign(stage: &Stage) -> Result<Vec<(Option<String>, Option<String>)>> {
+    let all = stage.api(SECRET, None).await?.list(&kube::api::ListParams::default()).await?.items;
+    let foreign = all.into_iter().filter(|it| it.metadata.name.as_deref() == Some("foreign"));
+    Ok(foreign.map(|it| (it.metadata.namespace, it.metadata.resource_version)).collect())
+}
+
+/// Waits until all is right, and prints how long it took.
+pub(crate) async fn recovers(stage: &Stage, what: &str, clusters: usize, port: u16) -> Result<()> {
+    let start = Instant::now();
+    all_right(stage, clusters, port).await?;
+    println!("{what}: all {clusters} right after {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The agent, once all is right.
+pub(crate) async fn started(stage: &Stage, port: u16) -> Result<Worker> {
+    let mut agent = stage.start_agent(&[])?;
+    agent.wait_for_first_pass().await?;
+    all_right(stage, MANY, port).await?;
+    Ok(agent)
+}

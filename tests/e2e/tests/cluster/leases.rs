@@ -1,0 +1,250 @@
+//! Two replicas of the binary, each with an account of its own, so that the audit log tells who wrote what and when.
+//! Never trusts what they say of themselves: who leads is read in the Lease, who wrote in the log of the server.
+
+use crate::agent::Worker;
+use crate::fleet::{MANY, all_right, fleet, foreign, ports};
+use crate::stage::{DEADLINE, HOME, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use transom_core::metrics::{LEADING, WATCH_OBJECTS};
+use transom_core::rights::LEASE;
+use transom_e2e::http;
+use transom_test_cluster::{Carries, Line, Mark, User, Wire, wait};
+
+const LEASES: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
+
+/// One replica at work.
+struct Replica {
+    user: User,
+    worker: Worker,
+    admin: SocketAddr,
+}
+
+impl Replica {
+    /// A ready one that reaches the API server at an address.
+    async fn start(stage: &Stage, name: &str, server: &str) -> Result<Self> {
+        let user = stage.another_agent(name).await?;
+        let words = ["--lease-namespace", HOME, "--admin-address", "127.0.0.1:0"];
+        let worker = stage.start_command(stage.command_of(&user, server, &words)?.env("HOSTNAME", name))?;
+        let admin = worker.wait_until_ready().await?;
+        Ok(Self { user, worker, admin })
+    }
+
+    /// The sum of a metric over its labels.
+    fn metric(&self, name: &str) -> Result<f64> {
+        let text = http::get(self.admin, "/metrics")?.body;
+        let values = text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit_once(' '));
+        Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+    }
+
+    /// Waits until it knows whether it leads.
+    async fn wait_for_leading(&self, leads: bool) -> Result<()> {
+        let wanted = f64::from(u8::from(leads));
+        let seen = async || Ok((self.metric(LEADING.name)? == wanted).then_some(()));
+        wait::until("a word on who leads", DEADLINE, seen).await
+    }
+}
+
+/// What replicas did, in the time of the API server.
+struct Deeds(Vec<Line>);
+
+impl Deeds {
+    async fn since(stage: &Stage, mark: Mark) -> Result<Self> {
+        Ok(Self(stage.all_lines(mark).await?))
+    }
+
+    /// What a replica changed, the Lease and Events aside.
+    fn writes(&self, of: &User) -> Vec<&Line> {
+        let other = |line: &&Line| !["leases", "events"].contains(&resource(line));
+        self.done(of).filter(other).collect()
+    }
+
+    /// The first time that a replica had the Lease.
+    fn took(&self, who: &User) -> Result<&Line> {
+        let mut leases = self.done(who).filter(|line| resource(line) == "leases");
+        leases.next().with_context(|| format!("{} never had the Lease", who.name()))
+    }
+
+    fn done(&self, who: &User) -> impl Iterator<Item = &Line> {
+        let name = who.name().to_owned();
+        self.0.iter().filter(move |line| line.user == name && line.is_write() && line.code < 300)
+    }
+
+    /// One replica wrote before another one had the Lease, and nothing that was asked after that; the other one only then.
+    fn in_turn(&self, first: &User, second: &User) -> Result<()> {
+        let took = self.took(second)?;
+        let late: Vec<&Line> = self.writes(first).into_iter().filter(|line| line.received >= took.received).collect();
+        ensure!(late.is_empty(), "written after another replica had the Lease: {late:#?}");
+        let early: Vec<&Line> = self.writes(second).into_iter().filter(|line| line.received < took.reached).collect();
+        ensure!(early.is_empty(), "written without the Lease: {early:#?}");
+        Ok(())
+    }
+}
+
+fn resource(line: &Line) -> &str {
+    line.target.as_ref().map_or("", |target| &target.resource)
+}
+
+impl Stage {
+    /// Who has the Lease, as a replica's name and a mark of its process.
+    async fn holder(&self) -> Result<String> {
+        let lease = self.get(LEASES, Some(HOME), LEASE).await?.unwrap_or_default();
+        Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+/// Waits until a replica of this name holds the Lease, and says so.
+async fn wait_for_leader(stage: &Stage, name: &str, what: &str) -> Result<()> {
+    let start = Instant::now();
+    let holder = format!("{name}_");
+    wait::until(&format!("{name} as the leader"), DEADLINE, async || {
+        Ok(stage.holder().await?.starts_with(&holder).then_some(()))
+    })
+    .await?;
+    println!("{what}: another replica leads after {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The fleet, one replica that has done all the work behind a wire, and another one that stands by.
+async fn two(stage: &Stage) -> Result<(Wire, Replica, Replica)> {
+    stage.delete(LEASES, Some(HOME), LEASE).await?;
+    fleet(stage, MANY).await?;
+    let wire = Wire::to(&stage.cluster.server())?;
+    let one = Replica::start(stage, "one", &wire.server()).await?;
+    all_right(stage, MANY, 6443).await?;
+    let two = Replica::start(stage, "two", &stage.cluster.server()).await?;
+    ensure!(two.metric(LEADING.name)? == 0.0, "two lead");
+    Ok((wire, one, two))
+}
+
+#[test]
+fn a_leader_that_ends_is_followed_at_once_and_one_that_died_within_the_lease() -> Result<()> {
+    on_stage(async |stage| {
+        let mark = stage.mark()?;
+        let (_, one, two) = two(stage).await?;
+        let before = foreign(stage).await?;
+        // Ready means that it holds all that the leader holds.
+        let held = [one.metric(WATCH_OBJECTS.name)?, two.metric(WATCH_OBJECTS.name)?];
+        ensure!(held[0] > 0.0 && held[0] == held[1], "objects held: {held:?}");
+        ports(stage, 0..MANY, 7443).await?;
+        let asked = Instant::now();
+        one.worker.stop()?;
+        println!("the leader was asked to end: gone after {:.1} s", asked.elapsed().as_secs_f64());
+        wait_for_leader(stage, "two", "the leader ended").await?;
+        all_right(stage, MANY, 7443).await?;
+        let deeds = Deeds::since(stage, mark).await?;
+        deeds.in_turn(&one.user, &two.user)?;
+        let last = deeds.done(&one.user).last().context("nothing was written")?;
+        ensure!(resource(last) == "leases", "the lease was not the last that it wrote: {last:?}");
+
+        let three = Replica::start(stage, "three", &stage.cluster.server()).await?;
+        let mark = stage.mark()?;
+        ports(stage, 0..MANY, 8443).await?;
+        two.worker.kill()?;
+        wait_for_leader(stage, "three", "the leader was killed").await?;
+        all_right(stage, MANY, 8443).await?;
+        three.worker.stop()?;
+        Deeds::since(stage, mark).await?.in_turn(&two.user, &three.user)?;
+        ensure!(foreign(stage).await? == before, "what is none of ours was touched");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_leader_that_was_frozen_writes_nothing_when_it_is_thawed() -> Result<()> {
+    on_stage(async |stage| {
+        let mark = stage.mark()?;
+        let (_, one, two) = two(stage).await?;
+        // It is at work on these when it is frozen.
+        ports(stage, 0..MANY, 7443).await?;
+        one.worker.freeze()?;
+        ports(stage, 0..MANY, 8443).await?;
+        wait_for_leader(stage, "two", "the leader was frozen").await?;
+        all_right(stage, MANY, 8443).await?;
+        one.worker.thaw()?;
+        one.wait_for_leading(false).await?;
+        // It sees all of this, and leaves it to the other one.
+        ports(stage, 0..MANY, 9443).await?;
+        all_right(stage, MANY, 9443).await?;
+        let deeds = Deeds::since(stage, mark).await?;
+        deeds.in_turn(&one.user, &two.user)?;
+        ensure!(!deeds.writes(&one.user).is_empty() && !deeds.writes(&two.user).is_empty(), "nothing was written");
+        two.worker.stop()?;
+        wait_for_leader(stage, "one", "the leader ended").await?;
+        ports(stage, 0..MANY, 6443).await?;
+        all_right(stage, MANY, 6443).await?;
+        one.worker.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_leader_that_reaches_nobody_stops_before_its_lease_ends() -> Result<()> {
+    on_stage(async |stage| {
+        let mark = stage.mark()?;
+        let (wire, one, two) = two(stage).await?;
+        // It still sees what happens, and nobody hears it.
+        wire.carry(Carries::Answers);
+        ports(stage, 0..MANY, 7443).await?;
+        let parted = Instant::now();
+        one.wait_for_leading(false).await?;
+        let told = parted.elapsed();
+        ensure!(stage.holder().await?.starts_with("one_"), "it led until another one did");
+        println!("the leader reached nobody: stopped after {:.1} s", told.as_secs_f64());
+        wait_for_leader(stage, "two", "the leader reached nobody").await?;
+        all_right(stage, MANY, 7443).await?;
+        // What it had sent comes late, and meets what the other one wrote.
+        wire.carry(Carries::All);
+        wait::until("a word of the healed replica", DEADLINE, async || {
+            let late = stage.cluster.audit().since(mark)?;
+            let took = Deeds(late.clone()).took(&two.user)?.received.clone();
+            Ok(late.iter().any(|line| line.user == one.user.name() && line.received > took).then_some(()))
+        })
+        .await?;
+        ports(stage, 0..MANY, 8443).await?;
+        all_right(stage, MANY, 8443).await?;
+        Deeds::since(stage, mark).await?.in_turn(&one.user, &two.user)?;
+        one.worker.stop()?;
+        two.worker.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn the_clock_of_another_replica_counts_for_nothing() -> Result<()> {
+    on_stage(async |stage| {
+        stage.delete(LEASES, Some(HOME), LEASE).await?;
+        stage.ready("clock", true).await?;
+        // It was renewed in the far future, and is dead all the same; then in the far past, and is alive.
+        let ghost = |year: u32, micros: u32| json!({"spec": {"holderIdentity": "ghost", "leaseDurationSeconds": 3, "renewTime": format!("{year}-01-01T00:00:00.{micros:06}Z")}});
+        let mut lease =
+            json!({"apiVersion": LEASES.0, "kind": LEASES.1, "metadata": {"name": LEASE, "namespace": HOME}});
+        lease["spec"] = ghost(2090, 0)["spec"].clone();
+        stage.objects().create(lease).await?;
+        let one = Replica::start(stage, "one", &stage.cluster.server()).await?;
+        wait_for_leader(stage, "one", "the dead leader has a clock of 2090").await?;
+        stage.wait_for_right("clock", 6443).await?;
+        let (mark, start, mut renewals) = (stage.mark()?, Instant::now(), 0);
+        stage.patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals)).await?;
+        one.wait_for_leading(false).await?;
+        stage.move_port("clock", 7443).await?;
+        // Twice as long as the lease lasts.
+        wait::until("six seconds of renewals", DEADLINE, async || {
+            renewals += 1;
+            stage.patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals)).await?;
+            Ok((start.elapsed() > Duration::from_secs(6)).then_some(()))
+        })
+        .await?;
+        let deeds = Deeds::since(stage, mark).await?;
+        let renewed = deeds.done(stage.cluster.admin()).filter(|line| resource(line) == "leases").last();
+        let renewed = &renewed.context("nothing was renewed")?.received;
+        let writes = deeds.writes(&one.user);
+        ensure!(writes.iter().all(|line| line.received > *renewed), "written while another one had the Lease");
+        wait_for_leader(stage, "one", "the leader with a clock of 2000 died").await?;
+        stage.wait_for_right("clock", 7443).await?;
+        one.worker.stop()?;
+        Ok(())
+    })
+}

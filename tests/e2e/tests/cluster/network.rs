@@ -1,0 +1,130 @@
+//! What networks and proxies between the agent and the API server do, and that the work is right afterwards.
+//! Prints how long it took to recover.
+
+use crate::fleet::{MANY, all_right, fleet, foreign, ports, recovers};
+use crate::hostile::with_source;
+use crate::stage::{DEADLINE, MANAGED, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use std::time::Instant;
+use transom_e2e::canary::Canaries;
+use transom_e2e::program;
+use transom_support::fleet::Fleet;
+use transom_test_cluster::{Carries, Fault, Proxy, Wire, wait};
+
+#[test]
+fn a_wire_that_is_cut_or_slow_costs_nothing_but_time() -> Result<()> {
+    on_stage(async |stage| {
+        fleet(stage, MANY).await?;
+        let before = foreign(stage).await?;
+        let wire = Wire::to(&stage.cluster.server())?;
+        let agent = stage.start_agent_at(&wire.server(), &[])?;
+        all_right(stage, MANY, 6443).await?;
+        ports(stage, 0..MANY / 2, 7443).await?;
+        wire.cut();
+        ports(stage, MANY / 2..MANY, 7443).await?;
+        wait::until("a word on the server", DEADLINE, async || {
+            Ok(agent.log()?.contains("ServerUnavailable").then_some(()))
+        })
+        .await?;
+        wire.carry(Carries::All);
+        recovers(stage, "cut off under load", MANY, 7443).await?;
+        wire.carry(Carries::Slowly(20_000));
+        ports(stage, 0..MANY, 8443).await?;
+        recovers(stage, "20 kB per second and connection", MANY, 8443).await?;
+        wire.carry(Carries::All);
+        agent.stop()?;
+        ensure!(foreign(stage).await? == before, "what is none of ours was touched");
+        Ok(())
+    })
+}
+
+/// Both at the same time, each with an agent and a policy of its own: the first one waits most of the time.
+#[test]
+fn silent_watches_and_wrong_answers_cost_nothing_but_time() -> Result<()> {
+    on_stage(async |stage| tokio::try_join!(silence(stage), wrong_answers(stage)).map(drop))
+}
+
+fn policy(name: &str) -> String {
+    program::root().join("policies").join(name).join("policy.yaml").display().to_string()
+}
+
+/// What is open stays open and says nothing, as behind a firewall that has forgotten it.
+async fn silence(stage: &Stage) -> Result<()> {
+    stage.cluster.install_fleet(Fleet { clusters: 0, managed: 8, seed: 7 }).await?;
+    let name = "edge-00007";
+    let wire = Wire::to(&stage.cluster.server())?;
+    let agent = stage.start_agent_at(&wire.server(), &["--policies", &policy("built-in-taints")])?;
+    let wait_for_taint = async |key: &str| {
+        wait::until(&format!("the taint {key}"), DEADLINE, async || {
+            let object = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
+            Ok(object["spec"]["taints"].to_string().contains(key).then_some(()))
+        })
+        .await
+    };
+    wait_for_taint("open-cluster-management.io/unavailable").await?;
+    wire.silence();
+    let start = Instant::now();
+    let mut status = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?["status"].clone();
+    for it in status["conditions"].as_array_mut().into_iter().flatten() {
+        if it["type"] == "ManagedClusterConditionAvailable" {
+            it["status"] = json!("Unknown");
+        }
+    }
+    stage.put_status(MANAGED, None, name, &status).await?;
+    wait_for_taint("open-cluster-management.io/unreachable").await?;
+    println!("a watch that stays silent: right after {:.1} s", start.elapsed().as_secs_f64());
+    agent.stop()?;
+    Ok(())
+}
+
+async fn wrong_answers(stage: &Stage) -> Result<()> {
+    fleet(stage, MANY).await?;
+    let before = foreign(stage).await?;
+    let mut canaries = Canaries::default();
+    let token = canaries.plant("a token");
+    with_source(stage, "planted", |it| it["users"][0]["user"]["token"] = json!(token)).await?;
+    let proxy = Proxy::start(&stage.cluster).await?;
+    let words = ["--policies", &policy("external-managed-kubeconfig")];
+    let mut command = stage.command_of(&stage.agent, &proxy.server(), &words)?;
+    let agent = stage.start_command(command.env("RUST_LOG", "debug"))?;
+    all_right(stage, MANY, 6443).await?;
+    let faults = [
+        ("429 with Retry-After", Fault::Code(429, Some(1))),
+        ("500", Fault::Code(500, None)),
+        ("503", Fault::Code(503, None)),
+        ("HTML", Fault::NoJson),
+        ("half of each answer", Fault::Half),
+    ];
+    for (index, (what, fault)) in faults.into_iter().enumerate() {
+        let port = 7000 + u16::try_from(index)?;
+        // First the writes meet it, then the watches.
+        proxy.fail(Some(fault));
+        ports(stage, 0..MANY, port).await?;
+        stage.move_port("planted", port).await?;
+        meet(&proxy, what, 3).await?;
+        proxy.cut();
+        meet(&proxy, what, proxy.met() + 10).await?;
+        proxy.fail(None);
+        recovers(stage, &format!("answered with {what}"), MANY, port).await?;
+        wait::until("the planted token with this port", DEADLINE, async || {
+            let made = stage.get(SECRET, Some("klusterlet-planted"), "external-managed-kubeconfig").await?;
+            let made = STANDARD.decode(made.unwrap_or_default()["data"]["kubeconfig"].as_str().unwrap_or_default())?;
+            Ok(String::from_utf8(made)?.contains(&format!(":{port}")).then_some(()))
+        })
+        .await?;
+    }
+    let found: Vec<String> = canaries.found_in(agent.stop()?.as_bytes()).into_iter().map(str::to_owned).collect();
+    ensure!(found.is_empty(), "the log shows {found:?}");
+    ensure!(foreign(stage).await? == before, "what is none of ours was touched");
+    Ok(())
+}
+
+async fn meet(proxy: &Proxy, what: &str, requests: usize) -> Result<()> {
+    wait::until(&format!("{requests} requests that meet {what}"), DEADLINE, async || {
+        Ok((proxy.met() >= requests).then_some(()))
+    })
+    .await
+}

@@ -1,0 +1,72 @@
+//! Others who write what the agent writes, or reads, faster than it does. Never sleeps.
+
+use crate::fleet::{all_right, fleet, name, ports, recovers};
+use crate::stage::{SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, stream};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Targets that somebody else writes to all the time.
+const STORMY: usize = 4;
+/// Changes of each source while they do.
+const CHANGES: u16 = 20;
+
+/// Patches an annotation of every target until it is told to stop; gives how often.
+async fn storm(stage: &Stage, stop: &AtomicBool) -> Result<usize> {
+    let times = AtomicUsize::new(0);
+    let writers = stream::iter(0..STORMY).map(|index| {
+        let times = &times;
+        async move {
+            let api = stage.api(SECRET, Some(&format!("klusterlet-{}", name(index)))).await?;
+            while !stop.load(Ordering::SeqCst) {
+                let number = times.fetch_add(1, Ordering::SeqCst);
+                let theirs = json!({"metadata": {"annotations": {"example.com/theirs": number.to_string()}}});
+                api.patch("external-managed-kubeconfig", &PatchParams::default(), &Patch::Merge(theirs)).await?;
+            }
+            anyhow::Ok(())
+        }
+    });
+    let ended: Vec<Result<()>> = writers.buffer_unordered(STORMY).collect().await;
+    ended.into_iter().collect::<Result<()>>()?;
+    Ok(times.into_inner())
+}
+
+#[test]
+fn a_second_writer_that_never_rests_costs_no_more_writes_than_there_are_changes() -> Result<()> {
+    on_stage(async |stage| {
+        fleet(stage, STORMY).await?;
+        let agent = stage.start_agent(&[])?;
+        all_right(stage, STORMY, 6443).await?;
+        let (mark, stop, last) = (stage.mark()?, AtomicBool::new(false), 7_000 + CHANGES - 1);
+        let changes = async {
+            let mut changed = Ok(());
+            for port in 7_000..=last {
+                changed = changed.and(ports(stage, 0..STORMY, port).await);
+            }
+            stop.store(true, Ordering::SeqCst);
+            changed
+        };
+        let (theirs, changed) = tokio::join!(storm(stage, &stop), changes);
+        let (theirs, ()) = (theirs?, changed?);
+        recovers(stage, &format!("after {theirs} writes of somebody else"), STORMY, last)
+            .await
+            .with_context(|| agent.tail())?;
+        let lines = stage.lines(mark).await?;
+        let asked: Vec<_> = lines.iter().filter(|line| line.is_write()).collect();
+        let refused = asked.iter().filter(|line| line.code == 409).count();
+        let wrote = stage.writes(mark).await?.len();
+        println!("    {wrote} writes of ours, {refused} refused");
+        ensure!(refused > 0, "they never met");
+        ensure!(wrote <= STORMY * usize::from(CHANGES), "{wrote} writes");
+        // Then it is calm: one write for each change, and none for what the others wrote.
+        let mark = stage.mark()?;
+        ports(stage, 0..2, 8443).await?;
+        all_right(stage, 2, 8443).await?;
+        let writes = stage.writes(mark).await?;
+        ensure!(writes.len() == 2, "{writes:?}");
+        agent.stop()?;
+        Ok(())
+    })
+}
