@@ -139,4 +139,20 @@ fn an_unchanged_copy_passes_with_the_built_component_and_only_with_it() {
     // Without a built file, the binary's own is asked.
     fs::remove_file(built.join("taints.wasm")).unwrap();
     assert_eq!(judged(&copy, elsewhere.path()), (Some(0), "[]".to_owned()));
+    // What was built below the crate itself comes before anything else.
+    let own = copy.path().join("taints/target/guests");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("taints.wasm"), "no component").unwrap();
+    let (code, differences) = judged(&copy, &top());
+    assert_eq!(code, Some(1));
+    assert!(differences.contains("taints/target/guests/taints.wasm`"), "{differences}");
+}
+
+#[test]
+fn a_guest_that_is_not_built_is_told_where_its_component_belongs() {
+    let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
+    fs::rename(copy.path().join("taints"), copy.path().join("of-my-own")).unwrap();
+    let (code, differences) = judged(&copy, copy.path());
+    assert_eq!(code, Some(1));
+    assert!(differences.contains("of-my-own/target/guests/of-my-own.wasm`"), "{differences}");
 }

@@ -12,13 +12,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use transom_artifacts::Location;
+use transom_artifacts::{Location, builtin_names};
 use transom_core::contract::description::World;
 use transom_core::document;
 use transom_engine::{Call, Engine, Guest, Limits};
 use words::Words;
 
-/// Where `cargo xtask guests` puts what it builds, seen from the top of a workspace.
+/// Where built components are looked for: below the guest's own crate, or where `transom` is started, which is where
+/// `cargo xtask guests` puts them when that is the top of a workspace.
 const BUILT: &str = "target/guests";
 /// What one file of a case may cost.
 const LIMITS: document::Limits = document::Limits { bytes: 4 << 20, nodes: 100_000, depth: 100 };
@@ -60,12 +61,16 @@ fn read(path: &Path) -> anyhow::Result<Value> {
     document::parse_one(&fs::read(path).with_context(failed)?, LIMITS).with_context(failed)
 }
 
-/// Loads the component of a guest crate: the built file, or the one of the binary.
+/// Loads the component of a guest crate: the built file, else the one of the binary.
 fn load(engine: &Engine, home: &Path) -> anyhow::Result<Guest> {
     let name = home.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("failed to name the guest in `{}`", home.display()))?;
-    let file = Path::new(BUILT).join(format!("{name}.wasm"));
-    let location = if file.is_file() { Location::File(file) } else { Location::Builtin(name.to_owned()) };
+    let built = [home, Path::new("")].map(|top| top.join(BUILT).join(format!("{name}.wasm")));
+    let location = match built.iter().find(|file| file.is_file()) {
+        Some(file) => Location::File(file.clone()),
+        None if builtin_names().any(|known| known == name) => Location::Builtin(name.to_owned()),
+        None => bail!("failed to find the component of the guest: build it and put it at `{}`", built[0].display()),
+    };
     let failed = || format!("failed to load `{location}`");
     let artifact = location.fetch(None).with_context(failed)?;
     let found = engine.inspect(&artifact.bytes).with_context(failed)?;
