@@ -59,8 +59,7 @@ impl Swap {
         stage.put_policy(POLICY, &[("builtin:kubeconfig", "decide.wasm")])?;
         let versions = Versions::read()?;
         versions.put(&stage, 0)?;
-        // With an arena for each thread the allocator keeps what it was given back, and hides what the agent keeps.
-        let agent = Agent::start(stage.run()?.env("MALLOC_ARENA_MAX", "1"), stage.path("log"))?;
+        let agent = Agent::start(&mut stage.run()?, stage.path("log"))?;
         versions.wait_for_all(&stage, self.clusters, 0)?;
         let (over, edits, read) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
         let memory = std::thread::scope(|scope| {
