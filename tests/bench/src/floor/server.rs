@@ -5,7 +5,7 @@ use clap::Subcommand;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -78,16 +78,23 @@ pub(crate) const MANAGED: (&str, &str, &str) = ("cluster.open-cluster-management
 
 async fn create(client: &Client, list: &Path, parallel: usize, apply: bool) -> Result<()> {
     let objects: Vec<DynamicObject> = serde_json::from_slice(&std::fs::read(list)?)?;
-    let write = |object: DynamicObject| async move {
-        let api = api(client, SECRET, object.metadata.namespace.as_deref());
-        if !apply {
-            return api.create(&PostParams::default(), &object).await.map(drop);
-        }
-        let name = object.metadata.name.clone().unwrap_or_default();
-        api.patch(&name, &PatchParams::apply("transom-bench-floor"), &Patch::Apply(&object)).await.map(drop)
+    // Items of a list do not say what they are.
+    let types = TypeMeta { api_version: "v1".to_owned(), kind: "Secret".to_owned() };
+    let write = |mut object: DynamicObject| {
+        object.types = Some(types.clone());
+        write_one(client, object, apply)
     };
     stream::iter(objects).map(write).buffer_unordered(parallel).try_collect::<()>().await?;
     Ok(())
+}
+
+async fn write_one(client: &Client, object: DynamicObject, apply: bool) -> kube::Result<()> {
+    let api = api(client, SECRET, object.metadata.namespace.as_deref());
+    if !apply {
+        return api.create(&PostParams::default(), &object).await.map(drop);
+    }
+    let name = object.metadata.name.clone().unwrap_or_default();
+    api.patch(&name, &PatchParams::apply("transom-bench-floor"), &Patch::Apply(&object)).await.map(drop)
 }
 
 async fn list(client: &Client) -> Result<()> {
