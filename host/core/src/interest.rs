@@ -13,19 +13,28 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Replaces what a key depends on: everything read in any round, waited for, and the target.
-    /// The subject itself does not belong in it: its changes go through the trigger.
-    pub fn set(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
-        self.remove(key);
-        let mut reads = BTreeSet::new();
+    /// Adds what a key is about to read: a change that comes before its evaluation ends must not be missed.
+    pub fn add(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
         for object in objects {
+            if self.reads.get(key).is_some_and(|reads| reads.contains(&object)) {
+                continue;
+            }
             let object =
                 self.readers.get_key_value(&object).map_or_else(|| Arc::new(object), |(known, _)| Arc::clone(known));
             self.readers.entry(Arc::clone(&object)).or_default().insert(key.clone());
-            reads.insert(object);
+            self.reads.entry(key.clone()).or_default().insert(object);
         }
-        if !reads.is_empty() {
-            self.reads.insert(key.clone(), reads);
+    }
+
+    /// Replaces what a key depends on: everything read in any round, waited for, and the target.
+    /// The subject itself does not belong in it: its changes go through the trigger.
+    pub fn set<'a>(&mut self, key: &Key, objects: impl ExactSizeIterator<Item = &'a ObjectRef> + Clone) {
+        let same = |reads: &BTreeSet<Arc<ObjectRef>>| {
+            reads.len() == objects.len() && objects.clone().all(|object| reads.contains(object))
+        };
+        if !self.reads.get(key).is_some_and(same) {
+            self.remove(key);
+            self.add(key, objects.cloned());
         }
     }
 
@@ -65,12 +74,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_about_to_be_read_counts_beside_what_was_read() {
+        let mut interest = Interest::default();
+        interest.set(&key("a"), [secret("one")].iter());
+        interest.add(&key("a"), [secret("one"), secret("two")]);
+        assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a")]);
+        assert_eq!(interest.of(&key("a")).count(), 2);
+        interest.set(&key("a"), [secret("two")].iter());
+        assert_eq!(interest.concerned(&secret("one")).count(), 0);
+    }
+
+    #[test]
     fn the_last_evaluation_counts() {
         let mut interest = Interest::default();
-        interest.set(&key("a"), [secret("one"), secret("two"), secret("two")]);
-        interest.set(&key("b"), [secret("two")]);
+        interest.set(&key("a"), [secret("one"), secret("two")].iter());
+        interest.set(&key("b"), [secret("two")].iter());
         assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a"), &key("b")]);
-        interest.set(&key("a"), [secret("one")]);
+        interest.set(&key("a"), [secret("one")].iter());
         assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("b")]);
         assert_eq!(interest.of(&key("a")).collect::<Vec<_>>(), [&secret("one")]);
         interest.remove(&key("a"));

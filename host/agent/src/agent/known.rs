@@ -39,6 +39,17 @@ pub(crate) struct Known {
     pub(crate) told: BTreeMap<Key, Told>,
 }
 
+impl Known {
+    /// An evaluation is about to read objects: a change from then on is news to it, also one that makes an object again
+    /// what it was at the evaluation before.
+    pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
+        self.interest.add(key, objects.iter().cloned());
+        if let Some(marks) = self.marks.get_mut(key) {
+            marks.retain(|object, _| !objects.contains(object));
+        }
+    }
+}
+
 /// One evaluation, or one that a trigger guest ignored.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {

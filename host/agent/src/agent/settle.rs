@@ -41,7 +41,7 @@ impl Agent {
         let seen_subject = seen.subject.clone();
         {
             let mut known = self.known.lock();
-            known.interest.set(key, seen.objects.keys().cloned());
+            known.interest.set(key, seen.objects.keys());
             known.marks.insert(key.clone(), seen.objects);
             if let (State::Applied, Some(ends)) = (report.state, seen.ends_seconds) {
                 known.ends.insert(key.clone(), ends);

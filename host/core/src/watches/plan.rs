@@ -42,7 +42,7 @@ pub(crate) fn explained<'a>(
             }
         }
     }
-    narrow(watches)
+    spare(narrow(watches))
 }
 
 /// Watches that one line of a policy wants.
@@ -178,6 +178,25 @@ fn merge(watches: &mut Explained, scope: Scope, keep: Keep, mut because: BTreeSe
     }
 }
 
+/// Has Secrets by type come without those that another watch asks for by name, where it would not keep them anyway:
+/// what we made is large, and would come twice.
+fn spare(watches: Explained) -> Explained {
+    let named = |scope: &Scope, keep: &Keep, other: &Scope| {
+        let same = (&scope.api_version, &scope.kind) == (&other.api_version, &other.kind);
+        other.name.clone().filter(|name| same && !keep.names.iter().any(|wildcard| super::matches(wildcard, name)))
+    };
+    let scopes: BTreeSet<Scope> = watches.keys().cloned().collect();
+    let spared = watches.into_iter().map(|(mut scope, (keep, because))| {
+        if let Some(fields) = scope.fields.take() {
+            let others: BTreeSet<_> = scopes.iter().filter_map(|other| named(&scope, &keep, other)).collect();
+            let apart = others.iter().filter(|_| !keep.names.is_empty()).map(|name| format!(",metadata.name!={name}"));
+            scope.fields = Some(fields + &apart.collect::<String>());
+        }
+        (scope, (keep, because))
+    });
+    spared.collect()
+}
+
 /// Leaves out what another watch holds whole, and has that one keep it.
 fn narrow(mut watches: Explained) -> Explained {
     let scopes: Vec<Scope> = watches.keys().cloned().collect();
@@ -261,7 +280,8 @@ mod tests {
 
     #[test]
     fn a_policy_is_watched_by_what_its_grant_names() {
-        let source = "Secret */* type=Opaque: *-admin-kubeconfig in *, whole";
+        let source =
+            "Secret */* type=Opaque,metadata.name!=external-managed-kubeconfig: *-admin-kubeconfig in *, whole";
         assert_eq!(
             watched([revision(&kubeconfig_manifest())], SecretReads::Watch),
             [HOSTED, KLUSTERLET, NAMESPACE, source, TARGET, SERVICE]
@@ -280,7 +300,11 @@ mod tests {
     fn exact_namespaces_are_watched_one_by_one() {
         let exact = with(kubeconfig_manifest(), &[("/spec/subject/namespaces", json!(["two", "one"]))]);
         let hosted = |namespace: &str| HOSTED.replace("*/*", &format!("{namespace}/*"));
-        let source = |namespace: &str| format!("Secret {namespace}/* type=Opaque: *-admin-kubeconfig in *, whole");
+        let source = |namespace: &str| {
+            format!(
+                "Secret {namespace}/* type=Opaque,metadata.name!=external-managed-kubeconfig: *-admin-kubeconfig in *, whole"
+            )
+        };
         let service = SERVICE.replace("*-*", "one-*,two-*");
         assert_eq!(
             watched([exact], SecretReads::Watch),
@@ -316,8 +340,14 @@ mod tests {
         };
         let watched =
             |changes: &[(&str, Value)]| watched([revision(&kubeconfig_manifest()), other(changes)], SecretReads::Watch);
-        let all =
-            [HOSTED, KLUSTERLET, NAMESPACE, "Secret */* type=Opaque: *-admin-kubeconfig in *, whole", TARGET, SERVICE];
+        let all = [
+            HOSTED,
+            KLUSTERLET,
+            NAMESPACE,
+            "Secret */* type=Opaque,metadata.name!=external-managed-kubeconfig: *-admin-kubeconfig in *, whole",
+            TARGET,
+            SERVICE,
+        ];
         assert_eq!(watched(&[]), all);
         for (pointer, value, expected) in [
             // The same watch keeps what either wants.

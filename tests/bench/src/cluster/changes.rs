@@ -34,8 +34,8 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
     let start = scene.cluster.audit().mark()?;
     let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
     // The first one waits for the start.
-    rotate(scene, index, usize::MAX).await?;
-    let ours = times(scene, index, 0).await?;
+    rotate(scene, index, usize::MAX).await.context("the first one of the agent")?;
+    let ours = times(scene, index, 0).await.context("of the agent")?;
     // The last write may not stand in the audit log yet.
     let logged = || async { Ok((scene.requests(start)?.writes > ROTATIONS).then_some(())) };
     wait::until("the last write in the audit log", DEADLINE, logged).await?;
@@ -51,7 +51,7 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
             break;
         }
     }
-    let theirs = times(scene, index, ROTATIONS).await?;
+    let theirs = times(scene, index, ROTATIONS).await.context("of the program that only copies")?;
     drop(copying);
     let row = |what: &str, figure, against: &str, floor, target| Row {
         what: what.to_owned(),

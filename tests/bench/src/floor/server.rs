@@ -108,7 +108,7 @@ async fn list(client: &Client) -> Result<()> {
         of(("operator.open-cluster-management.io", "v1", "Klusterlet"), ""),
         of(("", "v1", "Namespace"), ""),
         of(("", "v1", "Service"), "metadata.name=kube-apiserver"),
-        of(SECRET, "type=Opaque"),
+        of(SECRET, "type=Opaque,metadata.name!=external-managed-kubeconfig"),
         of(SECRET, "metadata.name=external-managed-kubeconfig"),
     ];
     let whole = |(api, mut params): (Api<DynamicObject>, ListParams)| async move {

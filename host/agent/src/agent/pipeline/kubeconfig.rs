@@ -115,7 +115,9 @@ impl Asking<'_> {
     }
 
     async fn read(&self, needs: Vec<Need>, seen: &mut Seen) -> Result<Vec<Found>, Failure> {
-        seen.objects.extend(needs.iter().map(|need| (need.reference.clone(), None)));
+        let objects: Vec<ObjectRef> = needs.iter().map(|need| need.reference.clone()).collect();
+        self.agent.known.lock().about_to_read(self.key, &objects);
+        seen.objects.extend(objects.into_iter().map(|object| (object, None)));
         let mut found = Vec::with_capacity(needs.len());
         for need in needs {
             let object = self.agent.connections.read(&need.reference).await?.map(Arc::new);
@@ -129,6 +131,7 @@ impl Asking<'_> {
     async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
         seen.evaluation.target = Some(target.clone());
         seen.objects.insert(target.clone(), None);
+        self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
         let existing = self.agent.connections.read(target).await?;
         seen.read(target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);
