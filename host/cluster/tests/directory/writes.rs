@@ -201,8 +201,10 @@ fn two_kinds_of_one_name_do_not_overwrite_each_other() {
     let mut other = secret("s", "dHdv");
     other.reference.api_version = "example.dev/v1".to_owned();
     other.body["apiVersion"] = json!("example.dev/v1");
-    assert_eq!(reason(&directory, Step::Create { desired: other }), Word::WriteFailed);
+    let reference = other.reference.clone();
+    done(&directory, Step::Create { desired: other });
     assert_eq!(value(&directory, &secret_ref("s")), json!("b25l"));
+    assert_eq!(value(&directory, &reference), json!("dHdv"));
 }
 
 fn report(state: State, message: &str, at_seconds: i64) -> Report {
