@@ -31,8 +31,12 @@ fn is_as_kept(name: &str, words: &[&str]) {
 
 #[test]
 fn the_rights_of_what_ships_are_those_that_were_agreed() {
+    let all = ["--policy-objects", "--lease-namespace", "agents", "--admin-address", "0.0.0.0:8080"];
+    let strict = ["--policies", "policies", "--secret-reads", "strict", "--namespace", "agents"];
     is_as_kept("watch.yaml", &[]);
-    is_as_kept("strict.yaml", &["--policies", "policies", "--secret-reads", "strict", "--namespace", "agents"]);
+    is_as_kept("strict.yaml", &[&all[..], &strict].concat());
+    is_as_kept("all.txt", &[&all[..], &["-o", "table"]].concat());
+    is_as_kept("read-only.txt", &["--read-only", "-o", "table"]);
     is_as_kept("taints.json", &["--policies", "policies/built-in-taints", "-o", "json", "--service-account", "agent"]);
     is_as_kept("table.txt", &["-o", "table"]);
 }

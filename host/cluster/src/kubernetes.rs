@@ -128,15 +128,18 @@ impl Kubernetes {
         Observations { feed: self.shared.listen(), shared: Arc::clone(&self.shared) }
     }
 
-    /// An object: from the cache where a watch that was listed whole covers it, else asked for. Nothing when there is
-    /// none, or its kind is not served.
+    /// An object: from the cache where a watch that was listed whole covers it, else asked for, but not while that watch
+    /// cannot be listed. Nothing when there is none, or its kind is not served.
     ///
     /// # Errors
     /// `InvalidObject` or `ObjectTooLarge` when it cannot be used; `ReadForbidden`, `ServerUnavailable` or `ReadFailed`
     /// when it cannot be asked for.
     pub async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        match self.shared.known(reference) {
-            Some(known) => known,
+        if let Some(known) = self.shared.known(reference) {
+            return known;
+        }
+        match self.shared.unlisted(reference) {
+            Some(failure) => Err(failure),
             None => self.shared.ask(reference).await,
         }
     }

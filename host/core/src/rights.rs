@@ -110,34 +110,49 @@ pub struct Asked<'a> {
     pub connection: &'a str,
     /// How Secrets are read.
     pub secrets: SecretReads,
-    /// Namespace that the agent runs in.
-    pub home: &'a str,
+    /// Whether nothing is written but what the agent itself does.
+    pub read_only: bool,
+    /// What the agent itself does.
+    pub own: Own<'a>,
     /// The plural and the scope of a kind by its group and name, for those that [`kinds::known`] does not know:
     /// from discovery, or [`kinds::guess`].
     pub kind: &'a dyn Fn(&str, &str) -> Kind,
 }
 
+/// What an agent does beside the work for its policies, by its flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own<'a> {
+    /// Namespace of the Lease by which replicas elect their leader, if they do.
+    pub lease: Option<&'a str>,
+    /// Whether its policies are objects.
+    pub policies: bool,
+    /// Whether it asks who may see its metrics.
+    pub reviews: bool,
+}
+
 /// The rights that policies need on one connection, and on [`LOCAL`] those of the agent itself.
 pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
-    let mut needed = Needed { kind: asked.kind, rights: Rights::new() };
+    let mut needed = Needed { asked, rights: Rights::new() };
     let whole = policies.iter().map(|policy| (*policy, None));
     for (scope, (_, because)) in plan::explained(whole, asked.connection, asked.secrets) {
-        needed.scope(&scope, &[Verb::Get, Verb::List, Verb::Watch], &because);
+        needed.scope(&scope, &[Verb::List, Verb::Watch], &because);
     }
     for policy in policies {
-        needed.reads(policy, asked.connection);
-        needed.writes(policy, asked.connection);
-        needed.events(policy, asked.connection);
+        needed.reads(policy);
+        needed.writes(policy);
+        if !asked.read_only {
+            needed.events(policy);
+        }
     }
     if asked.connection == LOCAL {
-        needed.own(asked.home);
+        needed.own(asked.own);
     }
     least::of(needed.rights)
 }
 
 /// Rights as they are found, also those that are part of others.
 struct Needed<'a> {
-    kind: &'a dyn Fn(&str, &str) -> Kind,
+    asked: Asked<'a>,
     rights: Rights,
 }
 
@@ -151,7 +166,7 @@ impl Needed<'_> {
     /// Group and kind of what a scope is about.
     fn kind<'s>(&self, scope: &'s Scope) -> (&'s str, Kind) {
         let group = scope.api_version.split_once('/').map_or("", |(group, _)| group);
-        (group, kinds::known(group, &scope.kind).unwrap_or_else(|| (self.kind)(group, &scope.kind)))
+        (group, kinds::known(group, &scope.kind).unwrap_or_else(|| (self.asked.kind)(group, &scope.kind)))
     }
 
     /// The objects of a scope; what it selects beside names cannot be bound by a right.
@@ -166,34 +181,41 @@ impl Needed<'_> {
         self.add(objects, verbs, because.iter().cloned());
     }
 
-    /// Secrets are read by exact name where they are not watched.
-    fn reads(&mut self, policy: &Policy, connection: &str) {
+    /// Secrets are read by exact name where no watch tells for sure whether they are there.
+    fn reads(&mut self, policy: &Policy) {
         let secrets =
             policy.reads.iter().enumerate().filter(|(_, rule)| rule.kind == "Secret" && rule.api_version == "v1");
+        let connection = self.asked.connection;
         for (index, rule) in secrets.filter(|(_, rule)| rule.cluster == connection) {
             let because = because(policy, plan::read_line(index, rule));
-            for (scope, _) in plan::read(policy, None, rule) {
+            for (scope, _) in plan::read(policy, None, rule).into_iter().filter(|(scope, _)| scope.name.is_none()) {
                 self.scope(&scope, &[Verb::Get], &because);
             }
         }
     }
 
     /// A Secret is made by a server-side apply, whose path names it: `create` and `patch` can both be bound by name.
-    fn writes(&mut self, policy: &Policy, connection: &str) {
+    /// What was in the way of a write is read again by its name.
+    fn writes(&mut self, policy: &Policy) {
+        let Asked { connection, read_only, .. } = self.asked;
         match &policy.writes {
             Writes::Kubeconfig(rules) => {
                 for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
                     let because = because(policy, plan::write_line(index));
-                    let verbs: Vec<Verb> = rule.verbs.iter().flat_map(|verb| requests(*verb)).copied().collect();
+                    let granted = rule.verbs.iter().filter(|_| !read_only);
+                    let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).copied().collect();
                     for (scope, _) in plan::target(policy, rule) {
+                        if !read_only || scope.name.is_none() {
+                            verbs.push(Verb::Get);
+                        }
                         self.scope(&scope, &verbs, &because);
                     }
                 }
             }
             Writes::Taints(_) if policy.subject.cluster == connection => {
                 let because = because(policy, plan::write_line(0));
-                for (scope, _) in plan::subject(policy, None) {
-                    self.scope(&scope, &[Verb::Patch], &because);
+                for (scope, _) in plan::subject(policy, None).into_iter().filter(|_| !read_only) {
+                    self.scope(&scope, &[Verb::Get, Verb::Patch], &because);
                 }
                 let webhooks = Objects {
                     namespace: None,
@@ -208,8 +230,8 @@ impl Needed<'_> {
     }
 
     /// Warnings about a subject are told in its namespace.
-    fn events(&mut self, policy: &Policy, connection: &str) {
-        if policy.subject.cluster != connection {
+    fn events(&mut self, policy: &Policy) {
+        if policy.subject.cluster != self.asked.connection {
             return;
         }
         for (scope, _) in plan::subject(policy, None) {
@@ -223,20 +245,22 @@ impl Needed<'_> {
     }
 
     /// What the agent itself does, whatever the policies say.
-    fn own(&mut self, home: &str) {
+    fn own(&mut self, own: Own<'_>) {
         use Verb::{Create, Get, List, Patch, Update, Watch};
         let (policies, reviews, access) = (GROUP, "authentication.k8s.io", "authorization.k8s.io");
-        for (namespace, group, resource, name, verbs, why) in [
-            (Some(home), "coordination.k8s.io", "leases", Some(LEASE), &[Get, Create, Update][..], "elects its leader"),
-            (None, policies, "policies", None, &[Get, List, Watch], "follows its policies"),
-            (None, policies, "policies/status", None, &[Patch], "says how its policies fare"),
-            (None, reviews, "tokenreviews", None, &[Create], "asks who reads its metrics"),
-            (None, access, "subjectaccessreviews", None, &[Create], "asks whether they may"),
+        for (wanted, group, resource, verbs, why) in [
+            (own.lease.is_some(), "coordination.k8s.io", "leases", &[Get, Create, Update][..], "elects its leader"),
+            (own.policies, policies, "policies", &[List, Watch], "follows its policies"),
+            (own.policies, policies, "policies/status", &[Patch], "says how its policies fare"),
+            (own.reviews, reviews, "tokenreviews", &[Create], "asks who reads its metrics"),
+            (own.reviews, access, "subjectaccessreviews", &[Create], "asks whether they may"),
         ] {
-            let owned = |text: Option<&str>| text.map(str::to_owned);
-            let (group, resource) = (group.to_owned(), resource.to_owned());
-            let objects = Objects { namespace: owned(namespace), group, resource, name: owned(name) };
-            self.add(objects, verbs, [Because::Agent(why)]);
+            let lease = own.lease.filter(|_| resource == "leases");
+            let (namespace, name) = (lease.map(str::to_owned), lease.map(|_| LEASE.to_owned()));
+            let objects = Objects { namespace, group: group.to_owned(), resource: resource.to_owned(), name };
+            if wanted {
+                self.add(objects, verbs, [Because::Agent(why)]);
+            }
         }
     }
 }
@@ -271,7 +295,18 @@ mod tests {
     fn rights(manifests: &[Value], connection: &str, secrets: SecretReads) -> Rights {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
         let policies: Vec<_> = manifests.iter().map(policy).collect();
-        of(&policies.iter().collect::<Vec<_>>(), Asked { connection, secrets, home: "transom", kind: &kind })
+        let own = Own { lease: Some("transom"), policies: true, reviews: true };
+        of(&policies.iter().collect::<Vec<_>>(), Asked { connection, secrets, read_only: false, own, kind: &kind })
+    }
+
+    /// The same of an agent that writes nothing, and does nothing else.
+    fn read_only(manifests: &[Value], secrets: SecretReads) -> Vec<String> {
+        let kind = |_: &str, kind: &str| kinds::guess(kind);
+        let policies: Vec<_> = manifests.iter().map(policy).collect();
+        let asked = Asked { connection: LOCAL, secrets, read_only: true, own: Own::default(), kind: &kind };
+        let rights = of(&policies.iter().collect::<Vec<_>>(), asked);
+        assert_eq!(shown(&rights).len(), rights.len(), "more than the policies need");
+        shown(&rights)
     }
 
     /// `namespace/resource.group/name: verbs`, with `*` for all; those of the agent itself are left out.
@@ -286,10 +321,10 @@ mod tests {
         rights.iter().filter(|(_, right)| ours(right)).map(one).collect()
     }
 
-    const KLUSTERLETS: &str = "*/klusterlets.operator.open-cluster-management.io/*: get list watch";
-    const SERVICES: &str = "*/services./kube-apiserver: get list watch";
+    const KLUSTERLETS: &str = "*/klusterlets.operator.open-cluster-management.io/*: list watch";
+    const SERVICES: &str = "*/services./kube-apiserver: list watch";
     const EVENTS: &str = "*/events.events.k8s.io/*: create patch";
-    const HOSTED: &str = "*/hostedclusters.hypershift.openshift.io/*: get list watch";
+    const HOSTED: &str = "*/hostedclusters.hypershift.openshift.io/*: list watch";
 
     #[test]
     fn a_grant_is_bound_by_names() {
@@ -297,7 +332,7 @@ mod tests {
         assert_eq!(
             shown(&rights(&manifests, LOCAL, SecretReads::Watch)),
             [
-                "*/namespaces./*: get list watch",
+                "*/namespaces./*: list watch",
                 "*/secrets./*: get list watch",
                 "*/secrets./external-managed-kubeconfig: create patch delete",
                 SERVICES,
@@ -326,6 +361,27 @@ mod tests {
     }
 
     #[test]
+    fn who_writes_nothing_needs_no_more_than_to_look() {
+        let secrets = "*/secrets./*: get list watch";
+        let manifests = [kubeconfig_manifest(), taints_manifest()];
+        assert_eq!(
+            read_only(&manifests, SecretReads::Watch),
+            [
+                "*/namespaces./*: list watch",
+                secrets,
+                SERVICES,
+                "*/mutatingwebhookconfigurations.admissionregistration.k8s.io/*: list",
+                "*/managedclusters.cluster.open-cluster-management.io/*: list watch",
+                HOSTED,
+                KLUSTERLETS
+            ]
+        );
+        let strict = read_only(&manifests, SecretReads::Strict);
+        let target = "*/secrets./external-managed-kubeconfig: list watch";
+        assert_eq!(strict[1..3], ["*/secrets./*: get", target]);
+    }
+
+    #[test]
     fn exact_namespaces_need_no_more() {
         let exact = with(
             kubeconfig_manifest(),
@@ -340,12 +396,12 @@ mod tests {
         assert_eq!(
             shown(&rights(&[exact], LOCAL, SecretReads::Strict)),
             [
-                "*/namespaces./*: get list watch",
+                "*/namespaces./*: list watch",
                 SERVICES,
-                "*/widgets.operator.open-cluster-management.io/*: get list watch",
+                "*/widgets.operator.open-cluster-management.io/*: list watch",
                 "clusters/secrets./*: get",
                 &EVENTS.replace('*', "clusters").replace("/clusters:", "/*:"),
-                "clusters/hostedclusters.hypershift.openshift.io/*: get list watch",
+                "clusters/hostedclusters.hypershift.openshift.io/*: list watch",
                 "home/secrets./external-managed-kubeconfig: get list watch patch"
             ]
         );
@@ -373,5 +429,6 @@ mod tests {
         let lease = rights.iter().find(|(objects, _)| objects.resource == "leases").unwrap();
         assert_eq!((lease.0.namespace.as_deref(), lease.0.name.as_deref()), (Some("transom"), Some(LEASE)));
         assert_eq!((rights.len(), shown(&rights)), (5, vec![]));
+        assert!(read_only(&[], SecretReads::Watch).is_empty());
     }
 }

@@ -14,6 +14,8 @@ const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
 const BOTH: &str = "both";
 /// The dashboards that ship.
 const DASHBOARDS: [&str; 2] = ["agent", "service-level"];
+/// The flags of `transom run` in both ways of installing, as far as rights depend on them.
+const INSTALLED: [&str; 5] = ["--policy-objects", "--lease-namespace", "transom", "--admin-address", "0.0.0.0:8080"];
 
 /// A file that is made.
 #[derive(Debug)]
@@ -95,7 +97,7 @@ fn read(path: &str) -> Result<String> {
 /// What `transom rbac` prints, with a line about it.
 fn rbac(policies: &str, reads: &str) -> Result<String> {
     let mut transom = Command::new(program::binary()?);
-    transom.args(["rbac", "--secret-reads", reads]);
+    transom.arg("rbac").args(INSTALLED).args(["--secret-reads", reads]);
     let what = match policies {
         BOTH => "the policies that ship".to_owned(),
         one => format!("the policy {one}"),
@@ -105,7 +107,8 @@ fn rbac(policies: &str, reads: &str) -> Result<String> {
     }
     let printed = rendered::said(&mut transom)?;
     Ok(format!(
-        "# What `transom rbac --secret-reads {reads}` prints for {what}; made by `cargo xtask deploy`, never by hand.\n{printed}"
+        "# What `transom rbac {} --secret-reads {reads}` prints for {what}; made by `cargo xtask deploy`, never by hand.\n{printed}",
+        INSTALLED.join(" ")
     ))
 }
 

@@ -3,6 +3,7 @@
 use super::OutputFormat;
 use super::server::Reads;
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
 use transom_core::reference::dns::is_label;
@@ -10,7 +11,7 @@ use transom_core::reference::dns::is_label;
 /// Flags of `rbac`.
 #[derive(Debug, Args)]
 pub(crate) struct RbacArgs {
-    /// Folder or file with policies; the two that ship with the binary when absent.
+    /// Folder or file with policies, also those that will be objects; the two that ship with the binary when absent.
     #[arg(long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
     /// How Secrets are read whose names the policies do not say exactly.
@@ -25,6 +26,18 @@ pub(crate) struct RbacArgs {
     /// The connection on whose cluster the rights are.
     #[arg(long, value_name = "NAME", default_value = LOCAL)]
     pub(crate) connection: String,
+    /// As given to `run`: the policies are objects, and their status is written.
+    #[arg(long)]
+    pub(crate) policy_objects: bool,
+    /// As given to `run`: the namespace of the Lease.
+    #[arg(long, value_name = "NS", value_parser = parse_label)]
+    pub(crate) lease_namespace: Option<String>,
+    /// As given to `run`: who is not on the same machine is asked for a token, and the API server who that is.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) admin_address: Option<SocketAddr>,
+    /// As given to `run`: nothing is written.
+    #[arg(long)]
+    pub(crate) read_only: bool,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
     pub(crate) output: OutputFormat,

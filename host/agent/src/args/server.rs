@@ -20,7 +20,8 @@ pub(crate) struct ServerArgs {
     /// Folder in which the components lie that `Policy` objects name as files.
     #[arg(long, value_name = "DIR", default_value = ".", requires = "policy_objects")]
     pub(crate) components: PathBuf,
-    /// Write nothing to an API server; tell what would be written.
+    /// Write nothing to an API server, but the Lease and the status of `Policy` objects where these are asked for; tell
+    /// what would be written.
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Work only while holding the Lease in this namespace, so that one of several replicas writes.

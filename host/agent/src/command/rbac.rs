@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use transom_core::policy::{Policy, Writes, check, manifest};
-use transom_core::rights::{self, Asked, Objects, Right, Rights, kinds};
+use transom_core::rights::{self, Asked, Objects, Own, Right, Rights, kinds};
 
 /// Prints the rights that the policies need on one connection.
 ///
@@ -27,8 +27,13 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         ));
     }
     let kind = |_: &str, kind: &str| kinds::guess(kind);
-    let secrets = args.secret_reads.into();
-    let asked = Asked { connection: &args.connection, secrets, home: &args.namespace, kind: &kind };
+    let asked = Asked {
+        connection: &args.connection,
+        secrets: args.secret_reads.into(),
+        read_only: args.read_only,
+        own: own(args),
+        kind: &kind,
+    };
     let rights = rights::of(&policies.iter().collect::<Vec<_>>(), asked);
     let roles = role::roles(&rights, &args.namespace, &args.service_account);
     match args.output {
@@ -40,6 +45,16 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         OutputFormat::Table => table(&rights, screen),
     }
     Ok(Ending::Right)
+}
+
+/// What the agent itself does with these flags.
+fn own(args: &RbacArgs) -> Own<'_> {
+    Own {
+        lease: args.lease_namespace.as_deref(),
+        policies: args.policy_objects,
+        // Nobody else reaches an address of this machine only.
+        reviews: args.admin_address.is_some_and(|address| !address.ip().is_loopback()),
+    }
 }
 
 /// Every policy, checked but without its components, on which no right depends; nothing when one is refused: whoever

@@ -107,7 +107,7 @@ impl Cache {
     }
 
     /// The watches whose scope and wildcards hold an object's name.
-    fn about<'a, 'b>(&'a self, reference: &'b ObjectRef) -> impl Iterator<Item = &'a Watched> + use<'a, 'b> {
+    pub(super) fn about<'a, 'b>(&'a self, reference: &'b ObjectRef) -> impl Iterator<Item = &'a Watched> + use<'a, 'b> {
         let ObjectRef { api_version, kind, namespace, name, .. } = reference;
         self.watches
             .iter()
@@ -280,10 +280,14 @@ impl Cache {
 }
 
 impl Watched {
+    /// Whether it is told of every object with a name of its scope.
+    pub(super) fn is_whole(&self) -> bool {
+        self.scope.fields.is_none() && self.scope.labels.is_none()
+    }
+
     /// Whether an object of the scope that is not on the shelf is not there at all.
     fn knows_all(&self) -> bool {
-        let whole = self.synced && self.scope.fields.is_none() && self.scope.labels.is_none();
-        whole
+        self.synced && self.is_whole()
             || (self.failure.as_ref().is_some_and(|fault| fault.reason == transom_api::Word::KindMissing)
                 && self.shelf.len() == 0)
     }

@@ -35,6 +35,7 @@ pub struct Events {
     sender: Sender,
     /// Name of this replica.
     instance: String,
+    read_only: bool,
     warnings: Mutex<Warnings>,
     start: Instant,
     names: RandomState,
@@ -42,9 +43,9 @@ pub struct Events {
 
 impl Events {
     /// None told yet; `instance` is the name of this replica, of at most 128 bytes.
-    pub(super) fn new(sender: Sender, instance: &str) -> Self {
+    pub(super) fn new(sender: Sender, instance: &str, read_only: bool) -> Self {
         let (warnings, start, names) = (Mutex::default(), Instant::now(), RandomState::new());
-        Self { sender, instance: instance.to_owned(), warnings, start, names }
+        Self { sender, instance: instance.to_owned(), read_only, warnings, start, names }
     }
 
     /// Tells a report on its subject, if it is a failure and not too much was told. The uid is the subject's: without
@@ -53,7 +54,7 @@ impl Events {
     /// # Errors
     /// When the Event cannot be written; it is not tried again.
     pub async fn publish(&self, report: &Report, uid: &str) -> Result<(), WriteFailure> {
-        if !is_worth(report) {
+        if self.read_only || !is_worth(report) {
             return Ok(());
         }
         let key = Key::new(&report.policy.as_str().into(), &report.subject);

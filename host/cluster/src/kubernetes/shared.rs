@@ -106,6 +106,14 @@ impl Shared {
         Self::restore(reference, known)
     }
 
+    /// Why the watch that would tell of an object for sure cannot be listed. To ask for the one object then takes a right
+    /// that its watch does without, and would not be answered better.
+    pub(super) fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {
+        let cache = self.cache();
+        let fault = cache.about(reference).filter(|watched| watched.is_whole()).find_map(|it| it.failure.as_ref());
+        fault.map(|fault| failure(reference, fault))
+    }
+
     fn restore(reference: &ObjectRef, known: Known) -> Option<Result<Option<Object>, ReadFailure>> {
         Some(match known {
             Known::Unknown => return None,

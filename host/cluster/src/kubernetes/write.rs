@@ -56,9 +56,9 @@ impl Writer {
         self.sender.counts()
     }
 
-    /// Events at the same pace; `instance` is the name of this replica, of at most 128 bytes.
+    /// Events at the same pace, none where this is read-only; `instance` is the name of this replica, of at most 128 bytes.
     pub fn events(&self, instance: &str) -> Events {
-        Events::new(self.sender.clone(), instance)
+        Events::new(self.sender.clone(), instance, self.read_only)
     }
 
     /// The status of policies, at the same pace.
