@@ -127,8 +127,9 @@ fn rights_that_are_taken_away_and_given_back_cost_nothing_but_time() -> Result<(
     })
 }
 
+/// V29: that there are no HostedClusters to list is told, and holds up nobody.
 #[test]
-fn a_kind_that_is_missing_holds_up_nobody_and_is_watched_when_it_comes() -> Result<()> {
+fn v29_a_kind_that_is_missing_holds_up_nobody_and_is_watched_when_it_comes() -> Result<()> {
     on_stage(async |stage| {
         for index in [0, 2] {
             stage.remove_crd(CRDS[index]).await?;

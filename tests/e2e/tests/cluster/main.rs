@@ -4,6 +4,8 @@
 #![expect(clippy::print_stdout, reason = "how long it took to recover is for people to read")]
 
 mod agent;
+mod beside;
+mod carried;
 mod case;
 mod faults;
 mod fleet;
@@ -12,6 +14,8 @@ mod leases;
 mod machine;
 mod network;
 mod objects;
+mod policies;
+mod rights;
 mod rows;
 mod stage;
 mod wakes;

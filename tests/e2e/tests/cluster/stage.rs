@@ -43,15 +43,30 @@ pub(crate) struct Stage {
     pub(crate) agent: User,
 }
 
+/// A server and its runtime, or why there is none; started by the first who needs it.
+type Started = OnceLock<Result<(Runtime, Stage), String>>;
+
 /// Runs one test on the server of this process, after those that came before it.
 pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    static STAGE: Started = OnceLock::new();
+    on(&STAGE, &[], test)
+}
+
+/// The same on a server that lists page by page: it does not know how to stream a list.
+pub(crate) fn on_stage_with_pages(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    static STAGE: Started = OnceLock::new();
+    on(&STAGE, &["--feature-gates=WatchList=false"], test)
+}
+
+fn on(started: &'static Started, flags: &[&str], test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
-    static STAGE: OnceLock<Result<(Runtime, Stage), String>> = OnceLock::new();
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let started = STAGE.get_or_init(|| {
+    let started = started.get_or_init(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| format!("failed to start a runtime: {error}"))?;
-        let stage = runtime.block_on(Stage::start()).map_err(|error| format!("{error:#}"))?;
+        let apiserver = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let options = Options { apiserver, ..Options::default() };
+        let stage = runtime.block_on(Stage::start(&options)).map_err(|error| format!("{error:#}"))?;
         Ok((runtime, stage))
     });
     let (runtime, stage) = started.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -62,8 +77,8 @@ pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<(
 }
 
 impl Stage {
-    async fn start() -> Result<Self> {
-        let cluster = Cluster::start(&Options::default()).await?;
+    async fn start(options: &Options) -> Result<Self> {
+        let cluster = Cluster::start(options).await?;
         cluster.install_crds(&CRDS).await?;
         let agent = cluster.service_account(HOME, ACCOUNT).await?;
         let stage = Self { cluster, agent };
@@ -71,7 +86,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Gives the agent its rights: those that it says it needs.
+    /// Gives the agent its rights: those that it says it needs, whatever it is asked to do.
     pub(crate) async fn grant(&self) -> Result<()> {
         self.grant_to(ACCOUNT).await
     }
@@ -83,9 +98,16 @@ impl Stage {
     }
 
     async fn grant_to(&self, account: &str) -> Result<()> {
-        let output = Command::new(program::binary()?).args(["rbac", "--service-account", account]).output()?;
+        let all = ["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0"];
+        self.cluster.objects().apply_manifest(&self.rights(account, &all, "yaml")?).await
+    }
+
+    /// What `transom rbac` prints for an account with these flags.
+    pub(crate) fn rights(&self, account: &str, words: &[&str], form: &str) -> Result<String> {
+        let mut transom = Command::new(program::binary()?);
+        let output = transom.args(["rbac", "--service-account", account, "--output", form]).args(words).output()?;
         ensure!(output.status.success(), "`transom rbac` ended with {}", output.status);
-        self.cluster.objects().apply_manifest(&String::from_utf8(output.stdout)?).await
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Takes them all away, and waits until the server knows.
@@ -94,7 +116,7 @@ impl Stage {
         let client = self.cluster.client(&self.agent).await?;
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client);
         wait::until("the end of the agent's rights", DEADLINE, async || {
-            let refused = namespaces.get_opt("default").await;
+            let refused = namespaces.list(&ListParams::default().limit(1)).await;
             Ok(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403).then_some(()))
         })
         .await
@@ -193,6 +215,7 @@ impl Stage {
 
     /// Removes everything that a test made, and mends what it left broken.
     pub(crate) async fn clear(&self) -> Result<()> {
+        self.remove_policies().await?;
         for crd in CRDS {
             if self.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), None, crd).await?.is_none() {
                 self.cluster.install_crds(&[crd]).await?;

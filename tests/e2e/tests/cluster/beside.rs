@@ -1,0 +1,133 @@
+//! Beside the hypershift-addon agent: read-only nothing is written and every difference is told; then what is right gets
+//! a stamp and nothing else. The secrets are in that agent's form: written by client-go, without label or annotation.
+
+use crate::agent::Worker;
+use crate::objects::CLUSTERS;
+use crate::stage::{SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::fs;
+
+const OUTPUT: &str = "external-managed-kubeconfig";
+
+fn home(name: &str) -> String {
+    format!("klusterlet-{name}")
+}
+
+fn subject(name: &str) -> String {
+    format!("HostedCluster {CLUSTERS}/{name}")
+}
+
+/// What the other agent makes of a source: client-go reads it, one field is changed, client-go writes it.
+fn as_go_writes(stage: &Stage, name: &str, source: &Value) -> Result<Vec<u8>> {
+    let path = stage.cluster.folder().join(format!("go-{name}.kubeconfig"));
+    let bytes = STANDARD.decode(source["data"]["kubeconfig"].as_str().context("no source")?)?;
+    fs::write(&path, &bytes)?;
+    let server = format!("https://kube-apiserver.{CLUSTERS}-{name}.svc.cluster.local:6443");
+    let mut kubectl = stage.cluster.kubectl(stage.cluster.admin())?;
+    let kubectl =
+        kubectl.args(["config", "set-cluster", "cluster", "--server", &server]).arg("--kubeconfig").arg(&path);
+    ensure!(kubectl.output()?.status.success(), "kubectl does not read the source");
+    let written = fs::read(&path)?;
+    ensure!(written != bytes, "client-go wrote the very same bytes");
+    Ok(written)
+}
+
+/// A hosted cluster for which the other agent has made the secret.
+async fn made_by_go(stage: &Stage, name: &str) -> Result<()> {
+    stage.ready(name, true).await?;
+    let source = stage.get(SECRET, Some(CLUSTERS), &format!("{name}-admin-kubeconfig")).await?.context("no source")?;
+    let data = json!({"kubeconfig": STANDARD.encode(as_go_writes(stage, name, &source)?)});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
+        "metadata": {"name": OUTPUT, "namespace": home(name)}});
+    stage.objects().create(secret).await.map(drop)
+}
+
+async fn secret(stage: &Stage, name: &str) -> Result<Value> {
+    stage.get(SECRET, Some(&home(name)), OUTPUT).await?.with_context(|| format!("{name} has no secret"))
+}
+
+/// Whether it said something of a subject's secret that ends so.
+fn said(agent: &Worker, name: &str, end: &str) -> Result<()> {
+    let home = format!("{}/{OUTPUT}", home(name));
+    let log = agent.log()?;
+    let mut messages = log.lines().filter_map(|line| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let told = line.as_object()?.values().filter_map(Value::as_str).find(|text| text.contains("would "));
+        told.map(str::to_owned)
+    });
+    ensure!(messages.any(|text| text.contains(&home) && text.ends_with(end)), "{name}: it said {log}");
+    Ok(())
+}
+
+/// Every request of the agent that changes something, Events and status included.
+async fn changing(stage: &Stage, since: transom_test_cluster::Mark) -> Result<Vec<String>> {
+    let lines = stage.lines(since).await?;
+    let changing = lines.iter().filter(|line| !["get", "list", "watch"].contains(&line.verb.as_str()));
+    Ok(changing.map(|line| format!("{} {}", line.verb, line.uri)).collect())
+}
+
+/// One secret that is right, one for a port that has moved, one that is not there, one with another credential.
+async fn fleet(stage: &Stage) -> Result<()> {
+    for name in ["right", "moved", "foreign"] {
+        made_by_go(stage, name).await?;
+    }
+    stage.ready("missing", true).await?;
+    stage.move_port("moved", 7443).await?;
+    let other = crate::objects::case_text(OUTPUT, "V18-source-rotated", "then.yaml", |_| "foreign".to_owned())?;
+    let other = crate::objects::parse(&other.context("no case V18")?)?.remove(0);
+    stage.patch(SECRET, Some(CLUSTERS), "foreign-admin-kubeconfig", json!({"data": other["data"]})).await
+}
+
+#[test]
+fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_right() -> Result<()> {
+    on_stage(async |stage| {
+        fleet(stage).await?;
+        let before = [secret(stage, "right").await?, secret(stage, "moved").await?, secret(stage, "foreign").await?];
+        let mark = stage.mark()?;
+        let mut agent = stage.start_agent(&["--read-only"])?;
+        agent.wait_for_first_pass().await?;
+        said(&agent, "right", ": metadata")?;
+        said(&agent, "moved", ": data.kubeconfig, metadata")?;
+        said(&agent, "missing", OUTPUT)?;
+        agent.wait_for(&subject("foreign"), "Failed TargetNotOwned").await?;
+        // News do not make it write, either.
+        stage.move_port("right", 7443).await?;
+        let deadline = crate::stage::DEADLINE;
+        transom_test_cluster::wait::until("what it says of the news", deadline, async || {
+            Ok(said(&agent, "right", ": data.kubeconfig, metadata").ok())
+        })
+        .await?;
+        stage.move_port("right", 6443).await?;
+        agent.stop()?;
+        let asked = changing(stage, mark).await?;
+        ensure!(asked.is_empty(), "a read-only agent asked for {asked:#?}");
+
+        let mark = stage.mark()?;
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        stage.wait_for_right("moved", 7443).await?;
+        stage.wait_for_right("missing", 6443).await?;
+        agent.wait_for(&subject("right"), "Applied AsDesired").await?;
+        agent.wait_for(&subject("foreign"), "Failed TargetNotOwned").await?;
+        agent.stop()?;
+        let mut writes = stage.writes(mark).await?;
+        writes.sort();
+        let wanted = ["missing", "moved", "right"].map(|name| format!("patch secrets {}/{OUTPUT}", home(name)));
+        ensure!(writes == wanted, "{writes:#?}");
+        stamped_and_nothing_else(&before[0], &secret(stage, "right").await?)?;
+        ensure!(before[2] == secret(stage, "foreign").await?, "the secret with another credential was touched");
+        Ok(())
+    })
+}
+
+/// Two labels and three annotations were added, and the rest is as it was to the letter.
+fn stamped_and_nothing_else(before: &Value, after: &Value) -> Result<()> {
+    ensure!(before["data"] == after["data"] && before["type"] == after["type"], "more than the metadata changed");
+    let count = |field: &str| after["metadata"][field].as_object().map_or(0, serde_json::Map::len);
+    ensure!((count("labels"), count("annotations")) == (2, 3), "{}", after["metadata"]);
+    ensure!(before["metadata"]["uid"] == after["metadata"]["uid"], "it was made anew");
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Labels and annotations that a policy puts on what it makes: put there, put back, taken away again when the policy
+//! wants them no longer. Never one of somebody else.
+
+use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use transom_e2e::program;
+use transom_test_cluster::wait;
+
+const HOME: &str = "klusterlet-worn";
+const OUTPUT: &str = "external-managed-kubeconfig";
+const NOTE: &str = "example.com/note";
+
+/// The shipped policy with these fields of `spec.own`.
+fn policy(folder: &Path, own: Value) -> Result<()> {
+    let text = fs::read_to_string(program::root().join("policies").join(OUTPUT).join("policy.yaml"))?;
+    let mut manifest: Value = serde_yaml::from_str(&text)?;
+    for (key, value) in own.as_object().into_iter().flatten() {
+        manifest["spec"]["own"][key.as_str()] = value.clone();
+    }
+    // Renamed into its place: half a policy is none.
+    let half = folder.with_extension("half");
+    fs::write(&half, serde_yaml::to_string(&manifest)?)?;
+    Ok(fs::rename(half, folder.join("policy.yaml"))?)
+}
+
+/// Waits until the labels and annotations of the secret are as wanted.
+async fn wait_for(stage: &Stage, what: &str, wanted: impl Fn(&Value, &Value) -> bool) -> Result<()> {
+    let mut last = Value::Null;
+    let came = wait::until(what, DEADLINE, async || {
+        last = stage.get(SECRET, Some(HOME), OUTPUT).await?.unwrap_or_default()["metadata"].take();
+        Ok(wanted(&last["labels"], &last["annotations"]).then_some(()))
+    });
+    let came = came.await;
+    came.with_context(|| format!("the last labels were {}, the annotations {}", last["labels"], last["annotations"]))
+}
+
+#[test]
+fn what_the_policy_puts_on_a_secret_is_kept_and_what_others_put_there_is_left_alone() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("worn", true).await?;
+        let folder = stage.cluster.folder().join("policies-worn");
+        fs::create_dir_all(&folder)?;
+        policy(&folder, json!({"labels": {"team": "blue", "tier": "gold"}, "annotations": {NOTE: "made for them"}}))?;
+        let mut agent = stage.start_agent(&["--policies", folder.to_str().context("the folder has another name")?])?;
+        agent.wait_for_first_pass().await?;
+        wait_for(stage, "what the policy says", |labels, annotations| {
+            labels["team"] == "blue" && labels["tier"] == "gold" && annotations[NOTE] == "made for them"
+        })
+        .await?;
+        stage.wait_for_right("worn", 6443).await?;
+        let by_hand = json!({"metadata": {"labels": {"team": "red", "theirs": "1"}, "annotations": {NOTE: null}}});
+        stage.patch(SECRET, Some(HOME), OUTPUT, by_hand).await?;
+        wait_for(stage, "what was changed by hand", |labels, annotations| {
+            labels["team"] == "blue" && labels["theirs"] == "1" && annotations[NOTE] == "made for them"
+        })
+        .await?;
+        policy(&folder, json!({"labels": {"team": "green"}}))?;
+        wait_for(stage, "what the policy says now", |labels, annotations| {
+            labels["team"] == "green"
+                && labels["theirs"] == "1"
+                && labels["tier"].is_null()
+                && annotations[NOTE].is_null()
+        })
+        .await?;
+        policy(&folder, json!({}))?;
+        wait_for(stage, "the end of what the policy says", |labels, annotations| {
+            labels["team"].is_null() && labels["theirs"] == "1" && annotations["transom.dev/carried"].is_null()
+        })
+        .await?;
+        agent.wait_for("HostedCluster clusters/worn", "Applied AsDesired").await?;
+        stage.wait_for_right("worn", 6443).await?;
+        agent.stop()?;
+        // What is there is right for another agent, too.
+        let mark = stage.mark()?;
+        let mut agent = stage.start_agent(&["--policies", folder.to_str().context("the folder has another name")?])?;
+        agent.wait_for_first_pass().await?;
+        agent.stop()?;
+        let writes = stage.writes(mark).await?;
+        ensure!(writes.is_empty(), "{writes:#?}");
+        Ok(())
+    })
+}

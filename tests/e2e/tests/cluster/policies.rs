@@ -1,0 +1,182 @@
+//! Policies that are objects of the API server: put to work, refused, mended and removed there, and what their status
+//! says. Never a policy in a file.
+
+use crate::objects::CLUSTERS;
+use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use transom_test_cluster::wait;
+
+const POLICY: (&str, &str) = ("transom.dev/v1alpha1", "Policy");
+const CRD: &str = include_str!("../../../../host/deploy/crd.yaml");
+const CRD_NAME: &str = "policies.transom.dev";
+const SHIPPED: &str = include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml");
+const TAINTS: &str = include_str!("../../../../policies/built-in-taints/policy.yaml");
+const NAME: &str = "external-managed-kubeconfig";
+
+impl Stage {
+    /// Installs the kind `Policy`, and waits until it is served.
+    async fn install_crd_of_policies(&self) -> Result<()> {
+        self.objects().apply_manifest(CRD).await?;
+        self.cluster.wait_for_crd(CRD_NAME).await?;
+        wait::until("the kind Policy", DEADLINE, async || Ok(self.api(POLICY, None).await.ok().map(drop))).await?;
+        self.list(POLICY).await.map(drop)
+    }
+
+    /// The policies that ship, as objects.
+    pub(crate) async fn install_policies(&self) -> Result<()> {
+        self.install_crd_of_policies().await?;
+        self.objects().apply_manifest(SHIPPED).await?;
+        self.objects().apply_manifest(TAINTS).await
+    }
+
+    /// Removes the kind with its objects, where a test left it.
+    pub(crate) async fn remove_policies(&self) -> Result<()> {
+        match self.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), None, CRD_NAME).await? {
+            Some(_) => self.remove_crd(CRD_NAME).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the status of the policy is as wanted, and gives it.
+    async fn wait_for_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        let mut last = Value::Null;
+        let found = wait::until(what, DEADLINE, async || {
+            last = self.get(POLICY, None, NAME).await?.context("the policy is gone")?["status"].take();
+            Ok(wanted(&last).then(|| last.clone()))
+        })
+        .await;
+        found.with_context(|| format!("the last status was {last}"))
+    }
+}
+
+/// Status and reason of a condition.
+fn condition<'a>(status: &'a Value, kind: &str) -> (&'a str, &'a str) {
+    let all = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = all.iter().find(|condition| condition["type"] == kind);
+    let text = |name: &str| found.and_then(|found| found[name].as_str()).unwrap_or_default();
+    (text("status"), text("reason"))
+}
+
+fn loaded(status: &Value, generation: i64) -> bool {
+    condition(status, "Loaded") == ("True", "Loaded") && status["observedGeneration"] == generation
+}
+
+#[test]
+fn a_policy_is_an_object_and_its_status_says_what_it_has_come_to() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        stage.ready("late", false).await?;
+        // Neither the kind nor a policy is there: both are found when they come.
+        let agent = stage.start_agent(&["--policy-objects"])?;
+        stage.install_crd_of_policies().await?;
+        stage.objects().apply_manifest(SHIPPED).await?;
+        stage.wait_for_right("one", 6443).await?;
+        let status = stage
+            .wait_for_status("a status with both subjects", |status| {
+                loaded(status, 1) && status["counts"]["applied"] == 1 && status["counts"]["waiting"] == 1
+            })
+            .await?;
+        ensure!(status["counts"]["total"] == 2 && condition(&status, "Healthy").0 == "True", "{status}");
+        ensure!(condition(&status, "Watched") == ("True", "AsDesired"), "{status}");
+        ensure!(status["waiting"][0]["reason"] == "NamespaceMissing" && status["waiting"][0]["count"] == 1, "{status}");
+        let digest = status["revision"]["decide"].as_str().unwrap_or_default();
+        ensure!(digest.starts_with("sha256:") && status["revision"]["generation"] == 1, "{status}");
+        stage.objects().namespace("klusterlet-late").await?;
+        stage.wait_for_status("a status without waiting", |status| status["counts"]["applied"] == 2).await?;
+        refused_and_mended(stage).await?;
+        stage.delete(POLICY, None, NAME).await?;
+        wait::until("the end of the policy", DEADLINE, async || {
+            Ok(agent.log()?.contains("removed; what").then_some(()))
+        })
+        .await?;
+        ensure!(stage.made("one").await?.is_some(), "what was made went with the policy");
+        let said = agent.stop()?;
+        ensure!(said.contains("mended"), "nothing was said of the mended policy: {said}");
+        Ok(())
+    })
+}
+
+/// A revision that cannot be loaded is told, the earlier one goes on, and the one that mends it is told, too.
+async fn refused_and_mended(stage: &Stage) -> Result<()> {
+    let component = |name: &str| json!({"spec": {"guests": {"decide": {"component": name}}}});
+    stage.patch(POLICY, None, NAME, component("builtin:nobody")).await?;
+    let status = stage
+        .wait_for_status("a refusal", |status| condition(status, "Loaded") == ("False", "ComponentNotFound"))
+        .await?;
+    ensure!(status["observedGeneration"] == 2 && status["revision"]["generation"] == 1, "{status}");
+    stage.move_port("one", 7443).await?;
+    stage.wait_for_right("one", 7443).await?;
+    stage.patch(POLICY, None, NAME, component("builtin:kubeconfig")).await?;
+    stage.wait_for_status("a mended policy", |status| loaded(status, 3)).await?;
+    // A status that somebody removes comes again.
+    stage.put_status(POLICY, None, NAME, &json!({})).await?;
+    stage.wait_for_status("the status again", |status| loaded(status, 3) && status["counts"]["total"] == 2).await?;
+    let settings = json!({"spec": {"guests": {"decide": {"settings": {"port": ["https"]}}}}});
+    stage.patch(POLICY, None, NAME, settings).await?;
+    let refused = |status: &Value| condition(status, "Loaded") == ("False", "SettingsRefused");
+    let status = stage.wait_for_status("refused settings", refused).await?;
+    let message = status["conditions"].to_string();
+    ensure!(message.contains("settings.port: is not a mapping"), "{message}");
+    stage.patch(POLICY, None, NAME, json!({"spec": {"guests": {"decide": {"settings": {"port": null}}}}})).await?;
+    stage.wait_for_status("a policy mended again", |status| loaded(status, 5)).await?;
+    Ok(())
+}
+
+/// Makes a hosted cluster that is not available.
+async fn unavailable(stage: &Stage, name: &str) -> Result<()> {
+    stage.ready(name, true).await?;
+    let mut status = stage.get(HOSTED, Some(CLUSTERS), name).await?.context("no HostedCluster")?["status"].take();
+    status["conditions"][0]["status"] = json!("False");
+    stage.put_status(HOSTED, Some(CLUSTERS), name, &status).await
+}
+
+#[test]
+fn a_status_counts_says_why_subjects_wait_and_names_the_worst() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("right", true).await?;
+        for name in ["homeless-0", "homeless-1"] {
+            stage.ready(name, false).await?;
+        }
+        unavailable(stage, "unavailable").await?;
+        for number in 0..12 {
+            let name = format!("broken-{number:02}");
+            stage.ready(&name, true).await?;
+            let none = json!({"data": {"kubeconfig": null, "other": "eA=="}});
+            stage.patch(SECRET, Some(CLUSTERS), &format!("{name}-admin-kubeconfig"), none).await?;
+        }
+        stage.install_policies().await?;
+        let agent = stage.start_agent(&["--policy-objects"])?;
+        let status = stage.wait_for_status("every subject in it", |status| status["counts"]["total"] == 16).await?;
+        let counts = json!({"total": 16, "applied": 1, "held": 1, "waiting": 2, "failed": 12});
+        ensure!(status["counts"] == counts, "{status}");
+        let waiting: Vec<Value> = status["waiting"].as_array().cloned().unwrap_or_default();
+        let about = |it: &Value| json!([it["state"], it["reason"], it["count"], it["expectedSeconds"], it["overdue"]]);
+        ensure!(
+            waiting.iter().map(about).collect::<Vec<_>>()
+                == [json!(["Waiting", "NamespaceMissing", 2, 900, 0]), json!(["Held", "NotAvailable", 1, 3600, 0])],
+            "{status}"
+        );
+        let worst = status["worst"].as_array().context("nobody is the worst")?;
+        let names: Vec<&str> = worst.iter().filter_map(|it| it["name"].as_str()).collect();
+        ensure!(names == (0..10).map(|number| format!("broken-{number:02}")).collect::<Vec<_>>(), "{names:?}");
+        let all_failed = worst.iter().all(|it| it["state"] == "Failed" && it["reason"] == "KubeconfigMissing");
+        ensure!(all_failed && worst[0]["namespace"] == CLUSTERS, "{status}");
+        ensure!(condition(&status, "Healthy") == ("False", "KubeconfigMissing"), "{status}");
+        columns(stage)?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+/// What `kubectl get` shows of a policy.
+fn columns(stage: &Stage) -> Result<()> {
+    let output = stage.cluster.kubectl(stage.cluster.admin())?.args(["get", "tpol", NAME]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let head = ["NAME", "SUBJECT", "LOADED", "HEALTHY", "APPLIED", "WAITING", "HELD", "FAILED", "AGE"];
+    let row = [NAME, "HostedCluster", "Loaded", "False", "1", "2", "1", "12"];
+    let shown = matches!(words.as_slice(), [first, second] if *first == head && second.starts_with(&row));
+    ensure!(shown, "{text}");
+    Ok(())
+}

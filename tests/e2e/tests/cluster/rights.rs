@@ -1,0 +1,297 @@
+//! The agent with exactly the rights that `transom rbac` prints for its flags: nothing that it asks for is denied, and
+//! there is no rule that it does not use. Never one right more. The server lists page by page: one that streams its
+//! lists would leave `list` to those that do not.
+
+use crate::agent::Worker;
+use crate::objects::{CLUSTERS, rotated};
+use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage_with_pages};
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+use transom_support::fleet::Fleet;
+use transom_test_cluster::{Line, Mark, wait};
+
+const ROLES: &str = "rbac.authorization.k8s.io/v1";
+/// The agent's account, by which its roles are called.
+const ACCOUNT: &str = "agent";
+/// Managed clusters that change again and again.
+const MANY: usize = 8;
+
+/// One verb of one rule.
+#[derive(Clone, Debug, PartialEq)]
+struct Right {
+    namespace: Option<String>,
+    group: String,
+    resource: String,
+    name: Option<String>,
+    verb: String,
+}
+
+impl Right {
+    /// Whether a request made use of it.
+    fn served(&self, line: &Line) -> bool {
+        let Some(target) = &line.target else { return false };
+        let resource = match target.subresource.as_str() {
+            "" => target.resource.clone(),
+            subresource => format!("{}/{subresource}", target.resource),
+        };
+        let within = |bound: &Option<String>, is: &str| bound.as_deref().is_none_or(|bound| bound == is);
+        // An apply or a replacement that makes its object is both to whoever judges it, and no create to the log.
+        let made = ["patch", "update"].contains(&line.verb.as_str()) && line.code == 201 && self.verb == "create";
+        line.allowed
+            && (made || self.verb == line.verb)
+            && (&self.group, &self.resource) == (&target.group, &resource)
+            && within(&self.namespace, &target.namespace)
+            && within(&self.name, &target.name)
+    }
+}
+
+/// Every verb of every rule among some roles.
+fn rights(roles: &Value) -> Vec<Right> {
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
+    };
+    let mut all = Vec::new();
+    for role in roles["items"].as_array().into_iter().flatten() {
+        let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for verb in texts(&rule["verbs"]) {
+                let one = |field: &str| texts(&rule[field]).pop();
+                all.push(Right {
+                    namespace: namespace.clone(),
+                    group: one("apiGroups").unwrap_or_default(),
+                    resource: one("resources").unwrap_or_default(),
+                    name: one("resourceNames"),
+                    verb,
+                });
+            }
+        }
+    }
+    all
+}
+
+impl Stage {
+    /// Gives the agent what is printed for these flags and nothing else, and waits until the server knows.
+    async fn grant_exactly(&self, words: &[&str]) -> Result<Vec<Right>> {
+        self.revoke().await?;
+        for kind in ["RoleBinding", "Role"] {
+            self.delete((ROLES, kind), Some(HOME), ACCOUNT).await?;
+        }
+        let printed: Value = serde_json::from_str(&self.rights(ACCOUNT, words, "json")?)?;
+        for object in printed["items"].as_array().context("no list")? {
+            self.objects().apply(object.clone()).await?;
+        }
+        let rights = rights(&printed);
+        let client = self.cluster.client(&self.agent).await?;
+        for right in &rights {
+            wait::until("a right in force", DEADLINE, async || Ok(may(&client, right).await?.then_some(()))).await?;
+        }
+        Ok(rights)
+    }
+
+    /// Those of some rights that the agent has not used since a mark.
+    fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
+        let lines = self.asked(since)?;
+        Ok(rights.iter().filter(|right| !lines.iter().any(|line| right.served(line))).cloned().collect())
+    }
+
+    /// Every request of the agent since a mark, also those that are still open.
+    fn asked(&self, since: Mark) -> Result<Vec<Line>> {
+        let lines = self.cluster.audit().since(since)?;
+        Ok(lines.into_iter().filter(|line| line.user == self.agent.name()).collect())
+    }
+}
+
+/// Whether whoever asks has a right.
+async fn may(client: &kube::Client, right: &Right) -> Result<bool> {
+    use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+    let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+    let attributes = json!({"group": right.group, "resource": resource, "subresource": subresource,
+        "namespace": right.namespace, "name": right.name, "verb": right.verb});
+    let review: SelfSubjectAccessReview = serde_json::from_value(json!({"spec": {"resourceAttributes": attributes}}))?;
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(answer
+        .status
+        .is_some_and(|status: k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus| status.allowed))
+}
+
+/// What is there before the agent starts: a cluster that gets its secret, one that goes, one without a source, and one
+/// whose source cannot be used; and managed clusters.
+async fn given(stage: &Stage) -> Result<()> {
+    for name in ["one", "gone", "sourceless", "broken"] {
+        stage.ready(name, true).await?;
+    }
+    stage.delete(SECRET, Some(CLUSTERS), "sourceless-admin-kubeconfig").await?;
+    let none = json!({"data": {"kubeconfig": null, "other": "eA=="}});
+    stage.patch(SECRET, Some(CLUSTERS), "broken-admin-kubeconfig", none).await?;
+    stage.cluster.install_fleet(Fleet { clusters: 0, managed: MANY, seed: 7 }).await?;
+    Ok(())
+}
+
+/// Changes that make the agent write and fail, and where it is wanted come too late.
+async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
+    let port = 7000 + u16::try_from(round)?;
+    for name in ["one", "broken"] {
+        stage.move_port(name, port).await?;
+    }
+    if round == 1 {
+        stage.delete(HOSTED, Some(CLUSTERS), "gone").await?;
+    }
+    let source = stage.get(SECRET, Some(CLUSTERS), "one-admin-kubeconfig").await?.context("no source")?;
+    stage.patch(SECRET, Some(CLUSTERS), "one-admin-kubeconfig", rotated(&source, round)?).await?;
+    // While each flips, others write it, too: some patch of ours comes too late.
+    let flips = stream::iter(0..MANY).map(|index| async move {
+        let name = format!("edge-{index:05}");
+        let status = if round % 2 == 0 { "True" } else { "Unknown" };
+        let condition = json!({"type": "ManagedClusterConditionAvailable", "status": status, "reason": "Test",
+            "message": "", "lastTransitionTime": "2026-11-21T07:00:00Z"});
+        stage.put_status(MANAGED, None, &name, &json!({"conditions": [condition]})).await?;
+        for beat in 0..if late { 8 } else { 0 } {
+            let beat = json!({"metadata": {"annotations": {"example.com/beat": format!("{round}-{beat}")}}});
+            stage.patch(MANAGED, None, &name, beat).await?;
+        }
+        anyhow::Ok(())
+    });
+    flips.buffer_unordered(MANY).try_collect::<Vec<()>>().await?;
+    Ok(())
+}
+
+/// The agent under these flags and exactly the rights that are printed for them.
+fn exactly(run: &'static [&'static str], rbac: &'static [&'static str]) -> Result<()> {
+    on_stage_with_pages(async |stage| {
+        prepared(stage, rbac).await?;
+        let rights = stage.grant_exactly(rbac).await?;
+        ensure!(!rights.is_empty(), "no rights");
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(run)?;
+        let used = use_all(stage, &agent, &rights, mark).await;
+        let log = agent.stop()?;
+        let denied: Vec<_> =
+            stage.lines(mark).await?.into_iter().filter(|line| line.code == 403 || !line.allowed).collect();
+        ensure!(denied.is_empty(), "denied: {denied:#?}");
+        used.with_context(|| log)
+    })
+}
+
+/// What the flags are about: policies as objects, and a refusal of taints where nothing else could fail.
+async fn prepared(stage: &Stage, rbac: &[&str]) -> Result<()> {
+    given(stage).await?;
+    if rbac.contains(&"--policy-objects") {
+        stage.install_policies().await?;
+    }
+    Ok(())
+}
+
+/// Goes on with changes until every right was used, or it takes too long.
+async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) -> Result<()> {
+    if rights.iter().any(|right| right.resource == "secrets" && right.verb == "delete") {
+        stage.wait_for_output("gone").await?;
+    }
+    let (start, mut round) = (Instant::now(), 0);
+    loop {
+        let unused = stage.unused(rights, mark)?;
+        if unused.is_empty() {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < DEADLINE, "{} rights were never used: {unused:#?}", unused.len());
+        round += 1;
+        let late = unused.iter().any(|right| right.resource == "managedclusters" && right.verb == "get");
+        change(stage, round, late).await?;
+        if unused.iter().any(|right| right.resource == "tokenreviews" || right.resource == "subjectaccessreviews") {
+            metrics(stage, agent).await?;
+        }
+    }
+}
+
+/// Asks for the metrics as whoever is not on this machine does.
+async fn metrics(stage: &Stage, agent: &Worker) -> Result<()> {
+    let port = wait::until("the address of the admin server", DEADLINE, async || {
+        let log = agent.log()?;
+        let told = log.lines().find(|line| line.contains("the admin server listens"));
+        let told: Option<Value> = told.and_then(|line| serde_json::from_str(line).ok());
+        Ok(told.and_then(|told| told["address"].as_str()?.rsplit(':').next()?.parse::<u16>().ok()))
+    })
+    .await?;
+    let kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
+    let token = kubeconfig["users"][0]["user"]["token"].as_str().context("the agent has no token")?;
+    let mut stream = TcpStream::connect((own_address()?, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(stream, "GET /metrics HTTP/1.0\r\nAuthorization: Bearer {token}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    ensure!(answer.starts_with("HTTP/1.0 403"), "{}", answer.lines().next().unwrap_or_default());
+    Ok(())
+}
+
+/// An address of this machine that others could reach. Nothing is sent to find it.
+fn own_address() -> Result<IpAddr> {
+    let about = "this machine has no address but its own: it cannot ask as another one would";
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.connect("198.51.100.1:9").context(about)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+#[test]
+fn every_right_of_the_default_flags_is_used_and_none_is_missing() -> Result<()> {
+    exactly(&[], &[])
+}
+
+#[test]
+fn every_right_of_an_installed_agent_is_used_and_none_is_missing() -> Result<()> {
+    let all = &["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0"];
+    exactly(all, all)
+}
+
+#[test]
+fn every_right_of_strict_reads_is_used_and_none_is_missing() -> Result<()> {
+    exactly(&["--secret-reads", "strict"], &["--secret-reads", "strict"])
+}
+
+#[test]
+fn every_right_of_a_read_only_agent_is_used_and_none_is_missing() -> Result<()> {
+    exactly(&["--read-only"], &["--read-only"])
+}
+
+/// Refuses taints, and nothing else of a managed cluster.
+const REFUSAL: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-taints}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [cluster.open-cluster-management.io], apiVersions: ['*'], operations: [UPDATE], resources: [managedclusters]}]
+  validations: [{expression: \"object.metadata.name != 'edge-00000' || !has(object.spec.taints) || has(oldObject.spec.taints) && object.spec.taints == oldObject.spec.taints\", message: no taints here}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-taints}
+spec: {policyName: no-taints, validationActions: [Deny]}
+";
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
+#[test]
+fn every_right_of_the_taints_alone_is_used_and_none_is_missing() -> Result<()> {
+    on_stage_with_pages(async |stage| {
+        let folder = transom_e2e::program::root().join("policies/built-in-taints/policy.yaml");
+        let policies = ["--policies", folder.to_str().context("the folder has another name")?];
+        given(stage).await?;
+        stage.objects().apply_manifest(REFUSAL).await?;
+        let rights = stage.grant_exactly(&policies).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&policies)?;
+        let used = use_all(stage, &agent, &rights, mark).await;
+        for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+            stage.delete((ADMISSION, kind), None, "no-taints").await?;
+        }
+        let log = agent.stop()?;
+        let lines = stage.lines(mark).await?;
+        let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
+        ensure!(denied.is_empty(), "denied: {denied:#?}");
+        used.with_context(|| log)
+    })
+}
