@@ -22,16 +22,16 @@ impl Agent {
         match observation {
             Observation::Present(object) => {
                 self.known.lock().outputs.observe(&object);
-                self.changed(&object.reference, &Cause::Updated, Some(mark::of(&object)));
+                self.changed(&object.reference, &Cause::Updated, || Some(mark::of(&object)));
             }
             Observation::Gone(reference) => {
                 self.known.lock().outputs.gone(&reference);
-                self.changed(&reference, &Cause::Evaluate(Why::Gone), None);
+                self.changed(&reference, &Cause::Evaluate(Why::Gone), || None);
             }
             Observation::Synced => {}
             Observation::Unreadable(unreadable) => {
                 for object in &unreadable.objects {
-                    self.changed(object, &Cause::Evaluate(Why::Unjudged), None);
+                    self.changed(object, &Cause::Evaluate(Why::Unjudged), || None);
                 }
                 let Unreadable { place, reason, message, .. } = unreadable;
                 telemetry::tell(&Signal::Unreadable { place, reason, message });
@@ -41,7 +41,7 @@ impl Agent {
     }
 
     /// An object changed: its own evaluations and those that depend on it are due.
-    fn changed(&self, object: &ObjectRef, as_subject: &Cause, mark: Option<Digest>) {
+    fn changed(&self, object: &ObjectRef, as_subject: &Cause, mark: impl FnOnce() -> Option<Digest>) {
         if (object.api_version.as_str(), object.kind.as_str()) == (API_VERSION, KIND) {
             self.policies_told.store(true, Ordering::Release);
         }
@@ -50,6 +50,10 @@ impl Agent {
                 lane.push(object, as_subject.clone(), None);
             }
         }
+        if self.known.lock().interest.concerned(object).next().is_none() {
+            return;
+        }
+        let mark = mark();
         let concerned: Vec<Key> = {
             let known = self.known.lock();
             // Who saw it exactly as it is now has nothing to learn.

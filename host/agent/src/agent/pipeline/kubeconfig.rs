@@ -131,7 +131,6 @@ impl Asking<'_> {
     async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
         seen.evaluation.target = Some(target.clone());
         seen.objects.insert(target.clone(), None);
-        self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
         let existing = self.agent.connections.read(target).await?;
         seen.read(target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);

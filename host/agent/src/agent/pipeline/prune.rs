@@ -34,10 +34,8 @@ impl Agent {
             self.known.lock().outputs.of(key).filter(|output| Some(*output) != desired).cloned().collect();
         let mut candidates = Vec::with_capacity(outputs.len());
         for output in outputs {
-            self.known.lock().about_to_read(key, std::slice::from_ref(&output));
             if let Some(object) = self.connections.read(&output).await? {
                 let keepers = prune::keepers(&loaded.revision.policy, key, &output);
-                self.known.lock().about_to_read(key, &keepers);
                 let kept_by = self.present(&keepers).await?;
                 seen.objects.extend(keepers.into_iter().map(|keeper| (keeper, None)));
                 candidates.push(Candidate { object: Arc::new(object), kept_by });
