@@ -146,7 +146,7 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
     // While each flips, others write it, too: some patch of ours comes too late.
     let flips = stream::iter(0..MANY).map(|index| async move {
         let name = format!("edge-{index:05}");
-        let status = if round % 2 == 0 { "True" } else { "Unknown" };
+        let status = if round.is_multiple_of(2) { "True" } else { "Unknown" };
         let condition = json!({"type": "ManagedClusterConditionAvailable", "status": status, "reason": "Test",
             "message": "", "lastTransitionTime": "2026-11-21T07:00:00Z"});
         stage.put_status(MANAGED, None, &name, &json!({"conditions": [condition]})).await?;
