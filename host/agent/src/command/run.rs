@@ -41,8 +41,8 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     telemetry::traces::start(runtime.handle())?;
     let ended = runtime.block_on(work(args, screen));
     telemetry::traces::stop();
-    // Workers end by themselves; where the work ended by an error nobody told them.
-    runtime.shutdown_background();
+    // The process ends next, and with it workers that still wait: to take their timers away first would have them panic.
+    std::mem::forget(runtime);
     ended
 }
 
