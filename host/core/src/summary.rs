@@ -1,7 +1,7 @@
 //! What a policy has come to: counts, why subjects wait, the worst of them, and conditions, as one bounded value.
 //! Pure and total; never a credential: messages were made without one and are cut here.
 
-use crate::catalogue::Entry;
+use crate::catalogue::{Entry, Refusal};
 use crate::policy::Writes;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
@@ -75,7 +75,13 @@ pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) ->
     let mut unwatched: Vec<_> = known.unwatched.iter().filter(|watch| concerns(entry, watch)).cloned().collect();
     unwatched.sort();
     unwatched.dedup();
-    let said = [loaded(entry), watched(&unwatched), sum.healthy()];
+    let said = match (&entry.revision, &entry.refused) {
+        // Never at work: what it would need and do is not known.
+        (None, Some(refused)) => {
+            [loaded(entry), unknown(ConditionType::Watched, refused), unknown(ConditionType::Healthy, refused)]
+        }
+        _ => [loaded(entry), watched(&unwatched), sum.healthy()],
+    };
     unwatched.truncate(MAX_LISTED);
     for watch in &mut unwatched {
         watch.message = cut(&watch.message);
@@ -109,13 +115,13 @@ fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
 /// A condition before it has its times.
 struct Said {
     kind: ConditionType,
-    holds: bool,
+    status: ConditionStatus,
     reason: String,
     message: String,
 }
 
 fn condition(said: Said, known: Known<'_>) -> Condition {
-    let status = if said.holds { ConditionStatus::True } else { ConditionStatus::False };
+    let status = said.status;
     let before = known.before.and_then(|before| before.conditions.iter().find(|one| one.kind == said.kind));
     let since = match before {
         Some(before) if before.status == status => before.last_transition_time.clone(),
@@ -131,12 +137,26 @@ fn condition(said: Said, known: Known<'_>) -> Condition {
     }
 }
 
+fn holds(is_so: bool) -> ConditionStatus {
+    if is_so { ConditionStatus::True } else { ConditionStatus::False }
+}
+
+fn unknown(kind: ConditionType, refused: &Refusal) -> Said {
+    let message = "No revision of the policy is at work.".to_owned();
+    Said { kind, status: ConditionStatus::Unknown, reason: refused.word.as_str().to_owned(), message }
+}
+
 fn loaded(entry: &Entry) -> Said {
     let (reason, message) = match &entry.refused {
         None => (Word::Loaded, Word::Loaded.meaning().to_owned()),
         Some(refused) => (refused.word, refused.message.clone()),
     };
-    Said { kind: ConditionType::Loaded, holds: entry.refused.is_none(), reason: reason.as_str().to_owned(), message }
+    Said {
+        kind: ConditionType::Loaded,
+        status: holds(entry.refused.is_none()),
+        reason: reason.as_str().to_owned(),
+        message,
+    }
 }
 
 fn watched(unwatched: &[WatchStatus]) -> Said {
@@ -148,7 +168,7 @@ fn watched(unwatched: &[WatchStatus]) -> Said {
             (first.reason.clone(), format!("{kind} of {api_version} on {cluster}: {message}{more}"))
         }
     };
-    Said { kind: ConditionType::Watched, holds: unwatched.is_empty(), reason, message }
+    Said { kind: ConditionType::Watched, status: holds(unwatched.is_empty()), reason, message }
 }
 
 /// Subjects of one state and reason.
@@ -241,7 +261,7 @@ impl<'a> Sum<'a> {
             message.push_str(if at == 0 { ": " } else { ", " });
             message.push_str(&format!("{} {reason}", group.count));
         }
-        Said { kind: ConditionType::Healthy, holds: failed == 0, reason, message }
+        Said { kind: ConditionType::Healthy, status: holds(failed == 0), reason, message }
     }
 }
 
@@ -257,7 +277,7 @@ fn cut(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{Place, Refusal, Revision};
+    use crate::catalogue::{Place, Revision};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use std::sync::Arc;
 
@@ -354,6 +374,17 @@ mod tests {
         assert_eq!((holds, reason), (ConditionStatus::False, "PolicyInvalid"));
         assert!(message.len() <= MAX_MESSAGE && message.ends_with('…'));
         assert_eq!((status.observed_generation, status.revision.unwrap().generation), (Some(5), Some(4)));
+    }
+
+    #[test]
+    fn of_a_policy_that_was_never_at_work_nothing_else_is_known() {
+        let refused = Some(Refusal { word: Word::ComponentNotFound, message: "no such file".to_owned() });
+        let status = status(&Entry { revision: None, refused, ..entry() }, None, NOW, &[]);
+        assert_eq!(said(&status, ConditionType::Loaded), (ConditionStatus::False, "ComponentNotFound", "no such file"));
+        for kind in [ConditionType::Watched, ConditionType::Healthy] {
+            let (holds, reason, _) = said(&status, kind);
+            assert_eq!((holds, reason), (ConditionStatus::Unknown, "ComponentNotFound"));
+        }
     }
 
     #[test]
