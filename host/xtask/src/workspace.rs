@@ -39,7 +39,9 @@ pub(crate) fn cargo() -> Command {
 
 /// Asks cargo.
 pub(crate) fn read() -> Result<Workspace> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    // As cargo says it now: what was compiled in may be another work tree, where two share a target folder.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let manifest = Path::new(&here).join("../../Cargo.toml");
     let text = process::output(
         cargo().args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(&manifest),
     )?;
