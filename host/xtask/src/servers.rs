@@ -1,10 +1,12 @@
-//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus and CRDs for the tests. Never builds what
-//! is up to date, and never takes a version that `tests/servers` does not name.
+//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus and CRDs for the tests, and what moves a
+//! clock. Never builds what is up to date, and never takes a version that `tests/servers` does not name.
 
 mod binaries;
+mod clock;
 mod crds;
 mod go;
 mod helm;
+mod package;
 mod prometheus;
 
 use crate::progress;
@@ -35,6 +37,7 @@ pub(crate) fn prepare() -> Result<PathBuf> {
     helm::prepare(&recipe.join("helm"), &folder)?;
     crds::prepare(&folder)?;
     prometheus::prepare(&folder)?;
+    clock::prepare(&folder)?;
     Ok(folder)
 }
 

@@ -3,6 +3,7 @@
 
 mod audit;
 mod certificates;
+mod clock;
 mod cluster;
 mod compaction;
 mod crds;
@@ -22,6 +23,7 @@ mod wire;
 
 pub use audit::{Audit, Line, Mark, Target};
 pub use certificates::Pair;
+pub use clock::Clock;
 pub use cluster::{Cluster, Options};
 pub use crds::available_crds;
 pub use fleet::Installed;

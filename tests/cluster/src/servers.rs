@@ -29,7 +29,12 @@ pub fn kubectl() -> Result<Command> {
 
 /// The real helm, which speaks to no cluster unless it is told to.
 pub fn helm() -> Result<Command> {
-    let path = folder()?.join("helm");
-    ensure!(path.is_file(), "TRANSOM_SERVERS holds no `helm`; run `cargo xtask servers`");
-    Ok(Command::new(path))
+    Ok(Command::new(beside("helm")?))
+}
+
+/// A file that is never one of `KUBEBUILDER_ASSETS`.
+pub(crate) fn beside(name: &str) -> Result<PathBuf> {
+    let path = folder()?.join(name);
+    ensure!(path.is_file(), "TRANSOM_SERVERS holds no `{name}`; run `cargo xtask servers`");
+    Ok(path)
 }

@@ -1,0 +1,51 @@
+//! A wall clock for one process, which a test sets and moves while it runs; what only goes forward goes on as it is.
+//! Never the clock of the machine.
+
+use crate::servers;
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The clock of the processes that were given it.
+#[derive(Debug)]
+pub struct Clock {
+    file: PathBuf,
+}
+
+impl Clock {
+    /// One that shows a time, written `2026-11-21 08:00:00`, when its process starts.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn at(file: &Path, time: &str) -> Result<Self> {
+        let clock = Self { file: file.to_owned() };
+        clock.set(time)?;
+        Ok(clock)
+    }
+
+    /// Makes a program go by it.
+    ///
+    /// # Errors
+    /// When `cargo xtask servers` has not prepared what it takes.
+    pub fn wear<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command> {
+        let library = servers::beside("libfaketimeMT.so.1")?;
+        Ok(command
+            .env("LD_PRELOAD", library)
+            .env("FAKETIME_TIMESTAMP_FILE", &self.file)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("TZ", "UTC"))
+    }
+
+    /// Moves it: as if it had shown this time when its process started.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn set(&self, time: &str) -> Result<()> {
+        // Renamed into place: the process reads the file at every look at the clock.
+        let fresh = self.file.with_extension("new");
+        let moved = fs::write(&fresh, format!("@{time}")).and_then(|()| fs::rename(&fresh, &self.file));
+        moved.with_context(|| format!("failed to write `{}`", self.file.display()))
+    }
+}
