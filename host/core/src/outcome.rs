@@ -1,17 +1,18 @@
 //! What became of a plan, step by step. Never judges it.
 
+use crate::object::Object;
 use crate::reference::ObjectRef;
 use transom_api::Word;
 
 /// The result of every step of a plan, in order; steps after a failed one are not tried.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// One entry for each step that was tried.
     pub steps: Vec<StepOutcome>,
 }
 
 /// The result of one step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StepOutcome {
     /// What was written.
     pub target: ObjectRef,
@@ -19,6 +20,8 @@ pub struct StepOutcome {
     pub kind: WriteKind,
     /// How it ended.
     pub result: Result<(), WriteFailure>,
+    /// The object as the write left it, where a read gives it so now: nobody has changed it since.
+    pub left: Option<Box<Object>>,
 }
 
 /// Which kind of write.

@@ -186,6 +186,7 @@ mod tests {
             target: target("demo"),
             kind: WriteKind::Create,
             result: result.map_err(|reason| WriteFailure { reason, message: "disk full".to_owned() }),
+            left: None,
         };
         let outcome = Outcome { steps: results.iter().map(step).collect() };
         Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: None }

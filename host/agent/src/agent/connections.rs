@@ -230,5 +230,5 @@ fn refused(step: &Step, failure: &Failure) -> StepOutcome {
         Step::Delete { .. } => WriteKind::Delete,
     };
     let failure = WriteFailure { reason: Word::WriteFailed, message: failure.message.clone() };
-    StepOutcome { target: step.target().clone(), kind, result: Err(failure) }
+    StepOutcome { target: step.target().clone(), kind, result: Err(failure), left: None }
 }

@@ -9,6 +9,7 @@ use transom_core::claims::Claims;
 use transom_core::digest::Digest;
 use transom_core::interest::Interest;
 use transom_core::outputs::Outputs;
+use transom_core::plan::Step;
 use transom_core::plan::contention::Contention;
 use transom_core::reference::ObjectRef;
 use transom_core::trigger::Judged;
@@ -29,6 +30,8 @@ pub(crate) struct Known {
     pub(crate) judged: BTreeMap<Key, Judged>,
     /// How often others overwrote each target.
     pub(crate) contention: BTreeMap<ObjectRef, Contention>,
+    /// Who writes which object now, and whether there was news of it meanwhile.
+    writing: BTreeMap<ObjectRef, (Key, bool)>,
     /// Which objects were written, and for which policies.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
     /// What was evaluated and why, where somebody asked for it.
@@ -40,6 +43,28 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// An evaluation is about to write: of its targets it hears afterwards, when it knows what it wrote itself.
+    pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
+        for step in steps {
+            self.writing.entry(step.target().clone()).or_insert_with(|| (key.clone(), false));
+        }
+    }
+
+    /// Whether a key is just writing an object; it will be told that there was news.
+    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef) -> bool {
+        let writer = self.writing.get_mut(object).filter(|(writer, _)| writer == key);
+        writer.map(|(_, news)| *news = true).is_some()
+    }
+
+    /// A key has written an object, or failed to: its mark now, where it is known, and whether there was news of it meanwhile.
+    pub(crate) fn end_of_write(&mut self, key: &Key, object: &ObjectRef, mark: Option<Digest>) -> bool {
+        if let Some(marks) = self.marks.get_mut(key).filter(|_| mark.is_some()) {
+            marks.insert(object.clone(), mark);
+        }
+        let ours = self.writing.get(object).is_some_and(|(writer, _)| writer == key);
+        ours && self.writing.remove(object).is_some_and(|(_, news)| news)
+    }
+
     /// An evaluation is about to read objects: a change from then on is news to it, also one that makes an object again
     /// what it was at the evaluation before.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {

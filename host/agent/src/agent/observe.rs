@@ -55,11 +55,13 @@ impl Agent {
         }
         let mark = mark();
         let concerned: Vec<Key> = {
-            let known = self.known.lock();
+            let mut known = self.known.lock();
             // Who saw it exactly as it is now has nothing to learn.
             let knows =
                 |key: &&Key| mark.is_some() && known.marks.get(*key).and_then(|marks| marks.get(object)) == Some(&mark);
-            known.interest.concerned(object).filter(|key| !knows(key)).cloned().collect()
+            let mut concerned: Vec<Key> = known.interest.concerned(object).filter(|key| !knows(key)).cloned().collect();
+            concerned.retain(|key| !known.is_writing(key, object));
+            concerned
         };
         for key in concerned {
             self.push(&key, Cause::Evaluate(Why::Input(object.clone())), None);

@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::agent::invoke::answer;
 use crate::agent::known::Entry;
 use crate::agent::lane::Lane;
-use crate::agent::queue::Item;
+use crate::agent::queue::{Cause, Item};
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, traces};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, Evaluation, Success};
 use transom_core::trigger::Judged;
-use transom_core::work::{Key, WorkItem};
+use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::Limits;
 
 /// What an evaluation touched, known to its report however it ends.
@@ -129,9 +129,28 @@ impl Agent {
         }
     }
 
-    /// Stage 7, for a plan that may be empty.
-    pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
-        if plan.steps.is_empty() { Outcome::default() } else { traces::apply(self.connections.apply(plan)).await }
+    /// Stage 7, for a plan that may be empty. Others hear of what was written; to its writer it is what it saw last.
+    pub(crate) async fn apply(&self, key: &Key, plan: Plan, seen: &mut Seen) -> Outcome {
+        if plan.steps.is_empty() {
+            return Outcome::default();
+        }
+        let steps = plan.steps.clone();
+        self.known.lock().about_to_write(key, &steps);
+        let outcome = traces::apply(self.connections.apply(plan)).await;
+        self.wrote(key, &steps, &outcome);
+        for (at, step) in steps.iter().enumerate() {
+            let left = outcome.steps.get(at).and_then(|done| done.left.as_deref());
+            let mark = left.map(mark::of);
+            let told = self.known.lock().end_of_write(key, step.target(), mark);
+            if told && left.is_none() {
+                self.push(key, Cause::Evaluate(Why::Input(step.target().clone())), None);
+            }
+            if let Some(seen) = seen.objects.get_mut(step.target()) {
+                // Read before it was written: where it is not known now, whatever it becomes is news.
+                *seen = mark;
+            }
+        }
+        outcome
     }
 
     /// What a guest knows beside its arguments.

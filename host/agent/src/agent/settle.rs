@@ -29,14 +29,8 @@ impl Agent {
     }
 
     /// Takes note of what an evaluation touched and came to, and sets its next run.
-    pub(crate) fn settle(&self, lane: &Lane, loaded: &Loaded, work: &WorkItem, mut seen: Seen, report: &Report) {
+    pub(crate) fn settle(&self, lane: &Lane, loaded: &Loaded, work: &WorkItem, seen: Seen, report: &Report) {
         let key = &work.key;
-        // Read before it was written: somebody may make it again what it was then, and that is news.
-        for (_, target) in &report.writes {
-            if let Some(mark) = seen.objects.get_mut(target) {
-                *mark = None;
-            }
-        }
         let gone = seen.subject.is_none();
         let seen_subject = seen.subject.clone();
         {

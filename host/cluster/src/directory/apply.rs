@@ -26,7 +26,7 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
         let failed = result.is_err();
-        outcome.steps.push(StepOutcome { target, kind, result });
+        outcome.steps.push(StepOutcome { target, kind, result, left: None });
         if failed {
             break;
         }

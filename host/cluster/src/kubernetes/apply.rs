@@ -3,6 +3,7 @@
 
 use super::Kubernetes;
 use transom_api::Word;
+use transom_core::object::Object;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::{Plan, Step};
 
@@ -12,9 +13,12 @@ impl Kubernetes {
         let mut outcome = Outcome::default();
         for step in plan.steps {
             let (target, kind) = (step.target().clone(), step.kind());
-            let result = self.perform(&plan.policy, &step).await;
+            let (result, left) = match self.perform(&plan.policy, &step).await {
+                Ok(left) => (Ok(()), left.map(Box::new)),
+                Err(failure) => (Err(failure), None),
+            };
             let failed = result.is_err();
-            outcome.steps.push(StepOutcome { target, kind, result });
+            outcome.steps.push(StepOutcome { target, kind, result, left });
             if failed {
                 break;
             }
@@ -22,18 +26,23 @@ impl Kubernetes {
         outcome
     }
 
-    async fn perform(&self, policy: &str, step: &Step) -> Result<(), WriteFailure> {
+    async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
         let target = step.target();
         match self.writer.perform(policy, step).await {
             Ok(Some(object)) => {
-                self.shared.took(&object);
-                Ok(())
+                match step {
+                    // What others have to let go first is news.
+                    Step::Delete { .. } => self.shared.took(&object),
+                    _ => self.shared.wrote(&object),
+                }
+                let now = self.shared.known(target).and_then(Result::ok).flatten();
+                Ok(now.filter(|now| now.version == object.version))
             }
             Ok(None) => {
                 if let Step::Delete { version, .. } = step {
                     self.shared.gone(target, version);
                 }
-                Ok(())
+                Ok(None)
             }
             Err(failure) => {
                 if failure.reason == Word::WriteConflict {

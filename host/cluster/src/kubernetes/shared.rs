@@ -82,9 +82,18 @@ impl Shared {
         Ok(self.resources.api(&resource, namespace).resource_url().to_owned())
     }
 
-    /// What a write or a fresh read answered is known at once; older news of it that come later are ignored.
+    /// What a fresh read answered is known at once; older news of it that come later are ignored.
     pub(super) fn took(&self, object: &Object) {
         self.change(|cache| cache.took(object));
+    }
+
+    /// What a write answered is known at once, too, and that it was written is no news to whoever wrote it.
+    pub(super) fn wrote(&self, object: &Object) {
+        self.change(|cache| {
+            let mut news = cache.took(object);
+            news.retain(|news| !matches!(&news.topic, Topic::Object(reference) if **reference == object.reference));
+            news
+        });
     }
 
     /// An object that had this version was deleted by us; older news of it that come later are ignored.

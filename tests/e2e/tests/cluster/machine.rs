@@ -3,15 +3,14 @@
 //! that is moved is that of the agent's process.
 
 use crate::agent::NOW;
-use crate::objects::{Identifiers, case_text, parse};
-use crate::stage::{DEADLINE, HOME, MANAGED, Stage, on_stage};
-use anyhow::{Context as _, Result, ensure};
+use crate::stage::{HOME, on_stage};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
 use std::time::Instant;
 use transom_core::rights::LEASE;
-use transom_test_cluster::{Clock, wait};
+use transom_test_cluster::Clock;
 
 /// A file that grows beyond 256 KiB is refused the rest, and standard output and standard error take nothing.
 const FULL: &str = r#"ulimit -f 512; trap "" XFSZ; exec "$@" >/dev/full 2>/dev/full"#;
@@ -39,32 +38,11 @@ fn a_full_disk_costs_no_work() -> Result<()> {
     })
 }
 
-/// Sets whether a ManagedCluster is available, and waits for what its taints say then: the times of ours.
-async fn times(stage: &Stage, name: &str, status: &str, ours: usize) -> Result<Vec<String>> {
-    let mut cluster = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
-    for condition in cluster["status"]["conditions"].as_array_mut().into_iter().flatten() {
-        if condition["type"] == "ManagedClusterConditionAvailable" {
-            condition["status"] = json!(status);
-        }
-    }
-    stage.put_status(MANAGED, None, name, &cluster["status"]).await?;
-    let of = |taint: &Value| Some(taint["timeAdded"].as_str()?.to_owned());
-    wait::until(&format!("{ours} taints of {name}"), DEADLINE, async || {
-        let cluster = stage.get(MANAGED, None, name).await?.unwrap_or_default();
-        let taints = cluster["spec"]["taints"].as_array().cloned().unwrap_or_default();
-        Ok((taints.len() == ours).then(|| taints.iter().filter_map(of).collect()))
-    })
-    .await
-}
-
 #[test]
 fn a_clock_that_is_moved_costs_no_work_and_no_lease() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("timely", true).await?;
-        let text = case_text("built-in-taints", "T01-available", "given.yaml", |_| "timely".to_owned())?;
-        for object in parse(&text.context("the case T01 is not there")?)? {
-            stage.put(&object, &mut Identifiers::new()).await?;
-        }
+        stage.managed("timely").await?;
         let lease = ("coordination.k8s.io/v1", "Lease");
         stage.delete(lease, Some(HOME), LEASE).await?;
         let holder = async || -> Result<Value> {
@@ -88,9 +66,11 @@ fn a_clock_that_is_moved_costs_no_work_and_no_lease() -> Result<()> {
             let start = Instant::now();
             stage.move_port("timely", port).await?;
             stage.wait_for_right("timely", port).await?;
-            let added = times(stage, "timely", "Unknown", 1).await?;
+            stage.set_available("timely", "Unknown").await?;
+            let added = stage.taint_times("timely", 1).await?;
             ensure!(added[0].starts_with(&hour.replace(' ', "T")), "{what}: a taint of {added:?}");
-            times(stage, "timely", "True", 0).await?;
+            stage.set_available("timely", "True").await?;
+            stage.taint_times("timely", 0).await?;
             println!("the clock is {what}: right after {:.1} s", start.elapsed().as_secs_f64());
         }
         ensure!(holder().await? == led, "the lease changed hands: {led}, then {}", holder().await?);

@@ -12,6 +12,7 @@ mod fleet;
 mod hostile;
 mod leases;
 mod machine;
+mod managed;
 mod network;
 mod objects;
 mod policies;

@@ -1,10 +1,13 @@
 //! What the user or somebody else changes on the server, and what becomes of the results. Every wait is for a state.
 
 use crate::objects::{CLUSTERS, rotated};
-use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, NAMESPACE, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use std::net::SocketAddr;
+use transom_core::metrics::EVALUATIONS;
+use transom_e2e::http;
 use transom_test_cluster::wait;
 
 const OUTPUT: &str = "external-managed-kubeconfig";
@@ -199,4 +202,48 @@ async fn refuse(stage: &Stage) -> Result<()> {
         .await?;
     }
     Ok(())
+}
+
+/// Evaluations of a policy so far.
+fn evaluations(admin: SocketAddr, policy: &str) -> Result<f64> {
+    let text = http::get(admin, "/metrics")?.body;
+    let of_policy = |line: &&str| line.starts_with(EVALUATIONS.name) && line.contains(&format!("policy=\"{policy}\""));
+    let values = text.lines().filter(of_policy).filter_map(|line| line.rsplit_once(' '));
+    Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+}
+
+#[test]
+fn what_the_agent_writes_is_no_news_to_it() -> Result<()> {
+    on_stage(async |stage| {
+        let names = ["one", "two", "three", "four"];
+        for name in names {
+            stage.ready(name, true).await?;
+            stage.managed(name).await?;
+        }
+        let mut agent = stage.start_agent(&["--admin-address", "127.0.0.1:0"])?;
+        agent.wait_for_first_pass().await?;
+        let admin = agent.wait_until_ready().await?;
+        for policy in ["external-managed-kubeconfig", "built-in-taints"] {
+            let before = evaluations(admin, policy)?;
+            for name in names {
+                match policy {
+                    "built-in-taints" => {
+                        stage.set_available(name, "Unknown").await?;
+                        stage.taint_times(name, 1).await?;
+                        // And so it is when something comes that the policy does not read.
+                        let beat = json!({"metadata": {"annotations": {"example.com/beat": "1"}}});
+                        stage.patch(MANAGED, None, name, beat).await?;
+                    }
+                    _ => {
+                        stage.move_port(name, 7443).await?;
+                        stage.wait_for_right(name, 7443).await?;
+                    }
+                }
+            }
+            let after = evaluations(admin, policy)?;
+            ensure!(after - before == 4.0, "{policy}: {} evaluations for 4 changes", after - before);
+        }
+        agent.stop()?;
+        Ok(())
+    })
 }

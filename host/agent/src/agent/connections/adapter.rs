@@ -218,6 +218,7 @@ fn not_leading(plan: &Plan) -> Outcome {
         target: step.target().clone(),
         kind: step.kind(),
         result: Err(WriteFailure { reason: Word::NotLeading, message }),
+        left: None,
     });
     Outcome { steps: first.into_iter().collect() }
 }

@@ -59,9 +59,7 @@ impl Agent {
         let proposal = asking.transform(&gathered, seen)?;
         let plan = asking.plan(&gathered, &proposal, seen)?;
         seen.ends_seconds = gathered.sources.only()?.kubeconfig.ends_seconds(&proposal);
-        let written = plan.steps.clone();
-        let mut outcome = self.apply(plan).await;
-        self.wrote(key, &written, &outcome);
+        let mut outcome = self.apply(key, plan, seen).await;
         let mut kept = None;
         if outcome.failure().is_none() {
             // What was written is told even when what is left over cannot be looked at.
@@ -130,6 +128,7 @@ impl Asking<'_> {
     /// Says which target the subject wants, and learns whether it may have it.
     async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
         seen.evaluation.target = Some(target.clone());
+        self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
         seen.objects.insert(target.clone(), None);
         let existing = self.agent.connections.read(target).await?;
         seen.read(target, existing.as_ref());

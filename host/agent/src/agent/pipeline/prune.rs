@@ -49,10 +49,7 @@ impl Agent {
             let known = self.known.lock();
             prune::plan(&loaded.revision.policy, key, &candidates, &known.claims, why)
         };
-        let steps = plan.steps.clone();
-        let outcome = self.apply(plan).await;
-        self.wrote(key, &steps, &outcome);
-        Ok((outcome, kept))
+        Ok((self.apply(key, plan, seen).await, kept))
     }
 
     /// Those of some objects that are there.

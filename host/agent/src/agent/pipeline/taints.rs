@@ -44,9 +44,11 @@ impl Agent {
         };
         let added = self.connections.time_added(&subject.reference, self.clock.now_seconds()).await;
         let plan = taints::plan(key, subject, rule, &wanted, added)?;
-        let steps = plan.steps.clone();
-        let outcome = self.apply(plan).await;
-        self.wrote(key, &steps, &outcome);
+        let mut outcome = self.apply(key, plan, seen).await;
+        // That the taints are there now is judged already.
+        if let Some(left) = outcome.steps.iter_mut().find_map(|step| step.left.take()) {
+            seen.subject = Some(Arc::from(left));
+        }
         Ok(Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: seen.ask_again_at })
     }
 }
