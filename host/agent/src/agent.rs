@@ -133,7 +133,7 @@ impl Agent {
 
     /// Takes note of everything that bears a stamp, before the first evaluation.
     pub(crate) fn find_outputs(&self) {
-        for object in self.connections.made() {
+        for object in self.connections.stamped() {
             self.known.lock().outputs.observe(&object);
         }
     }

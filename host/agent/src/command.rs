@@ -17,6 +17,7 @@ mod validate;
 
 use crate::args::{Cli, Command};
 use crate::output::{Ending, Screen};
+use anyhow::Context as _;
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -27,12 +28,31 @@ const WRONG_USE: u8 = 2;
 pub(crate) fn main() -> ExitCode {
     let screen = Screen::new();
     match dispatch(Cli::parse().command, &screen) {
-        Ok(ending) => ending.into(),
+        Ok(ending) => match screen.lost() {
+            None => ending.into(),
+            Some(error) => {
+                screen.note(format_args!("failed to write to standard output: {error}"));
+                Ending::Failed.into()
+            }
+        },
         Err(error) => {
             screen.note(format_args!("{error:#}"));
             ExitCode::from(WRONG_USE)
         }
     }
+}
+
+/// Runs the work of a command on threads of its own.
+///
+/// # Errors
+/// When they cannot be started.
+fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("failed to start the runtime")?;
+    let done = runtime.block_on(work);
+    // The process ends next, and with it workers that still wait: to take their timers away first would have them panic.
+    std::mem::forget(runtime);
+    Ok(done)
 }
 
 fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {

@@ -1,9 +1,14 @@
 //! What the command line prints and how it ends. The only place that writes to standard output;
 //! never prints a credential that was not asked for.
 
+use crate::agent::clock::Clock;
+use serde_json::json;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use transom_core::time::format_rfc3339;
 
 /// How a command ends, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,28 +38,61 @@ pub(crate) struct Screen {
     colours: bool,
     /// A progress line only where a person looks.
     progress: bool,
+    /// Whether notes are JSON, as log lines are.
+    json: AtomicBool,
+    /// The first thing that could not be written to standard output.
+    lost: Mutex<Option<io::Error>>,
 }
 
 impl Screen {
     /// The process's own.
     pub(crate) fn new() -> Self {
-        Self { colours: io::stdout().is_terminal(), progress: io::stderr().is_terminal() }
+        Self {
+            colours: io::stdout().is_terminal(),
+            progress: io::stderr().is_terminal(),
+            json: AtomicBool::default(),
+            lost: Mutex::default(),
+        }
+    }
+
+    /// Notes are JSON objects from now on.
+    pub(crate) fn notes_as_json(&self) {
+        self.json.store(true, Ordering::Relaxed);
+    }
+
+    /// Why something could not be written to standard output; whoever closed the pipe has read enough.
+    pub(crate) fn lost(&self) -> Option<io::Error> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn keep(&self, written: io::Result<()>) {
+        if let Err(error) =
+            written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+        {
+            self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
     }
 
     /// One line on standard output; a closed pipe ends the printing, not the program.
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) {
         // Rendered lists are long: their pieces go out together.
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        self.keep(writeln!(out, "{line}").and_then(|()| out.flush()));
     }
 
     /// Text on standard output as it stands.
     pub(crate) fn text(&self, text: &str) {
-        let _ = io::stdout().lock().write_all(text.as_bytes());
+        let mut out = io::stdout().lock();
+        self.keep(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     }
 
     /// One line on standard error.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
+        let line = line.to_string();
+        let line = match self.json.load(Ordering::Relaxed) {
+            true => json!({"timestamp": now(), "level": "INFO", "message": line.trim()}).to_string(),
+            false => line,
+        };
         let _ = writeln!(io::stderr().lock(), "{line}");
     }
 
@@ -88,4 +126,9 @@ pub(crate) enum Tint {
     Green = 32,
     /// Not yet.
     Yellow = 33,
+}
+
+/// The time of a note.
+fn now() -> String {
+    format_rfc3339(Clock::new(None).now_seconds())
 }

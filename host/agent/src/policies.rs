@@ -57,6 +57,15 @@ impl Source {
         path.map_or(Self::Builtin, |path| Self::Path(path.to_owned()))
     }
 
+    /// What it is, for people.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Builtin => "builtin".to_owned(),
+            Self::Path(path) => path.display().to_string(),
+            Self::Given(_) => "the API server".to_owned(),
+        }
+    }
+
     /// Reads everything that is written there. Folders named `cases` and hidden ones hold no policies.
     ///
     /// # Errors
@@ -72,12 +81,20 @@ impl Source {
             Self::Given(policies) => found.policies.clone_from(policies),
             Self::Path(path) if path.is_dir() => walk(&mut found, path)?,
             Self::Path(path) => {
-                let text = fs::read(path)?;
+                let text = read_file(path)?;
                 take(&mut found, &path.display().to_string(), path.parent().unwrap_or(Path::new(".")), &text);
             }
         }
         Ok(found)
     }
+}
+
+/// A file that is one: to read a pipe or a device might never end.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    fs::read(path)
 }
 
 /// Every manifest file below a folder, in order of name.
@@ -94,7 +111,7 @@ fn walk(found: &mut Found, folder: &Path) -> io::Result<()> {
             walk(found, &path)?;
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json") {
             let place = path.display().to_string();
-            match fs::read(&path) {
+            match read_file(&path) {
                 Ok(text) => take(found, &place, folder, &text),
                 Err(error) => found.broken.push((place, error.to_string())),
             }

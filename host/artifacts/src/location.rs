@@ -116,6 +116,10 @@ impl FetchError {
 fn read_bounded(path: &Path) -> Result<Vec<u8>, FetchError> {
     let failed = |error| FetchError::File(path.to_owned(), error);
     let mut bytes = Vec::new();
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        // To read a pipe might never end.
+        return Err(failed(std::io::Error::other("it is no regular file")));
+    }
     std::fs::File::open(path).map_err(failed)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(FetchError::TooLarge(path.to_owned()));

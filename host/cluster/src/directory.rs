@@ -27,6 +27,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use transom_api::labels;
 use transom_api::status::PolicyStatus;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
@@ -34,6 +35,7 @@ use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
+use transom_core::stamp::Stamp;
 use tree::{Place, Tree};
 use watch::Watch;
 
@@ -150,7 +152,10 @@ impl Directory {
             if is_file { canonical.parent().map(Path::to_owned).unwrap_or_default() } else { canonical.clone() };
         let shared = Arc::new(Shared::new(name, Tree { root: folder, own }, limits, writer));
         if is_file {
-            load::refresh(&shared, shared.tree.place(&canonical).into_iter().collect());
+            // A file that is named is read, whatever its name ends in.
+            let bytes = load::read_whole(&canonical, shared.limits.file_bytes).map_err(root_error)?;
+            let name = canonical.file_name().map(Path::new).unwrap_or(&canonical);
+            load::take_bytes(&shared, Place::new(tree::Layer::User, name), &bytes);
         } else {
             std::fs::read_dir(&canonical).map_err(root_error)?;
             let scan = Scan { folder: &mut |_| Ok(()), later: &|_| false };
@@ -227,9 +232,26 @@ impl Directory {
         matches!(self.shared.store().effective(reference), slot::Effective::Made(_))
     }
 
+    /// The objects of a kind that bear a stamp of ours, in files of the user, too.
+    pub fn stamped(&self, api_version: &str, kind: &str) -> Vec<Object> {
+        let mut objects = self.list(api_version, kind, None);
+        // To parse every Secret for a label that few have would double the start.
+        objects.retain(|object| self.shared.store().effective(object).holds(labels::POLICY));
+        objects
+            .iter()
+            .filter_map(|object| self.shared.read_one(object).ok().flatten())
+            .filter(|object| Stamp::read(object).is_some())
+            .collect()
+    }
+
     /// Everything that cannot be read now.
     pub fn unreadable(&self) -> Vec<Unreadable> {
         self.shared.store().unreadable()
+    }
+
+    /// A file or folder that cannot be read now, if there is one: what is not found may stand in it.
+    pub fn unread(&self) -> Option<String> {
+        self.shared.store().unread().map(|place| format!("`{place}`"))
     }
 
     /// Performs the steps of a plan in order, each only when its object is as it was read; stops at the first failure.

@@ -36,6 +36,21 @@ pub struct Policy {
     pub audit_seconds: u32,
 }
 
+impl Policy {
+    /// The fields that name a connection, and the connections.
+    pub fn clusters(&self) -> impl Iterator<Item = (String, &str)> {
+        let reads = self.reads.iter().enumerate();
+        let reads = reads.map(|(at, rule)| (format!("spec.grant.read[{at}].cluster"), rule.cluster.as_str()));
+        let writes = match &self.writes {
+            Writes::Kubeconfig(rules) => rules.as_slice(),
+            Writes::Taints(_) => &[],
+        };
+        let writes = writes.iter().enumerate();
+        let writes = writes.map(|(at, rule)| (format!("spec.grant.write[{at}].cluster"), rule.cluster.as_str()));
+        [("spec.subject.cluster".to_owned(), self.subject.cluster.as_str())].into_iter().chain(reads).chain(writes)
+    }
+}
+
 /// Which objects a policy is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectRule {

@@ -75,6 +75,12 @@ impl Connections {
         Ok(objects)
     }
 
+    /// Whether an object is one of the `Policy` objects that policies come from.
+    pub(crate) fn gives_policies(&self, object: &ObjectRef) -> bool {
+        let is_policy = object.api_version == transom_api::API_VERSION && object.kind == transom_api::KIND;
+        self.policy_objects && is_policy && object.cluster == LOCAL
+    }
+
     /// Every connection.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Cluster> {
         self.by_name.values()
@@ -117,6 +123,15 @@ impl Connections {
         traces::gather(&reference.kind, read).await
     }
 
+    /// A place that cannot be read and may hold an object that is not found.
+    pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
+        match self.by_name.get(&object.cluster)? {
+            Cluster::Directory(directory) => directory.unread(),
+            // A watch that cannot be listed is no absence: the object is asked for.
+            Cluster::Kubernetes(_) => None,
+        }
+    }
+
     /// The objects that a policy is about, on every connection; what the agent made itself is never a subject.
     pub(crate) fn subjects(&self, rule: &SubjectRule) -> Vec<ObjectRef> {
         let Some(cluster) = self.by_name.get(&rule.cluster) else { return Vec::new() };
@@ -127,9 +142,9 @@ impl Connections {
         subjects
     }
 
-    /// Every object that the agent made.
-    pub(crate) fn made(&self) -> Vec<Object> {
-        self.all().flat_map(|cluster| cluster.made("v1", "Secret")).collect()
+    /// Every Secret that bears a stamp.
+    pub(crate) fn stamped(&self) -> Vec<Object> {
+        self.all().flat_map(Cluster::stamped).collect()
     }
 
     /// Who sets the time of a taint that is added to an object.

@@ -1,12 +1,13 @@
 //! Stage 1: what a cluster told, and what we wrote ourselves, becomes items of lanes. Never evaluates anything.
 
 use super::Agent;
+use super::known::Told;
 use super::queue::Cause;
 use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use transom_api::{API_VERSION, KIND};
+use transom_api::Word;
 use transom_core::digest::Digest;
 use transom_core::mark;
 use transom_core::observation::{Observation, Unreadable};
@@ -36,13 +37,16 @@ impl Agent {
                 let Unreadable { place, reason, message, .. } = unreadable;
                 telemetry::tell(&Signal::Unreadable { place, reason, message });
             }
-            Observation::Readable(place) => telemetry::tell(&Signal::Readable { place }),
+            Observation::Readable(place) => {
+                telemetry::tell(&Signal::Readable { place });
+                self.retry_unread();
+            }
         }
     }
 
     /// An object changed: its own evaluations and those that depend on it are due.
     fn changed(&self, object: &ObjectRef, as_subject: &Cause, mark: impl FnOnce() -> Option<Digest>) {
-        if (object.api_version.as_str(), object.kind.as_str()) == (API_VERSION, KIND) {
+        if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
         }
         for lane in self.lanes() {
@@ -65,6 +69,16 @@ impl Agent {
         };
         for key in concerned {
             self.push(&key, Cause::Evaluate(Why::Input(object.clone())), None);
+        }
+    }
+
+    /// What could not be read, or not be said to be gone, is looked at once more.
+    fn retry_unread(&self) {
+        let unread = |told: &Told| told.reason == Word::ReadFailed.into();
+        let keys: Vec<Key> =
+            self.known.lock().told.iter().filter(|(_, told)| unread(told)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.push(&key, Cause::Evaluate(Why::Retry), None);
         }
     }
 

@@ -142,7 +142,8 @@ mod tests {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
         std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
         let options = DirectoryOptions { watch: false, ..DirectoryOptions::new("local", folder.path()) };
-        let loading = Swap::loading(Engine::new(EngineOptions::default()).unwrap(), Source::Builtin);
+        let loading =
+            Swap::loading(Engine::new(EngineOptions::default()).unwrap(), Source::Builtin, ["local".to_owned()].into());
         let facts = AgentFacts::new("local-cluster", None);
         let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
             Agent::new(connections, Clock::new(None), facts)

@@ -6,6 +6,7 @@ mod guest;
 mod policy;
 
 use crate::args::{TableFormat, TestArgs};
+use crate::command::block_on;
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
 use anyhow::{Context as _, bail};
@@ -40,13 +41,15 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
             args.path.display()
         );
     }
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
     let engine = run::engine()?;
     let mut warm = Warm::default();
-    let verdicts: Vec<Verdict> =
-        cases.into_iter().map(|case| runtime.block_on(judge(&engine, case, &mut warm))).collect();
-    runtime.shutdown_background();
+    let verdicts = block_on(async {
+        let mut verdicts: Vec<Verdict> = Vec::with_capacity(cases.len());
+        for case in cases {
+            verdicts.push(judge(&engine, case, &mut warm).await);
+        }
+        verdicts
+    })?;
     match args.output {
         TableFormat::Table => table(&verdicts, screen),
         TableFormat::Json => {

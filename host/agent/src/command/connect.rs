@@ -4,7 +4,8 @@ use crate::agent::connections::{Cluster, Connections, OnServer};
 use crate::args::server::{NamedContext, ServerArgs};
 use crate::args::{NamedDir, RunArgs};
 use crate::command::run::limits;
-use std::collections::BTreeMap;
+use anyhow::bail;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
@@ -17,6 +18,7 @@ use transom_core::rights::LEASE;
 /// # Errors
 /// When one cannot be opened, or two have one name.
 pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
+    check(args)?;
     let mut by_name = BTreeMap::new();
     for NamedDir { name, dir } in &args.dir {
         let limits = limits(args.evaluate.max_object_bytes);
@@ -37,6 +39,32 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
     }
     let connections = Connections::new(by_name, args.server.secret_reads.into()).elected(leadership);
     Ok(if args.server.policy_objects { connections.with_policy_objects() } else { connections })
+}
+
+/// The names of all connections.
+pub(crate) fn names(args: &RunArgs) -> BTreeSet<String> {
+    args.dir.iter().map(|dir| dir.name.clone()).chain(servers(args).into_iter().map(|server| server.name)).collect()
+}
+
+/// Refuses flags that a directory cannot follow.
+fn check(args: &RunArgs) -> anyhow::Result<()> {
+    for NamedDir { name, dir } in &args.dir {
+        let at = dir.display();
+        if dir.exists() && !dir.is_dir() {
+            bail!("failed to watch `{at}`: it is no folder; `transom render {at}` shows what a file comes to");
+        }
+        if args.server.read_only {
+            bail!(
+                "failed to use `--read-only` on `{at}`: it is for API servers; `transom render {at} --diff` writes nothing"
+            );
+        }
+        if args.server.policy_objects && name == LOCAL {
+            bail!(
+                "failed to use `--policy-objects` on `{at}`: they are objects of an API server; name a folder by `--policies`"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The lease that replicas stand for.
@@ -72,7 +100,7 @@ fn insert(
     cluster: Cluster,
 ) -> anyhow::Result<()> {
     if by_name.insert(name.to_owned(), cluster).is_some() {
-        anyhow::bail!("failed to open `{what}`: two connections have the name `{name}`; put NAME= in front of one");
+        bail!("failed to open `{what}`: two connections have the name `{name}`; put NAME= in front of one");
     }
     Ok(())
 }

@@ -6,13 +6,15 @@ mod form;
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::args::{EvaluateArgs, RenderArgs};
+use crate::command::block_on;
 use crate::command::case::{self, Given, settings};
 use crate::command::session::Session;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::swap::Swap;
 use crate::{command::run, command::summary};
-use anyhow::{Context as _, bail};
+use anyhow::bail;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
@@ -39,11 +41,7 @@ pub(crate) struct Rendered {
 /// # Errors
 /// When the path, the policies or the engine cannot be used at all.
 pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
-    let worked = runtime.block_on(work(args, screen));
-    runtime.shutdown_background();
-    let (rendered, failed) = worked?;
+    let (rendered, failed) = block_on(work(args, screen))??;
     if args.diff {
         difference::print(&rendered, args.reveal, screen);
     } else {
@@ -65,10 +63,11 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
         source = settings::laid(source, case, &args.path)?;
     }
     let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
-    let loading = Swap::loading(run::engine()?, source);
+    let loading = Swap::loading(run::engine()?, source, BTreeSet::from([LOCAL.to_owned()]));
     let directory = open(&args.path, given, run::limits(args.evaluate.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, agent).await?;
+    run::check_found(&session.swap, &args.evaluate)?;
     let mut rendered = Vec::new();
     for (reference, policies) in session.take_written() {
         let one = |directory: &Directory| {

@@ -5,7 +5,8 @@ use crate::admin::{self, AdminOptions};
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::agent::connections::{Cluster, Connections, Told};
-use crate::args::{AdminArgs, EvaluateArgs, RunArgs};
+use crate::args::{AdminArgs, EvaluateArgs, LogFormat, RunArgs};
+use crate::command::block_on;
 use crate::output::{Ending, Screen};
 use crate::policies::swap::Swap;
 use crate::policies::{Source, objects};
@@ -35,14 +36,15 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// When a cluster, the policies or the engine cannot be used at all.
 pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     telemetry::start(args.log_format, args.once);
+    if args.log_format == LogFormat::Json {
+        screen.notes_as_json();
+    }
     metrics::start(args.admin.compatibility_metrics)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("failed to start the runtime")?;
-    telemetry::traces::start(runtime.handle())?;
-    let ended = runtime.block_on(work(args, screen));
+    let ended = block_on(async {
+        telemetry::traces::start(&tokio::runtime::Handle::current())?;
+        work(args, screen).await
+    })?;
     telemetry::traces::stop();
-    // The process ends next, and with it workers that still wait: to take their timers away first would have them panic.
-    std::mem::forget(runtime);
     ended
 }
 
@@ -93,7 +95,8 @@ async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let engine = engine()?;
     // Files are loaded while the clusters are opened; objects can only be read then.
     let files = (!args.server.policy_objects).then(|| Source::new(args.evaluate.policies.as_deref()));
-    let files = files.map(|files| Swap::loading(engine.clone(), files));
+    let names = connect::names(args);
+    let files = files.map(|files| Swap::loading(engine.clone(), files, names.clone()));
     let agent = Arc::new(agent(connect::open(args).await?, &args.evaluate));
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {
@@ -102,9 +105,12 @@ async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     };
     let loading = match files {
         Some(files) => files,
-        None => Swap::loading(engine, given(&agent, &args.server.components).await?),
+        None => Swap::loading(engine, given(&agent, &args.server.components).await?, names),
     };
     let (swap, changes) = loading.done().await?;
+    if args.once {
+        check_found(&swap, &args.evaluate)?;
+    }
     agent.connections.watch(swap.catalogue()).await;
     let observations = agent.connections.all().map(Cluster::changes).collect();
     agent.find_outputs();
@@ -184,6 +190,17 @@ pub(crate) fn check_policies(args: &EvaluateArgs) -> anyhow::Result<()> {
         Some(path) => {
             anyhow::bail!("failed to read the policies `{}`: there is no such file or folder", path.display())
         }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a folder or file of policies that holds none: who runs once would take it for nothing to do.
+///
+/// # Errors
+/// When no policy was found, good or bad.
+pub(crate) fn check_found(swap: &Swap, args: &EvaluateArgs) -> anyhow::Result<()> {
+    match args.policies.as_ref().filter(|_| swap.names().is_empty() && swap.broken().is_empty()) {
+        Some(path) => anyhow::bail!("failed to find a policy in `{}`", path.display()),
         None => Ok(()),
     }
 }

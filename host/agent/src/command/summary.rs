@@ -5,7 +5,7 @@ use crate::agent::connections::Cluster;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::swap::Swap;
 use std::collections::BTreeMap;
-use transom_api::State;
+use transom_api::{State, Word};
 
 /// How many failed subjects are named.
 const NAMED: usize = 10;
@@ -31,6 +31,9 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, screen: &Screen) -> Ending {
     }
     for (policy, refusal) in swap.refusals() {
         screen.note(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message));
+    }
+    for (place, message) in swap.broken() {
+        screen.note(format_args!("{place}: {}: {message}", Word::ManifestInvalid.as_str()));
     }
     let unreadable: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
     for one in &unreadable {

@@ -25,6 +25,8 @@ pub(crate) struct Swap {
     components: BTreeSet<PathBuf>,
     /// Files and documents that could not be read the last time.
     broken: Vec<(String, String)>,
+    /// The connections that policies may name.
+    connections: BTreeSet<String>,
 }
 
 /// What became of each policy that is not as it was.
@@ -45,16 +47,16 @@ impl Loading {
 
 impl Swap {
     /// Loads policies while the caller goes on: compiling takes a core for a while, and manifests can be read meanwhile.
-    pub(crate) fn loading(engine: Engine, source: Source) -> Loading {
+    pub(crate) fn loading(engine: Engine, source: Source, connections: BTreeSet<String>) -> Loading {
         Loading(tokio::task::spawn_blocking(|| {
-            let mut swap = Self::new(engine, source);
+            let mut swap = Self::new(engine, source, connections);
             let changes = swap.load();
             (swap, changes)
         }))
     }
 
     /// With nothing loaded yet.
-    fn new(engine: Engine, source: Source) -> Self {
+    fn new(engine: Engine, source: Source, connections: BTreeSet<String>) -> Self {
         Self {
             engine,
             source,
@@ -62,6 +64,7 @@ impl Swap {
             loaded: BTreeMap::new(),
             components: BTreeSet::new(),
             broken: Vec::new(),
+            connections,
         }
     }
 
@@ -80,7 +83,7 @@ impl Swap {
         let found = match self.source.read() {
             Ok(found) => found,
             Err(error) => {
-                self.tell_broken(vec![("policies".to_owned(), error.to_string())]);
+                self.tell_broken(vec![(self.source.place(), error.to_string())]);
                 return Vec::new();
             }
         };
@@ -111,7 +114,7 @@ impl Swap {
         let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
         let place = Place { text: places.join(", "), generation };
         let loaded = match written {
-            [one] => load::load(&self.engine, &one.value, &one.folder),
+            [one] => load::load(&self.engine, &one.value, &one.folder).and_then(|loaded| self.connected(loaded)),
             _ => Err(Refusal {
                 word: Word::PolicyInvalid,
                 message: format!("metadata.name: the policy stands in {} places: {}", places.len(), place.text),
@@ -127,6 +130,19 @@ impl Swap {
             }
             Err(refusal) => self.catalogue = self.catalogue.refusing(name, refusal, place),
         }
+    }
+
+    /// Refuses a policy about a cluster that nobody is connected to.
+    fn connected(&self, loaded: Loaded) -> Result<Loaded, Refusal> {
+        let mut clusters = loaded.revision.policy.clusters();
+        let absent = clusters.find(|(_, cluster)| !self.connections.contains(*cluster));
+        let Some((field, cluster)) = absent.map(|(field, cluster)| (field, cluster.to_owned())) else {
+            drop(clusters);
+            return Ok(loaded);
+        };
+        let known: Vec<_> = self.connections.iter().map(|name| format!("`{name}`")).collect();
+        let message = format!("{field}: there is no connection `{cluster}`, only {}", known.join(", "));
+        Err(Refusal { word: Word::PolicyInvalid, message })
     }
 
     /// Puts loaded revisions to work, and tells what was loaded, refused or removed.
@@ -190,6 +206,11 @@ impl Swap {
     /// Why each refused policy was refused.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (&str, &Refusal)> {
         self.catalogue.entries().filter_map(|(name, entry)| Some((&**name, entry.refused.as_ref()?)))
+    }
+
+    /// Files and documents of policies that cannot be read, and why.
+    pub(crate) fn broken(&self) -> &[(String, String)] {
+        &self.broken
     }
 
     /// Every policy that is written, refused ones too.

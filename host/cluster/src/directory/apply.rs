@@ -26,7 +26,8 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
         let failed = result.is_err();
-        outcome.steps.push(StepOutcome { target, kind, result, left: None });
+        let left = result.is_ok().then(|| shared.read_one(&target).ok().flatten()).flatten().map(Box::new);
+        outcome.steps.push(StepOutcome { target, kind, result, left });
         if failed {
             break;
         }
@@ -172,7 +173,15 @@ impl Writer<'_> {
         {
             let store = self.shared.store();
             if let (Effective::Users(..), Some(file)) = (store.effective(self.target), store.users_file(self.target)) {
-                return Err(self.failed(format!("it stands in {}, a file of the user", file.display())));
+                if self.shared.own.is_some() {
+                    return Err(self.failed(format!("it stands in {}, a file of the user", file.display())));
+                }
+                // Nothing is written: it is only shown as it would be.
+                drop(store);
+                let mut store = self.shared.store_mut();
+                let news = store.hide(self.target);
+                self.tell(&store, news, &Seen::Absent);
+                return Ok(());
             }
         }
         self.remove(Layer::Made, &Seen::Absent)

@@ -186,15 +186,24 @@ fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<St
     if shared.tree.file(place)?.is_none() {
         return Ok(None);
     }
-    let limit = shared.limits.file_bytes;
-    let file = File::open(shared.tree.path(place))?;
-    let metadata = file.metadata()?;
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or_default());
+    let path = shared.tree.path(place);
+    let metadata = std::fs::metadata(&path)?;
+    Ok(Some((read_whole(&path, shared.limits.file_bytes)?, Stamp::of(&metadata))))
+}
+
+/// The bytes of a file, when there are not too many of them.
+pub(super) fn read_whole(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let expected = file.metadata()?.len();
+    if expected > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    Ok(Some((bytes, Stamp::of(&metadata))))
+    Ok(bytes)
 }
 
 /// What the bytes of a file hold. A file of ours that is not as we write it holds nothing: it is made again.

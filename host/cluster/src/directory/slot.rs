@@ -87,6 +87,14 @@ impl Slot {
 }
 
 impl Effective {
+    /// Whether a text stands anywhere in the value as it is kept, fields that are laid over it aside.
+    pub(super) fn holds(&self, text: &str) -> bool {
+        match self {
+            Self::Absent | Self::Duplicate(_) => false,
+            Self::Users(value, _) | Self::Made(value) => value.contains(text),
+        }
+    }
+
     /// The value, parsed; nothing when there is none.
     pub(super) fn value(&self) -> Result<Option<Value>, Fault> {
         let parse = |text: &str| {

@@ -80,6 +80,11 @@ impl Store {
         self.problems.values().cloned().chain(duplicates).collect()
     }
 
+    /// The first place that cannot be read.
+    pub(super) fn unread(&self) -> Option<&str> {
+        self.problems.keys().next().map(String::as_str)
+    }
+
     /// The slot of an object.
     pub(super) fn slot(&self, reference: &ObjectRef) -> Option<&Slot> {
         self.slots.get(reference)
@@ -93,6 +98,15 @@ impl Store {
     /// Where the value of an object comes from.
     pub(super) fn effective(&self, reference: &ObjectRef) -> Effective {
         self.slots.get(reference).map_or(Effective::Absent, Slot::effective)
+    }
+
+    /// Has an object seen as if no file of a user had it; for a state that lies in memory only.
+    pub(super) fn hide(&mut self, reference: &ObjectRef) -> Vec<News> {
+        let Some((reference, slot)) = self.slots.get_key_value(reference) else { return Vec::new() };
+        let (reference, mut slot) = (Arc::clone(reference), slot.clone());
+        slot.users.clear();
+        self.slots.insert(Arc::clone(&reference), slot);
+        self.settle(BTreeSet::from([reference]))
     }
 
     /// Takes over what became of several files as one change: an object that moved between them is not gone.

@@ -104,12 +104,15 @@ impl Worker {
         came.with_context(|| format!("it is {:?}; it said {}", self.state(subject).ok().flatten(), self.tail()))
     }
 
-    /// Waits until the first pass over everything is done: then it prints its summary, the one line that is no JSON.
+    /// Waits until the first pass over everything is done: then it prints its summary, a line for each state and reason.
     pub(crate) async fn wait_for_first_pass(&mut self) -> Result<()> {
         wait::until("the summary of the first pass", DEADLINE, async || {
             let log = self.log()?;
             let done = log.lines().any(|line| {
-                line.starts_with(' ') && line.trim_start().starts_with(|first: char| first.is_ascii_digit())
+                let said: Value = serde_json::from_str(line).unwrap_or_default();
+                let mut words = said["message"].as_str().unwrap_or_default().split_whitespace();
+                words.next().is_some_and(|count| count.parse::<usize>().is_ok())
+                    && words.next().is_some_and(|state| ["Applied", "Held", "Waiting", "Failed"].contains(&state))
             });
             ensure!(self.agent.ended()?.is_none(), "the agent ended: {log}");
             Ok(done.then_some(()))

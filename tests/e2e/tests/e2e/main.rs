@@ -2,6 +2,7 @@
 //! in `cargo xtask soak`.
 
 mod canaries;
+mod careful;
 mod crash;
 mod metrics;
 mod once;

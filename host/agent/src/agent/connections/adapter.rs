@@ -104,6 +104,14 @@ impl Cluster {
         }
     }
 
+    /// The Secrets that bear a stamp, wherever they stand.
+    pub(super) fn stamped(&self) -> Vec<Object> {
+        match self {
+            Self::Directory(directory) => directory.stamped("v1", "Secret"),
+            Self::Kubernetes(on) => on.server.stamped(),
+        }
+    }
+
     /// Those objects of a kind that the agent made.
     pub(super) fn made(&self, api_version: &str, kind: &str) -> Vec<Object> {
         let mut objects = match self {

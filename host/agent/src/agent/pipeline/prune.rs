@@ -15,6 +15,13 @@ use transom_core::work::Key;
 impl Agent {
     /// The subject is gone: whatever was made for it goes, and its claim is released.
     pub(super) async fn retire(&self, loaded: &Arc<Loaded>, key: &Key, seen: &mut Seen) -> Result<Success, Failure> {
+        let made = self.known.lock().outputs.of(key).next().is_some();
+        if let Some(place) = self.connections.unread(&key.subject).filter(|_| made) {
+            // It may stand there: what was made for it, and its claim, stay.
+            let message =
+                format!("{} is not found, but {place} cannot be read: what was made for it stays", key.subject);
+            return Err(Failure::known(Word::ReadFailed, message));
+        }
         let woken = self.known.lock().claims.remove(key);
         self.wake(woken);
         let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceGone, seen).await?;

@@ -87,7 +87,7 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
     let facts = AgentFacts::new(name, case.agent.self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
     case::put(&directory, &objects);
-    let loading = Swap::loading(engine.clone(), source);
+    let loading = Swap::loading(engine.clone(), source, [LOCAL.to_owned()].into());
     let mut session =
         Session::start(loading, directory, |connections| Agent::new(connections, Clock::new(Some(now)), facts)).await?;
     warm.extend(session.swap.loaded().map(|loaded| (loaded.revision.decide.digest.to_string(), Arc::clone(loaded))));
