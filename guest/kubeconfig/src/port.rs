@@ -8,7 +8,7 @@ use transom_guest::kubeconfig::{Protocol, Service, ServicePort};
 /// The port of the API server.
 ///
 /// With a name in the settings the TCP port of that name. Without, the first of these rules that fits exactly one
-/// TCP port: it is the only one; it is named `client`; it is named `https`; its application protocol is `https`;
+/// TCP port number: it is the only one; it is named `client`; it is named `https`; its application protocol is `https`;
 /// its target is `client`. Where none fits, which one it is cannot be told.
 pub(crate) fn choose(setting: &Port, service: &Service) -> Result<u16, Problem> {
     let ports = || service.ports.iter().filter(|port| port.protocol == Protocol::Tcp);
@@ -24,7 +24,7 @@ pub(crate) fn choose(setting: &Port, service: &Service) -> Result<u16, Problem> 
     if setting.choice == PortChoice::First {
         return Ok(first.port);
     }
-    RULES.iter().find_map(|rule| only(ports().filter(|port| rule(port)))).map(|port| port.port).ok_or_else(|| {
+    RULES.iter().find_map(|rule| only(ports().filter(|port| rule(port)).map(|port| port.port))).ok_or_else(|| {
         let message = "which port of Service kube-apiserver is the one of clients cannot be told";
         reasons::SERVICE_PORT_AMBIGUOUS.problem(message).at("spec.ports")
     })
@@ -34,14 +34,14 @@ const RULES: [fn(&ServicePort) -> bool; 5] = [
     |_| true,
     |port| port.name.as_deref() == Some("client"),
     |port| port.name.as_deref() == Some("https"),
-    |port| port.app_protocol.as_deref() == Some("https"),
+    |port| port.app_protocol.as_deref().is_some_and(|protocol| protocol.eq_ignore_ascii_case("https")),
     |port| port.target_port.as_deref() == Some("client"),
 ];
 
-/// The element of an iterator that has exactly one.
-fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+/// The value of an iterator that has one and no other.
+fn only<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     let first = items.next()?;
-    items.next().is_none().then_some(first)
+    items.all(|item| item == first).then_some(first)
 }
 
 #[cfg(test)]
@@ -73,6 +73,8 @@ mod tests {
             (vec![other(), port(2, Some("https"), None, None), port(3, Some("a"), None, Some("https"))], Ok(2)),
             (vec![other(), port(3, Some("a"), None, Some("https")), port(4, Some("b"), Some("client"), None)], Ok(3)),
             (vec![other(), port(4, Some("b"), Some("client"), None)], Ok(4)),
+            (vec![other(), port(7, Some("a"), None, Some("HTTPS"))], Ok(7)),
+            (vec![port(8, Some("a"), None, None), port(8, Some("b"), None, None)], Ok(8)),
             // Two of one rule tell nothing; the next rule does.
             (
                 vec![port(5, Some("a"), Some("client"), Some("https")), port(6, Some("b"), Some("1"), Some("https"))],

@@ -32,17 +32,18 @@ pub(crate) fn require(context: &Context<Settings>, subject: &Subject) -> Result<
             form: Form::Kubeconfig("kubeconfig".into()),
             absence: Absence::Fail(reasons::SOURCE_MISSING.word.into()),
         },
-        Need {
-            role: SERVICE.into(),
-            reference: core("Service", "kube-apiserver".into()).in_namespace(control_plane),
-            form: Form::Service,
-            absence: Absence::Fail(reasons::SERVICE_MISSING.word.into()),
-        },
+        // Before the Service: what waits for its namespace is no failure, whatever else is missing.
         Need {
             role: HOME.into(),
             reference: core("Namespace", home.clone()),
             form: Form::Presence,
             absence: Absence::Wait(reasons::NAMESPACE_MISSING.word.into()),
+        },
+        Need {
+            role: SERVICE.into(),
+            reference: core("Service", "kube-apiserver".into()).in_namespace(control_plane),
+            form: Form::Service,
+            absence: Absence::Fail(reasons::SERVICE_MISSING.word.into()),
         },
     ];
     Ok(Requirement { target: core("Secret", "external-managed-kubeconfig".into()).in_namespace(home), needs })

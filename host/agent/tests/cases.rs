@@ -116,7 +116,7 @@ fn a_changed_expectation_or_argument_fails_at_its_place() {
             ("port: 443", "port: 445"),
             "ok.kubeconfig.clusters[0].server.port",
         ),
-        ("kubeconfig", "N04-discovery", "expected.yaml", ("wait:", "fail:"), "ok.needs[2].absence"),
+        ("kubeconfig", "N04-discovery", "expected.yaml", ("wait:", "fail:"), "ok.needs[1].absence"),
     ] {
         let (code, differences) = judged(&changed(guest, case, file, words), &top());
         assert_eq!(code, Some(1), "{case}: {words:?}");

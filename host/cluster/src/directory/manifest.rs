@@ -126,6 +126,7 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
     let reference = name(&object, cluster).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
     if reference.kind == "Secret" && reference.api_version == "v1" {
         fold_string_data(&mut object).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
+        join_lines(&mut object);
     }
     let text = Value::Object(object).to_string();
     if text.len() > limit {
@@ -167,6 +168,16 @@ fn required(map: &Map<String, Value>, key: &str, path: &str) -> Result<String, S
         Some(Value::String(text)) if text.is_empty() => Err(format!("`{path}` is empty")),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(_) => Err(format!("`{path}` is not text")),
+    }
+}
+
+/// Takes line ends out of `data`, as an API server does: `base64` wraps its lines.
+fn join_lines(object: &mut Map<String, Value>) {
+    let data = object.get_mut("data").and_then(Value::as_object_mut);
+    for value in data.into_iter().flat_map(Map::values_mut) {
+        if let Value::String(text) = value {
+            text.retain(|letter| letter != '\n' && letter != '\r');
+        }
     }
 }
 
@@ -251,6 +262,10 @@ mod tests {
         let body: Value = serde_json::from_str(&found[0].text).unwrap();
         assert_eq!(body["data"], serde_json::json!({"x": "bmV3", "y": "a2VwdA=="}));
         assert!(body.get("stringData").is_none());
+        let wrapped = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: |\n    bm\n    V3\n";
+        let found = objects(wrapped.as_bytes(), "local", Limits::default()).unwrap();
+        let body: Value = serde_json::from_str(&found[0].text).unwrap();
+        assert_eq!(body["data"], serde_json::json!({"x": "bmV3"}));
         let other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nstringData: {x: new}\n";
         assert!(read(other).unwrap()[0].text.contains("stringData"), "only Secrets have it");
     }

@@ -110,11 +110,17 @@ fn authority(
     fields: &Fields,
     place: &Place<'_>,
 ) -> Result<AuthoritySource, KubeconfigError> {
+    let file = some_text(fields, "certificate-authority").is_some();
+    let at_file = place.field("certificate-authority");
     let place = place.field("certificate-authority-data");
     let Some(bytes) = data(fields, "certificate-authority-data", &place)? else {
-        let file = some_text(fields, "certificate-authority").is_some();
         return Ok(if file { AuthoritySource::File } else { AuthoritySource::None });
     };
+    if file {
+        return Err(
+            at_file.error(Word::KubeconfigInvalid, "a file beside certificate-authority-data, which no client takes")
+        );
+    }
     let wrong = |message| place.error(Word::InvalidAuthority, message);
     let blocks = pem::blocks(&bytes).ok_or_else(|| wrong("not PEM"))?;
     if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {

@@ -107,6 +107,12 @@ fn what_has_a_wrong_shape_is_named_by_reason_and_path() {
         ("/users/-", admin()["users"][0].clone(), Word::DuplicateEntry, "users[1].name"),
         ("/contexts/-", admin()["contexts"][0].clone(), Word::DuplicateEntry, "contexts[1].name"),
         ("/users/0/user/token", json!({"x": 1}), Word::KubeconfigInvalid, "users[0].user.token"),
+        (
+            "/clusters/0/cluster/certificate-authority",
+            json!("/ca.crt"),
+            Word::KubeconfigInvalid,
+            "clusters[0].cluster.certificate-authority",
+        ),
         ("/users/0/user/as-groups", json!(["a", 1]), Word::KubeconfigInvalid, "users[0].user.as-groups[1]"),
         ("/users/0/user/as-user-extra", json!({"hunter": 1}), Word::KubeconfigInvalid, "users[0].user.as-user-extra.?"),
         (
