@@ -3,6 +3,7 @@
 
 mod apply;
 mod change;
+mod error;
 mod feed;
 mod load;
 mod manifest;
@@ -17,6 +18,7 @@ mod tree;
 mod watch;
 
 pub use crate::ReadFailure;
+pub use error::OpenError;
 pub use feed::Observations;
 
 use load::Scan;
@@ -86,47 +88,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { object_bytes: 1_572_864, file_bytes: 268_435_456 }
     }
-}
-
-/// Why a directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The root is not there or cannot be listed.
-    #[error("failed to open the directory `{path}`: {cause}")]
-    Root {
-        /// The root.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The own folder cannot be made or cleaned.
-    #[error("failed to prepare the agent's own folder `{path}`: {cause}")]
-    Own {
-        /// The own folder.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// Another agent is at work.
-    #[error("failed to use the agent's own folder `{path}`: another agent is at work in it")]
-    InUse {
-        /// The own folder.
-        path: PathBuf,
-    },
-    /// Changes cannot be followed.
-    #[error("failed to watch the directory `{path}`: {cause}")]
-    Watch {
-        /// The root.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The own folder holds the root.
-    #[error("failed to use the agent's own folder `{path}`: the manifests lie inside it")]
-    Inside {
-        /// The own folder.
-        path: PathBuf,
-    },
 }
 
 /// A directory of manifests as a cluster. Safe to use from many threads.

@@ -4,7 +4,9 @@ use super::manifest::{Fault, Found};
 use super::patch::Patch;
 use super::slot::Made;
 use super::tree::Stamp;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use transom_api::Word;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 
@@ -52,4 +54,17 @@ pub(super) enum Edit {
     Put(Print, Content),
     /// It cannot be used; what it held last stays.
     Refuse(Option<Print>, Fault),
+}
+
+/// Objects that stand in several files.
+pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) -> Unreadable {
+    let shown: Vec<String> = objects.iter().take(3).map(ToString::to_string).collect();
+    let more = objects.len().saturating_sub(shown.len());
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Unreadable {
+        place: files.to_string(),
+        reason: Word::DuplicateObject,
+        message: format!("{}{more}: more than once in {files}", shown.join(", ")),
+        objects: objects.iter().map(|object| object.as_ref().clone()).collect(),
+    }
 }

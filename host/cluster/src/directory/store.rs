@@ -1,7 +1,7 @@
 //! The whole state in memory: what every file holds, and what is seen of every object. Compact text, parsed on demand.
 //! Never touches a file; a change tells what looks different after it, and nothing else.
 
-use super::change::{Content, Edit, News, Print};
+use super::change::{Content, Edit, News, Print, duplicate};
 use super::manifest::Fault;
 use super::slot::{Effective, Seen, Slot, Source};
 use super::tree::{Layer, Place};
@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::path::Path;
 use std::sync::Arc;
-use transom_api::Word;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 
@@ -286,19 +285,6 @@ impl Store {
     /// The file of a user that holds an object, for messages.
     pub(super) fn users_file(&self, reference: &ObjectRef) -> Option<&Path> {
         self.slots.get(reference)?.users.first().map(|user| user.file.as_ref())
-    }
-}
-
-/// Objects that stand in several files.
-fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) -> Unreadable {
-    let shown: Vec<String> = objects.iter().take(3).map(ToString::to_string).collect();
-    let more = objects.len().saturating_sub(shown.len());
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Unreadable {
-        place: files.to_string(),
-        reason: Word::DuplicateObject,
-        message: format!("{}{more}: more than once in {files}", shown.join(", ")),
-        objects: objects.iter().map(|object| object.as_ref().clone()).collect(),
     }
 }
 

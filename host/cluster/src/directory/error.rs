@@ -1,0 +1,45 @@
+//! Why a directory cannot be used at all. Never about one file in it: that is an observation.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The root is not there or cannot be listed.
+    #[error("failed to open the directory `{path}`: {cause}")]
+    Root {
+        /// The root.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The own folder cannot be made or cleaned.
+    #[error("failed to prepare the agent's own folder `{path}`: {cause}")]
+    Own {
+        /// The own folder.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Another agent is at work.
+    #[error("failed to use the agent's own folder `{path}`: another agent is at work in it")]
+    InUse {
+        /// The own folder.
+        path: PathBuf,
+    },
+    /// Changes cannot be followed.
+    #[error("failed to watch the directory `{path}`: {cause}")]
+    Watch {
+        /// The root.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The own folder holds the root.
+    #[error("failed to use the agent's own folder `{path}`: the manifests lie inside it")]
+    Inside {
+        /// The own folder.
+        path: PathBuf,
+    },
+}
