@@ -48,7 +48,7 @@ impl Screen {
     /// The process's own.
     pub(crate) fn new() -> Self {
         Self {
-            colours: io::stdout().is_terminal(),
+            colours: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
             progress: io::stderr().is_terminal(),
             json: AtomicBool::default(),
             lost: Mutex::default(),

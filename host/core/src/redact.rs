@@ -11,6 +11,9 @@ use std::fmt;
 /// The annotation in which kubectl keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Annotations of ours begin so.
+const OURS: &str = "transom.dev/";
+
 /// The key of one run. Equal values have equal marks within it; without it a mark says nothing about a value.
 pub struct Marks([u8; 32]);
 
@@ -67,7 +70,7 @@ fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
     let field = |(key, value): (&String, &Value)| {
         let shown = match key.as_str() {
             "apiVersion" | "kind" | "type" | "immutable" => value.clone(),
-            "metadata" => redact(value, marks),
+            "metadata" => metadata(value, marks),
             "data" => data(value, marks, |text| STANDARD.decode(text).ok()),
             "stringData" => data(value, marks, |text| Some(text.as_bytes().to_vec())),
             _ => marks.hide_value("field", value),
@@ -75,6 +78,18 @@ fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
         (key.clone(), shown)
     };
     Value::Object(map.iter().map(field).collect())
+}
+
+/// Of the annotations of a Secret only ours are known to be harmless: others may keep a copy of its data in one.
+fn metadata(value: &Value, marks: &Marks) -> Value {
+    let mut shown = redact(value, marks);
+    let annotations = shown.get_mut("annotations").and_then(Value::as_object_mut);
+    for (name, value) in annotations.into_iter().flatten() {
+        if !name.starts_with(OURS) && name != LAST_APPLIED {
+            *value = marks.hide_value("annotation", value);
+        }
+    }
+    shown
 }
 
 /// The values of a Secret; one that is a kubeconfig is shown as its structure.

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use transom_api::Word;
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
 
@@ -26,7 +26,9 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
         let failed = result.is_err();
-        let left = result.is_ok().then(|| shared.read_one(&target).ok().flatten()).flatten().map(Box::new);
+        // An object that was made whole is not judged by: to read each again would only take time.
+        let patched = result.is_ok() && kind == WriteKind::Patch;
+        let left = patched.then(|| shared.read_one(&target).ok().flatten()).flatten().map(Box::new);
         outcome.steps.push(StepOutcome { target, kind, result, left });
         if failed {
             break;
