@@ -73,7 +73,11 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
 async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
     let (mut params, mut objects) = (ListParams::default().limit(1000), Vec::new());
     loop {
-        let page = clusters.list(&params).await?;
+        let page = match clusters.list(&params).await {
+            // The server's own cache is behind after so many writes.
+            Err(kube::Error::Api(status)) if status.code == 504 => continue,
+            page => page?,
+        };
         objects.extend(page.items);
         params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if params.continue_token.is_none() {
