@@ -38,13 +38,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     anyhow::ensure!(!proofs.is_empty(), "there is no such proof; there are crash, swap and faults");
     guests::run(&guests::Args::default())?;
     let servers = servers::prepare()?;
-    let root = workspace::read()?.root;
+    let workspace = workspace::read()?;
     for Proof { name, tests, what } in proofs {
         progress::step(&format!("{name}: {what}"));
         let start = Instant::now();
         let mut cargo = workspace::cargo();
-        cargo.current_dir(&root).args(["test", "--package", "transom-e2e", "--test", tests, "--", name]);
+        // With the packages and the binary of `cargo xtask test`, so that nothing is built once more with other features:
+        // the tests of the agent's own package, of which none has this name, make cargo build it.
+        cargo.current_dir(&workspace.root).args([
+            "test",
+            "--workspace",
+            "--test",
+            tests,
+            "--test",
+            "cases",
+            "--",
+            name,
+        ]);
         cargo.args(["--exact", "--ignored", "--nocapture"]).env(servers::VARIABLE, &servers);
+        cargo.env("TRANSOM_BINARY", workspace.target.join("debug/transom"));
         process::run(&mut cargo).with_context(|| format!("failed at the proof `{name}`"))?;
         progress::say(&format!("    passed in {} s", start.elapsed().as_secs()));
     }
