@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::net::SocketAddr;
+use std::time::Instant;
 use transom_core::metrics::EVALUATIONS;
 use transom_e2e::http;
 use transom_test_cluster::wait;
@@ -64,10 +65,12 @@ fn of_fifty_rotations_in_a_row_the_last_one_is_what_stays() -> Result<()> {
         let mark = stage.mark()?;
         let api = stage.api(SECRET, Some(CLUSTERS)).await?;
         let source = stage.get(SECRET, Some(CLUSTERS), "rotated-admin-kubeconfig").await?.context("no source")?;
+        let start = Instant::now();
         for number in 0..50 {
             let patch = Patch::Merge(rotated(&source, number)?);
             api.patch("rotated-admin-kubeconfig", &PatchParams::default(), &patch).await?;
         }
+        println!("a secret rotated 50 times in {:.1} s", start.elapsed().as_secs_f64());
         stage.wait_for_right("rotated", 6443).await?;
         // What comes after it leaves it as it is.
         stage.move_port("rotated", 7443).await?;
