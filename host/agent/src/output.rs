@@ -66,8 +66,8 @@ impl Screen {
     }
 
     fn keep(&self, written: io::Result<()>) {
-        if let Err(error) =
-            written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+        if let Err(error) = written
+            && error.kind() != io::ErrorKind::BrokenPipe
         {
             self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }

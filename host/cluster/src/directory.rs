@@ -114,7 +114,7 @@ impl Directory {
         let shared = Arc::new(Shared::new(name, Tree { root: folder, own }, limits, writer));
         if is_file {
             // A file that is named is read, whatever its name ends in.
-            let bytes = load::read_whole(&canonical, shared.limits.file_bytes).map_err(root_error)?;
+            let (bytes, _) = load::read_whole(&canonical, shared.limits.file_bytes).map_err(root_error)?;
             let name = canonical.file_name().map(Path::new).unwrap_or(&canonical);
             load::take_bytes(&shared, Place::new(tree::Layer::User, name), &bytes);
         } else {

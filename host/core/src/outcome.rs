@@ -1,6 +1,7 @@
 //! What became of a plan, step by step. Never judges it.
 
 use crate::object::Object;
+use crate::plan::Step;
 use crate::reference::ObjectRef;
 use transom_api::Word;
 
@@ -22,6 +23,13 @@ pub struct StepOutcome {
     pub result: Result<(), WriteFailure>,
     /// The object as the write left it, where a read gives it so now: nobody has changed it since.
     pub left: Option<Box<Object>>,
+}
+
+impl StepOutcome {
+    /// That of a step that changed nothing.
+    pub fn failed(step: &Step, failure: WriteFailure) -> Self {
+        Self { target: step.target().clone(), kind: step.kind(), result: Err(failure), left: None }
+    }
 }
 
 /// Which kind of write.

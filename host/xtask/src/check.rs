@@ -50,11 +50,17 @@ fn documentation() -> Result<()> {
     process::run(in_root(&["doc", "--workspace", "--no-deps"])?.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The tests of the agent's own package make cargo build the binary with the rest; the end-to-end tests use that one.
 fn tests() -> Result<()> {
+    process::run(&mut test(&["--no-fail-fast"])?)
+}
+
+/// `cargo test` with these words, for all packages, so that nothing is built with other features. The tests of the agent's
+/// own package make cargo build the binary with the rest; the end-to-end tests use that one.
+pub(crate) fn test(words: &[&str]) -> Result<Command> {
     let binary = workspace::read()?.target.join("debug/transom");
-    let mut tests = in_root(&["test", "--workspace", "--no-fail-fast"])?;
-    process::run(tests.env("TRANSOM_BINARY", binary).env(servers::VARIABLE, servers::prepare()?))
+    let mut tests = in_root(&["test", "--workspace"])?;
+    tests.args(words).env("TRANSOM_BINARY", binary).env(servers::VARIABLE, servers::prepare()?);
+    Ok(tests)
 }
 
 fn cargo(words: &[&str]) -> Result<()> {

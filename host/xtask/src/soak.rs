@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: the end-to-end proofs in numbers that take long, with their figures. Never part of the tests.
 
-use crate::{guests, process, progress, servers, workspace};
+use crate::{check, guests, process, progress};
 use anyhow::{Context as _, Result};
 use std::time::Instant;
 
@@ -37,26 +37,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let proofs: Vec<_> = PROOFS.iter().filter(|proof| wanted(proof.name)).collect();
     anyhow::ensure!(!proofs.is_empty(), "there is no such proof; there are crash, swap and faults");
     guests::run(&guests::Args::default())?;
-    let servers = servers::prepare()?;
-    let workspace = workspace::read()?;
     for Proof { name, tests, what } in proofs {
         progress::step(&format!("{name}: {what}"));
         let start = Instant::now();
-        let mut cargo = workspace::cargo();
-        // With the packages and the binary of `cargo xtask test`, so that nothing is built once more with other features:
-        // the tests of the agent's own package, of which none has this name, make cargo build it.
-        cargo.current_dir(&workspace.root).args([
-            "test",
-            "--workspace",
-            "--test",
-            tests,
-            "--test",
-            "cases",
-            "--",
-            name,
-        ]);
-        cargo.args(["--exact", "--ignored", "--nocapture"]).env(servers::VARIABLE, &servers);
-        cargo.env("TRANSOM_BINARY", workspace.target.join("debug/transom"));
+        // With the tests `cases` of the agent's own package, of which none has this name: they make cargo build the binary.
+        let words = ["--test", tests, "--test", "cases", "--", name, "--exact", "--ignored", "--nocapture"];
+        let mut cargo = check::test(&words)?;
         process::run(&mut cargo).with_context(|| format!("failed at the proof `{name}`"))?;
         progress::say(&format!("    passed in {} s", start.elapsed().as_secs()));
     }

@@ -14,7 +14,7 @@ use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, WatchHealth};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::taints::TimeAdded;
 use transom_core::plan::{Plan, Step};
 use transom_core::policy::SubjectRule;
@@ -136,8 +136,7 @@ impl Connections {
     pub(crate) fn subjects(&self, rule: &SubjectRule) -> Vec<ObjectRef> {
         let Some(cluster) = self.by_name.get(&rule.cluster) else { return Vec::new() };
         let mut subjects = cluster.list(&rule.api_version, &rule.kind);
-        let made: BTreeSet<_> =
-            cluster.made(&rule.api_version, &rule.kind).into_iter().map(|made| made.reference).collect();
+        let made = cluster.made(&rule.api_version, &rule.kind);
         subjects.retain(|subject| rule.admits(subject) && !made.contains(subject));
         subjects
     }
@@ -238,12 +237,6 @@ impl Connections {
 
 /// A step on a cluster that is not connected.
 fn refused(step: &Step, failure: &Failure) -> StepOutcome {
-    let kind = match step {
-        Step::Create { .. } => WriteKind::Create,
-        Step::Update { .. } => WriteKind::Update,
-        Step::Patch { .. } => WriteKind::Patch,
-        Step::Delete { .. } => WriteKind::Delete,
-    };
     let failure = WriteFailure { reason: Word::WriteFailed, message: failure.message.clone() };
-    StepOutcome { target: step.target().clone(), kind, result: Err(failure), left: None }
+    StepOutcome::failed(step, failure)
 }

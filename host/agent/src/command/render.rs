@@ -14,7 +14,6 @@ use crate::policies::Source;
 use crate::policies::swap::Swap;
 use crate::{command::run, command::summary};
 use anyhow::bail;
-use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
@@ -63,7 +62,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
         source = settings::laid(source, case, &args.path)?;
     }
     let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
-    let loading = Swap::loading(run::engine()?, source, BTreeSet::from([LOCAL.to_owned()]));
+    let loading = Swap::loading(run::engine()?, source, [LOCAL.to_owned()].into());
     let directory = open(&args.path, given, run::limits(args.evaluate.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, agent).await?;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use transom_api::Word;
 use transom_core::catalogue::{Catalogue, Change, Place, Refusal};
+use transom_core::policy::Policy;
 use transom_core::signal::Signal;
 use transom_engine::Engine;
 
@@ -114,7 +115,8 @@ impl Swap {
         let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
         let place = Place { text: places.join(", "), generation };
         let loaded = match written {
-            [one] => load::load(&self.engine, &one.value, &one.folder).and_then(|loaded| self.connected(loaded)),
+            [one] => load::load(&self.engine, &one.value, &one.folder)
+                .and_then(|loaded| self.connected(&loaded.revision.policy).map(|()| loaded)),
             _ => Err(Refusal {
                 word: Word::PolicyInvalid,
                 message: format!("metadata.name: the policy stands in {} places: {}", places.len(), place.text),
@@ -133,13 +135,10 @@ impl Swap {
     }
 
     /// Refuses a policy about a cluster that nobody is connected to.
-    fn connected(&self, loaded: Loaded) -> Result<Loaded, Refusal> {
-        let mut clusters = loaded.revision.policy.clusters();
+    fn connected(&self, policy: &Policy) -> Result<(), Refusal> {
+        let mut clusters = policy.clusters();
         let absent = clusters.find(|(_, cluster)| !self.connections.contains(*cluster));
-        let Some((field, cluster)) = absent.map(|(field, cluster)| (field, cluster.to_owned())) else {
-            drop(clusters);
-            return Ok(loaded);
-        };
+        let Some((field, cluster)) = absent else { return Ok(()) };
         let known: Vec<_> = self.connections.iter().map(|name| format!("`{name}`")).collect();
         let message = format!("{field}: there is no connection `{cluster}`, only {}", known.join(", "));
         Err(Refusal { word: Word::PolicyInvalid, message })

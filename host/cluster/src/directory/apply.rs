@@ -170,23 +170,25 @@ impl Writer<'_> {
         self.put(Layer::Patch, &text, Content::Patch(Box::new(self.target.clone()), patch), &seen)
     }
 
-    /// Removes an object that we made.
+    /// Removes an object that we made; one of a user only from what is shown, where nothing is written.
     fn delete(&self) -> Result<(), WriteFailure> {
-        {
+        let users = {
             let store = self.shared.store();
-            if let (Effective::Users(..), Some(file)) = (store.effective(self.target), store.users_file(self.target)) {
-                if self.shared.own.is_some() {
-                    return Err(self.failed(format!("it stands in {}, a file of the user", file.display())));
-                }
-                // Nothing is written: it is only shown as it would be.
-                drop(store);
+            let is_users = matches!(store.effective(self.target), Effective::Users(..));
+            store.users_file(self.target).filter(|_| is_users).map(|file| file.display().to_string())
+        };
+        match users {
+            None => self.remove(Layer::Made, &Seen::Absent),
+            Some(file) if self.shared.own.is_some() => {
+                Err(self.failed(format!("it stands in {file}, a file of the user")))
+            }
+            Some(_) => {
                 let mut store = self.shared.store_mut();
                 let news = store.hide(self.target);
                 self.tell(&store, news, &Seen::Absent);
-                return Ok(());
+                Ok(())
             }
         }
-        self.remove(Layer::Made, &Seen::Absent)
     }
 
     /// Writes one own file and takes it over into the state; a directory that may not be written keeps it in memory.

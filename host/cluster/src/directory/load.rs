@@ -9,7 +9,7 @@ use super::patch::Patch;
 use super::slot::Made;
 use super::tree::{Layer, Place, Stamp, Step, gone};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::hash::BuildHasher as _;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -186,24 +186,23 @@ fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<St
     if shared.tree.file(place)?.is_none() {
         return Ok(None);
     }
-    let path = shared.tree.path(place);
-    let metadata = std::fs::metadata(&path)?;
-    Ok(Some((read_whole(&path, shared.limits.file_bytes)?, Stamp::of(&metadata))))
+    let (bytes, metadata) = read_whole(&shared.tree.path(place), shared.limits.file_bytes)?;
+    Ok(Some((bytes, Stamp::of(&metadata))))
 }
 
-/// The bytes of a file, when there are not too many of them.
-pub(super) fn read_whole(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+/// The bytes of a file, when there are not too many of them, and what it was before they were read.
+pub(super) fn read_whole(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     let file = File::open(path)?;
-    let expected = file.metadata()?.len();
-    if expected > limit {
+    let metadata = file.metadata()?;
+    if metadata.len() > limit {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    Ok(bytes)
+    Ok((bytes, metadata))
 }
 
 /// What the bytes of a file hold. A file of ours that is not as we write it holds nothing: it is made again.

@@ -101,11 +101,10 @@ impl Store {
 
     /// Has an object seen as if no file of a user had it; for a state that lies in memory only.
     pub(super) fn hide(&mut self, reference: &ObjectRef) -> Vec<News> {
-        let Some((reference, slot)) = self.slots.get_key_value(reference) else { return Vec::new() };
-        let (reference, mut slot) = (Arc::clone(reference), slot.clone());
-        slot.users.clear();
-        self.slots.insert(Arc::clone(&reference), slot);
-        self.settle(BTreeSet::from([reference]))
+        if let Some(slot) = self.slots.get_mut(reference) {
+            slot.users.clear();
+        }
+        self.settle(BTreeSet::from([Arc::new(reference.clone())]))
     }
 
     /// Takes over what became of several files as one change: an object that moved between them is not gone.

@@ -112,18 +112,18 @@ impl Cluster {
         }
     }
 
-    /// Those objects of a kind that the agent made.
-    pub(super) fn made(&self, api_version: &str, kind: &str) -> Vec<Object> {
-        let mut objects = match self {
+    /// Those objects of a kind that the agent made whole.
+    pub(super) fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
+        match self {
             Self::Directory(directory) => {
-                let mut made = directory.list(api_version, kind, None);
-                made.retain(|object| directory.made(object));
-                directory.read(&made).into_iter().filter_map(|read| read.ok().flatten()).collect()
+                let objects = directory.list(api_version, kind, None).into_iter();
+                objects.filter(|object| directory.made(object)).collect()
             }
-            Self::Kubernetes(on) => on.server.stamped(),
-        };
-        objects.retain(|object| object.reference.api_version == api_version && object.reference.kind == kind);
-        objects
+            Self::Kubernetes(on) => {
+                let stamped = on.server.stamped().into_iter().map(|object| object.reference);
+                stamped.filter(|object| object.api_version == api_version && object.kind == kind).collect()
+            }
+        }
     }
 
     pub(super) async fn apply(&self, plan: Plan) -> Outcome {
@@ -222,12 +222,8 @@ impl Cluster {
 /// What becomes of a plan on a replica that does not lead, or no longer: nothing of it is tried.
 fn not_leading(plan: &Plan) -> Outcome {
     let message = "another replica leads; it does the work".to_owned();
-    let first = plan.steps.first().map(|step| StepOutcome {
-        target: step.target().clone(),
-        kind: step.kind(),
-        result: Err(WriteFailure { reason: Word::NotLeading, message }),
-        left: None,
-    });
+    let failure = WriteFailure { reason: Word::NotLeading, message };
+    let first = plan.steps.first().map(|step| StepOutcome::failed(step, failure));
     Outcome { steps: first.into_iter().collect() }
 }
 
