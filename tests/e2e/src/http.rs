@@ -25,6 +25,17 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     send(address, "GET", path)
 }
 
+/// The sum of a metric of the agent over those of its lines that hold a text.
+///
+/// # Errors
+/// As of [`get`].
+pub fn metric(admin: SocketAddr, name: &str, holding: &str) -> Result<f64> {
+    let text = get(admin, "/metrics")?.body;
+    let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(holding));
+    let values = lines.filter_map(|line| line.rsplit_once(' '));
+    Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+}
+
 /// Sends a request without a body. HTTP/1.0: the answer ends with the connection.
 ///
 /// # Errors

@@ -49,6 +49,11 @@ fn executable_of(message: &str) -> Option<PathBuf> {
     message.get("executable")?.as_str().filter(|_| is_ours).map(PathBuf::from)
 }
 
+/// The file of a policy that ships.
+pub fn policy(name: &str) -> PathBuf {
+    root().join("policies").join(name).join("policy.yaml")
+}
+
 /// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -193,7 +193,7 @@ impl Stage {
     /// # Errors
     /// When the policy does not hold one of them.
     pub fn put_policy(&self, name: &str, changes: &[(&str, &str)]) -> Result<()> {
-        let mut text = fs::read_to_string(program::root().join("policies").join(name).join("policy.yaml"))?;
+        let mut text = fs::read_to_string(program::policy(name))?;
         for (from, to) in changes {
             ensure!(text.contains(from), "the policy {name} does not hold `{from}`");
             text = text.replace(from, to);

@@ -2,23 +2,13 @@
 //! a stamp and nothing else. The secrets are in that agent's form: written by client-go, without label or annotation.
 
 use crate::agent::Worker;
-use crate::objects::CLUSTERS;
+use crate::objects::{CLUSTERS, OUTPUT, home, subject};
 use crate::stage::{SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
-
-const OUTPUT: &str = "external-managed-kubeconfig";
-
-fn home(name: &str) -> String {
-    format!("klusterlet-{name}")
-}
-
-fn subject(name: &str) -> String {
-    format!("HostedCluster {CLUSTERS}/{name}")
-}
 
 /// What the other agent makes of a source: client-go reads it, one field is changed, client-go writes it.
 fn as_go_writes(stage: &Stage, name: &str, source: &Value) -> Result<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! Labels and annotations that a policy puts on what it makes: put there, put back, taken away again when the policy
 //! wants them no longer. Never one of somebody else.
 
+use crate::objects::OUTPUT;
 use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -10,12 +11,11 @@ use transom_e2e::program;
 use transom_test_cluster::wait;
 
 const HOME: &str = "klusterlet-worn";
-const OUTPUT: &str = "external-managed-kubeconfig";
 const NOTE: &str = "example.com/note";
 
 /// The shipped policy with these fields of `spec.own`.
 fn policy(folder: &Path, own: Value) -> Result<()> {
-    let text = fs::read_to_string(program::root().join("policies").join(OUTPUT).join("policy.yaml"))?;
+    let text = fs::read_to_string(program::policy(OUTPUT))?;
     let mut manifest: Value = serde_yaml::from_str(&text)?;
     for (key, value) in own.as_object().into_iter().flatten() {
         manifest["spec"]["own"][key.as_str()] = value.clone();

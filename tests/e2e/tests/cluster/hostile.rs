@@ -87,7 +87,7 @@ async fn policy_objects(stage: &Stage) -> Result<()> {
     stage.cluster.objects().apply_manifest(&String::from_utf8(crd.stdout)?).await?;
     stage.cluster.wait_for_crd("policies.transom.dev").await?;
     for policy in ["external-managed-kubeconfig", "built-in-taints"] {
-        let path = program::root().join("policies").join(policy).join("policy.yaml");
+        let path = program::policy(policy);
         stage.cluster.objects().apply_manifest(&fs::read_to_string(path)?).await?;
     }
     Ok(())

@@ -34,9 +34,7 @@ impl Replica {
 
     /// The sum of a metric over its labels.
     fn metric(&self, name: &str) -> Result<f64> {
-        let text = http::get(self.admin, "/metrics")?.body;
-        let values = text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit_once(' '));
-        Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+        http::metric(self.admin, name, "")
     }
 
     /// Waits until it knows whether it leads.

@@ -31,7 +31,7 @@ fn silent_watches_bad_wires_and_wrong_answers_cost_nothing_but_time() -> Result<
 }
 
 fn policy(name: &str) -> String {
-    program::root().join("policies").join(name).join("policy.yaml").display().to_string()
+    program::policy(name).display().to_string()
 }
 
 /// What is open stays open and says nothing, as behind a firewall that has forgotten it.

@@ -15,9 +15,21 @@ use transom_test_cluster::wait;
 
 /// The namespace of the HostedClusters of the cases.
 pub(crate) const CLUSTERS: &str = "clusters";
+/// The name of what is made for a HostedCluster.
+pub(crate) const OUTPUT: &str = "external-managed-kubeconfig";
 /// What the server sets in the metadata of an object.
 const SET_BY_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionTimestamp"];
+
+/// A HostedCluster, as a log names it.
+pub(crate) fn subject(name: &str) -> String {
+    format!("HostedCluster {CLUSTERS}/{name}")
+}
+
+/// The namespace in which its secret is made.
+pub(crate) fn home(name: &str) -> String {
+    format!("klusterlet-{name}")
+}
 
 /// Identifiers as they stand in a case, and the ones that the server gave instead.
 pub(crate) type Identifiers = BTreeMap<String, String>;

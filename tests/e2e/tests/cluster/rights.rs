@@ -2,6 +2,7 @@
 //! there is no rule that it does not use. Never one right more. The server lists page by page: one that streams its
 //! lists would leave `list` to those that do not.
 
+use crate::admission::Refusal;
 use crate::agent::Worker;
 use crate::objects::{CLUSTERS, rotated};
 use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage_with_pages};
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
+use transom_e2e::program;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Line, Mark, wait};
 
@@ -161,29 +163,27 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
 }
 
 /// The agent under these flags and exactly the rights that are printed for them.
-fn exactly(run: &'static [&'static str], rbac: &'static [&'static str]) -> Result<()> {
+fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
     on_stage_with_pages(async |stage| {
-        prepared(stage, rbac).await?;
-        let rights = stage.grant_exactly(rbac).await?;
-        ensure!(!rights.is_empty(), "no rights");
-        let mark = stage.mark()?;
-        let agent = stage.start_agent(run)?;
-        let used = use_all(stage, &agent, &rights, mark).await;
-        let log = agent.stop()?;
-        let denied: Vec<_> =
-            stage.lines(mark).await?.into_iter().filter(|line| line.code == 403 || !line.allowed).collect();
-        ensure!(denied.is_empty(), "denied: {denied:#?}");
-        used.with_context(|| log)
+        given(stage).await?;
+        if rbac.contains(&"--policy-objects") {
+            stage.install_policies().await?;
+        }
+        use_exactly(stage, run, rbac, |line| line.code == 403 || !line.allowed).await
     })
 }
 
-/// What the flags are about: policies as objects, and a refusal of taints where nothing else could fail.
-async fn prepared(stage: &Stage, rbac: &[&str]) -> Result<()> {
-    given(stage).await?;
-    if rbac.contains(&"--policy-objects") {
-        stage.install_policies().await?;
-    }
-    Ok(())
+/// The same on what is there; `denied` says which requests were.
+async fn use_exactly(stage: &Stage, run: &[&str], rbac: &[&str], denied: impl Fn(&Line) -> bool) -> Result<()> {
+    let rights = stage.grant_exactly(rbac).await?;
+    ensure!(!rights.is_empty(), "no rights");
+    let mark = stage.mark()?;
+    let agent = stage.start_agent(run)?;
+    let used = use_all(stage, &agent, &rights, mark).await;
+    let log = agent.stop()?;
+    let denied: Vec<_> = stage.lines(mark).await?.into_iter().filter(denied).collect();
+    ensure!(denied.is_empty(), "denied: {denied:#?}");
+    used.with_context(|| log)
 }
 
 /// Goes on with changes until every right was used, or it takes too long.
@@ -257,41 +257,22 @@ fn every_right_of_a_read_only_agent_is_used_and_none_is_missing() -> Result<()> 
 }
 
 /// Refuses taints, and nothing else of a managed cluster.
-const REFUSAL: &str = "
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: no-taints}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules: [{apiGroups: [cluster.open-cluster-management.io], apiVersions: ['*'], operations: [UPDATE], resources: [managedclusters]}]
-  validations: [{expression: \"object.metadata.name != 'edge-00000' || !has(object.spec.taints) || has(oldObject.spec.taints) && object.spec.taints == oldObject.spec.taints\", message: no taints here}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: no-taints}
-spec: {policyName: no-taints, validationActions: [Deny]}
-";
-const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const REFUSAL: Refusal = Refusal {
+    name: "no-taints",
+    rule: "{apiGroups: [cluster.open-cluster-management.io], apiVersions: ['*'], operations: [UPDATE], resources: [managedclusters]}",
+    unless: "object.metadata.name != 'edge-00000' || !has(object.spec.taints) || has(oldObject.spec.taints) && object.spec.taints == oldObject.spec.taints",
+    within: "{}",
+};
 
 #[test]
 fn every_right_of_the_taints_alone_is_used_and_none_is_missing() -> Result<()> {
     on_stage_with_pages(async |stage| {
-        let folder = transom_e2e::program::root().join("policies/built-in-taints/policy.yaml");
-        let policies = ["--policies", folder.to_str().context("the folder has another name")?];
+        let policies = ["--policies", &program::policy("built-in-taints").display().to_string()];
         given(stage).await?;
-        stage.objects().apply_manifest(REFUSAL).await?;
-        let rights = stage.grant_exactly(&policies).await?;
-        let mark = stage.mark()?;
-        let agent = stage.start_agent(&policies)?;
-        let used = use_all(stage, &agent, &rights, mark).await;
-        for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
-            stage.delete((ADMISSION, kind), None, "no-taints").await?;
-        }
-        let log = agent.stop()?;
-        let lines = stage.lines(mark).await?;
-        let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
-        ensure!(denied.is_empty(), "denied: {denied:#?}");
-        used.with_context(|| log)
+        REFUSAL.begin(stage).await?;
+        // What is refused by admission was allowed by the rights.
+        let used = use_exactly(stage, &policies, &policies, |line| !line.allowed).await;
+        REFUSAL.end(stage).await?;
+        used
     })
 }

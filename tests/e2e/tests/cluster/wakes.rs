@@ -1,6 +1,7 @@
 //! What the user or somebody else changes on the server, and what becomes of the results. Every wait is for a state.
 
-use crate::objects::{CLUSTERS, rotated};
+use crate::admission::Refusal;
+use crate::objects::{CLUSTERS, OUTPUT, home, rotated, subject};
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
@@ -10,16 +11,6 @@ use std::time::Instant;
 use transom_core::metrics::EVALUATIONS;
 use transom_e2e::http;
 use transom_test_cluster::wait;
-
-const OUTPUT: &str = "external-managed-kubeconfig";
-
-fn subject(name: &str) -> String {
-    format!("HostedCluster {CLUSTERS}/{name}")
-}
-
-fn home(name: &str) -> String {
-    format!("klusterlet-{name}")
-}
 
 #[test]
 fn every_input_that_changes_wakes_its_subject() -> Result<()> {
@@ -141,25 +132,12 @@ fn a_namespace_that_is_deleted_and_made_again_gets_its_secret_again() -> Result<
 }
 
 /// Refuses Secrets in one namespace.
-const REFUSAL: &str = "
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: no-secrets}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [secrets]}]
-  validations: [{expression: 'false', message: no secrets here}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: no-secrets}
-spec:
-  policyName: no-secrets
-  validationActions: [Deny]
-  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: klusterlet-refused}}}
-";
-const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const REFUSAL: Refusal = Refusal {
+    name: "no-secrets",
+    rule: "{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [secrets]}",
+    unless: "false",
+    within: "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: klusterlet-refused}}}",
+};
 
 #[test]
 fn a_server_that_refuses_is_understood_and_asked_again() -> Result<()> {
@@ -179,8 +157,7 @@ fn a_server_that_refuses_is_understood_and_asked_again() -> Result<()> {
         stage.delete(SECRET, Some(&home("frozen")), OUTPUT).await?;
         stage.wait_for_right("frozen", 7443).await?;
         stage.delete(("v1", "ResourceQuota"), Some(&home("quota")), "none").await?;
-        stage.delete((ADMISSION, "ValidatingAdmissionPolicyBinding"), None, "no-secrets").await?;
-        stage.delete((ADMISSION, "ValidatingAdmissionPolicy"), None, "no-secrets").await?;
+        REFUSAL.end(stage).await?;
         stage.wait_for_right("quota", 6443).await?;
         stage.wait_for_right("refused", 6443).await?;
         agent.stop()?;
@@ -193,7 +170,7 @@ async fn refuse(stage: &Stage) -> Result<()> {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": home("quota")},
         "spec": {"hard": {"count/secrets": "0"}}, "status": {"hard": {"count/secrets": "0"}, "used": {"count/secrets": "0"}}});
     stage.objects().create(quota).await?;
-    stage.cluster.objects().apply_manifest(REFUSAL).await?;
+    REFUSAL.begin(stage).await?;
     for name in ["refused", "quota"] {
         let api = stage.api(SECRET, Some(&home(name))).await?;
         wait::until("a secret that is refused", DEADLINE, async || {
@@ -209,10 +186,7 @@ async fn refuse(stage: &Stage) -> Result<()> {
 
 /// Evaluations of a policy so far.
 fn evaluations(admin: SocketAddr, policy: &str) -> Result<f64> {
-    let text = http::get(admin, "/metrics")?.body;
-    let of_policy = |line: &&str| line.starts_with(EVALUATIONS.name) && line.contains(&format!("policy=\"{policy}\""));
-    let values = text.lines().filter(of_policy).filter_map(|line| line.rsplit_once(' '));
-    Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+    http::metric(admin, EVALUATIONS.name, &format!("policy=\"{policy}\""))
 }
 
 #[test]

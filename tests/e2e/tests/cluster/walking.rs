@@ -6,7 +6,7 @@ use crate::stage::{DEADLINE, MANAGED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
 use transom_support::fleet::{self, Fleet};
 use transom_test_cluster::wait;
@@ -125,19 +125,9 @@ fn taints_are_patched_beside_those_of_others_and_taken_away_again() -> Result<()
         };
         let (users, ours) = ("maintenance.example.com/window", "cluster.open-cluster-management.io/unavailable");
         wait_for("our taint behind the user's", &[users, ours]).await?;
-        let mut status = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?["status"].clone();
-        let set = |status: &mut Value, to: &str| {
-            for it in status["conditions"].as_array_mut().into_iter().flatten() {
-                if it["type"] == "ManagedClusterConditionAvailable" {
-                    it["status"] = json!(to);
-                }
-            }
-        };
-        set(&mut status, "True");
-        stage.put_status(MANAGED, None, name, &status).await?;
+        stage.set_available(name, "True").await?;
         wait_for("the user's taint alone", &[users]).await?;
-        set(&mut status, "Unknown");
-        stage.put_status(MANAGED, None, name, &status).await?;
+        stage.set_available(name, "Unknown").await?;
         wait_for("the other taint of ours", &[users, "cluster.open-cluster-management.io/unreachable"]).await?;
         agent.wait_for(&format!("ManagedCluster {name}"), "Applied AsDesired").await?;
         agent.stop()?;

@@ -1,5 +1,6 @@
 //! What a person puts into the folder or on the command line by mistake: nothing is lost by it, and it is told.
 
+use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
@@ -9,14 +10,6 @@ use transom_e2e::program;
 use transom_e2e::stage::{NOW, Stage, put};
 use transom_support::wait;
 
-fn code(output: &Output) -> Option<i32> {
-    output.status.code()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// What makes a manifest one that cannot be read.
 const GARBAGE: &str = "\n---\nx: {{{\n";
 
@@ -25,7 +18,7 @@ fn a_policy_among_the_manifests_is_an_object_like_any_other() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     let agent = stage.watch()?;
     stage.wait_for_secret(0, "the first secret", |_| true)?;
-    let policy = program::root().join("policies/built-in-taints/policy.yaml");
+    let policy = program::policy("built-in-taints");
     put(&stage.fleet.join("policy.yaml"), &fs::read(policy)?)?;
     // The agent has seen it by the time that it follows a change that came later.
     stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;

@@ -4,6 +4,7 @@
 mod canaries;
 mod careful;
 mod crash;
+mod ended;
 mod metrics;
 mod once;
 mod swap;

@@ -1,5 +1,6 @@
 //! `run --once` and `render`: what is written, what is not written again, and what the exit code says.
 
+use crate::ended::{code, stderr};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use std::fs;
@@ -13,14 +14,6 @@ use transom_support::fleet;
 /// HostedClusters by what the generator makes of their index.
 const NOT_AVAILABLE: usize = 3;
 const WITHOUT_HOME: usize = 5;
-
-fn code(output: &Output) -> Option<i32> {
-    output.status.code()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 #[test]
 fn a_fleet_becomes_secrets_and_taints() -> Result<()> {
