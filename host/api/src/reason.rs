@@ -110,9 +110,9 @@ words! {
     InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";
     TargetsUnlocated: "Not every subject of the policy has been located yet, so an unstamped target is not written.", "Nothing to do: this ends with the start of the agent.";
     TargetClaimed: "Another subject claims the same target and keeps it.", "Give one of the two subjects named in the message another target.";
-    StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed when the object named in the message is gone.";
+    StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed, or goes to the subject that claims it, when the object named in the message is gone.";
     // Ownership.
-    TargetNotOwned: "The target exists and was not made by this policy.", "Delete or rename the target, or let the policy adopt it (spec.own.adopt).";
+    TargetNotOwned: "The target exists and was not made by this policy, or was made for a subject on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster.";
     Contended: "Someone else overwrote the target three times in ten minutes.", "Find the other writer of the target and stop it.";
     // Grant.
     ReadNotGranted: "The guest asked for an object that the policy does not grant.", "Add the object to grant.read, or use another guest.";

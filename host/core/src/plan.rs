@@ -3,6 +3,7 @@
 pub mod contention;
 pub mod kubeconfig;
 pub mod prune;
+pub mod succession;
 pub mod taints;
 
 use crate::object::Object;

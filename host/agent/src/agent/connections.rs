@@ -81,6 +81,11 @@ impl Connections {
         self.policy_objects && is_policy && object.cluster == LOCAL
     }
 
+    /// Whether there is a connection of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// Every connection.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Cluster> {
         self.by_name.values()

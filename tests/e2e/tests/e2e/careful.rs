@@ -4,7 +4,7 @@ use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
-use std::process::{Command, Output};
+use std::process::Command;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::program;
 use transom_e2e::stage::{NOW, Stage, put};

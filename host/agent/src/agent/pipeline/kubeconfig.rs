@@ -19,6 +19,7 @@ use transom_core::object::Object;
 use transom_core::plan::Plan;
 use transom_core::plan::kubeconfig::{self, Document, Wanted};
 use transom_core::plan::prune::Undesired;
+use transom_core::plan::succession::Succession;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
 use transom_core::requirements::{self, Next, Rounds};
@@ -56,6 +57,7 @@ impl Agent {
         let view = inputs::subject(subject, &loaded.revision.decide)?;
         let asking = Asking { agent: self, loaded, key, subject, view };
         let gathered = asking.gather(seen).await?;
+        asking.succeed(&gathered, seen).await?;
         let proposal = asking.transform(&gathered, seen)?;
         let plan = asking.plan(&gathered, &proposal, seen)?;
         seen.ends_seconds = gathered.sources.only()?.kubeconfig.ends_seconds(&proposal);
@@ -113,16 +115,22 @@ impl Asking<'_> {
     }
 
     async fn read(&self, needs: Vec<Need>, seen: &mut Seen) -> Result<Vec<Found>, Failure> {
-        let objects: Vec<ObjectRef> = needs.iter().map(|need| need.reference.clone()).collect();
-        self.agent.known.lock().about_to_read(self.key, &objects);
-        seen.objects.extend(objects.into_iter().map(|object| (object, None)));
-        let mut found = Vec::with_capacity(needs.len());
-        for need in needs {
-            let object = self.agent.connections.read(&need.reference).await?.map(Arc::new);
-            seen.read(&need.reference, object.as_deref());
-            found.push(Found { need, object });
+        let references: Vec<ObjectRef> = needs.iter().map(|need| need.reference.clone()).collect();
+        let objects = self.look(&references, seen).await?;
+        Ok(needs.into_iter().zip(objects).map(|(need, object)| Found { need, object }).collect())
+    }
+
+    /// Reads objects, each in its place; nothing where there is none.
+    async fn look(&self, references: &[ObjectRef], seen: &mut Seen) -> Result<Vec<Option<Arc<Object>>>, Failure> {
+        self.agent.known.lock().about_to_read(self.key, references);
+        seen.objects.extend(references.iter().map(|object| (object.clone(), None)));
+        let mut objects = Vec::with_capacity(references.len());
+        for reference in references {
+            let object = self.agent.connections.read(reference).await?.map(Arc::new);
+            seen.read(reference, object.as_deref());
+            objects.push(object);
         }
-        Ok(found)
+        Ok(objects)
     }
 
     /// Says which target the subject wants, and learns whether it may have it.
@@ -140,6 +148,16 @@ impl Asking<'_> {
         };
         self.agent.wake(woken);
         Ok((existing, claim))
+    }
+
+    /// Where the target was made for another subject, learns whether it may be taken over now.
+    async fn succeed(&self, gathered: &Gathered, seen: &mut Seen) -> Result<(), Failure> {
+        let Gathered { existing: Some(existing), claim: Claim::Kept { .. }, .. } = gathered else { return Ok(()) };
+        let policy = &self.loaded.revision.policy;
+        let Some(succession) = Succession::of(policy, self.subject, self.key, existing) else { return Ok(()) };
+        let connected = self.agent.connections.has(&succession.former.subject.cluster);
+        let keepers = self.look(&succession.keepers, seen).await?;
+        succession.judge(connected, &keepers)
     }
 
     /// Stage 5.

@@ -1,0 +1,104 @@
+//! Whether a target that was made for one subject may be taken over by another that claims it now.
+//! Never decides between claimants.
+
+use super::prune;
+use crate::failure::Failure;
+use crate::object::Object;
+use crate::policy::Policy;
+use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
+use crate::work::Key;
+use std::sync::Arc;
+use transom_api::Word;
+
+/// A target that bears the policy's stamp for somebody else than the subject that claims it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Succession {
+    /// The target.
+    pub target: ObjectRef,
+    /// Whom it was made for.
+    pub former: Key,
+    /// What has to be looked at: the objects that it is kept for while they are being deleted.
+    pub keepers: Vec<ObjectRef>,
+}
+
+impl Succession {
+    /// Nothing when the target bears no stamp of this policy, or the subject's own. A subject of the same name with
+    /// another uid is another one.
+    pub fn of(policy: &Policy, subject: &Object, key: &Key, existing: &Object) -> Option<Self> {
+        let stamp = Stamp::read(existing).filter(|stamp| *stamp.policy == *key.policy)?;
+        let uids = [subject.uid(), &stamp.source.uid];
+        let same = uids[0] == uids[1] || uids.contains(&"");
+        if stamp.names(key) && same {
+            return None;
+        }
+        let (target, former) = (existing.reference.clone(), stamp.key());
+        let keepers = prune::keepers(policy, &former, &target);
+        Some(Self { target, former, keepers })
+    }
+
+    /// Whether the subject may have it. A cluster that is not `connected` may still hold the former subject; and who is
+    /// being taken down with the old content must not be handed another cluster's.
+    ///
+    /// # Errors
+    /// `TargetNotOwned`; `StillNeeded` with the keepers that are being deleted.
+    pub fn judge(&self, connected: bool, keepers: &[Option<Arc<Object>>]) -> Result<(), Failure> {
+        let Self { target, former, .. } = self;
+        let subject = &former.subject;
+        if !connected {
+            let message = format!("{target} was made for {subject}, and there is no connection `{}`", subject.cluster);
+            return Err(Failure::known(Word::TargetNotOwned, message).about([target.clone()]));
+        }
+        let leaving: Vec<_> = keepers.iter().flatten().filter(|keeper| keeper.deleting()).collect();
+        let Some(first) = leaving.first() else { return Ok(()) };
+        let message = format!("{target} was made for {subject} and is kept until {} is gone", first.reference);
+        let failure = Failure::known(Word::StillNeeded, message);
+        Err(failure.about(leaving.iter().map(|keeper| keeper.reference.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, hosted, key, kubeconfig_manifest, object, stamp, target};
+    use serde_json::{Value, json};
+    use transom_api::Reason;
+
+    fn succession(stamped: &Stamp, uid: &str) -> Option<Succession> {
+        let mut body = json!({});
+        stamped.put(&mut body);
+        let subject = object(hosted("a"), json!({"metadata": {"uid": uid}}));
+        let policy = sample::policy(&kubeconfig_manifest());
+        Succession::of(&policy, &subject, &key("a"), &object(target("demo"), body))
+    }
+
+    fn klusterlet(metadata: Value) -> Option<Arc<Object>> {
+        let reference =
+            ObjectRef::local("operator.open-cluster-management.io/v1", "Klusterlet", None, "klusterlet-demo");
+        Some(Arc::new(object(reference, json!({"metadata": metadata}))))
+    }
+
+    #[test]
+    fn it_is_one_only_of_another_subject_of_the_same_policy() {
+        assert_eq!(succession(&stamp("a", "uid-a"), "uid-a"), None);
+        assert_eq!(succession(&stamp("a", ""), "uid-a"), None, "a directory gives no uid");
+        let other_policy = Stamp { policy: "other".to_owned(), ..stamp("b", "uid-b") };
+        assert_eq!(succession(&other_policy, "uid-a"), None);
+        let remade = succession(&stamp("a", "uid-before"), "uid-a").unwrap();
+        assert_eq!(remade.former, key("a"));
+        let handed = succession(&stamp("b", "uid-b"), "uid-a").unwrap();
+        assert_eq!(handed.former, key("b"));
+        assert_eq!(handed.keepers, [klusterlet(json!({})).unwrap().reference.clone()]);
+    }
+
+    #[test]
+    fn it_waits_for_a_keeper_that_is_being_deleted_and_for_a_cluster_that_is_not_connected() {
+        let succession = succession(&stamp("b", "uid-b"), "uid-a").unwrap();
+        let reason = |connected, keepers: &[_]| succession.judge(connected, keepers).map_err(|failure| failure.reason);
+        assert_eq!(reason(true, &[None]), Ok(()));
+        assert_eq!(reason(true, &[klusterlet(json!({}))]), Ok(()), "a Klusterlet that stays goes to who comes next");
+        let leaving = klusterlet(json!({"deletionTimestamp": "2026-03-05T09:00:00Z"}));
+        assert_eq!(reason(true, std::slice::from_ref(&leaving)), Err(Reason::from(Word::StillNeeded)));
+        assert_eq!(reason(false, &[leaving]), Err(Reason::from(Word::TargetNotOwned)));
+    }
+}
