@@ -41,7 +41,7 @@ use crate::ReadFailure;
 use follow::Follow;
 use resources::Resources;
 use shared::Shared;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 use transom_core::object::Object;
@@ -167,8 +167,19 @@ impl Kubernetes {
     /// The objects that are watched and bear our stamp.
     pub fn stamped(&self) -> Vec<Object> {
         let ours = self.shared.cache().ours();
-        let read = ours.iter().filter_map(|reference| self.shared.known(reference)?.ok()?);
-        read.filter(|object| Stamp::read(object).is_some()).collect()
+        ours.iter().filter_map(|reference| self.stamped_one(reference)).collect()
+    }
+
+    /// Those objects of a kind that the agent made whole.
+    pub fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
+        let mut ours = self.shared.cache().ours();
+        ours.retain(|reference| reference.api_version == api_version && reference.kind == kind);
+        ours.into_iter().filter(|reference| self.stamped_one(reference).is_some()).collect()
+    }
+
+    fn stamped_one(&self, reference: &ObjectRef) -> Option<Object> {
+        let object = self.shared.known(reference)?.ok()??;
+        Stamp::read(&object).is_some().then_some(object)
     }
 
     /// Everything that cannot be followed or used now.

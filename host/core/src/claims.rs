@@ -5,7 +5,7 @@ use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Somebody who wants a target.
@@ -56,8 +56,8 @@ pub enum Claim {
 /// All claims. Losers of a release and those that waited for the last location are given back to be woken.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
-    by_target: BTreeMap<ObjectRef, BTreeMap<Key, Claimant>>,
-    target_of: BTreeMap<Key, ObjectRef>,
+    by_target: HashMap<ObjectRef, BTreeMap<Key, Claimant>>,
+    target_of: HashMap<Key, ObjectRef>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
     deferred: BTreeMap<Arc<str>, BTreeSet<Key>>,
 }

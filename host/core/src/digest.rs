@@ -1,6 +1,6 @@
 //! Digests of JSON values that do not depend on the order of keys. Never a digest of credential bytes that leaves the host.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
@@ -18,6 +18,23 @@ impl Digest {
     pub fn of(value: &Value) -> Self {
         let mut hash = Sha256::new();
         feed(&mut hash, value);
+        Self(hash.finalize().into())
+    }
+
+    /// Of several values, each where there is one.
+    pub fn of_all<'a>(values: impl IntoIterator<Item = Option<&'a Value>>) -> Self {
+        let mut hash = Sha256::new();
+        values.into_iter().for_each(|value| feed(&mut hash, value.unwrap_or(&Value::Null)));
+        Self(hash.finalize().into())
+    }
+
+    /// Of the fields of an object, without some of its metadata.
+    pub fn of_fields(fields: &Map<String, Value>, without: &[&str]) -> Self {
+        let mut hash = Sha256::new();
+        let metadata = fields.get("metadata").and_then(Value::as_object);
+        feed_map(&mut hash, fields.iter().filter(|(key, _)| metadata.is_none() || *key != "metadata"));
+        let kept = |(key, _): &(&String, &Value)| !without.contains(&key.as_str());
+        feed_map(&mut hash, metadata.into_iter().flatten().filter(kept));
         Self(hash.finalize().into())
     }
 }
@@ -42,14 +59,18 @@ fn feed(hash: &mut Sha256, value: &Value) {
             items.iter().for_each(|item| feed(hash, item));
         }
         Value::Object(map) => {
-            feed_length(hash, b"o", map.len());
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_by_key(|(key, _)| *key);
-            for (key, item) in entries {
-                feed_text(hash, b"k", key);
-                feed(hash, item);
-            }
+            feed_map(hash, map.iter());
         }
+    }
+}
+
+fn feed_map<'a>(hash: &mut Sha256, entries: impl Iterator<Item = (&'a String, &'a Value)>) {
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    feed_length(hash, b"o", entries.len());
+    for (key, item) in entries {
+        feed_text(hash, b"k", key);
+        feed(hash, item);
     }
 }
 

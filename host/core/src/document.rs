@@ -1,12 +1,14 @@
 //! Text of YAML or JSON documents as values, within budgets.
 //! Never keeps or shows any text of a document in an error: place and kind are all that is said.
 
+mod aside;
 mod cost;
 pub mod emit;
 mod error;
 mod seed;
 mod split;
 
+use aside::Aside;
 pub use error::{DocumentError, Fault};
 use seed::{Reader, ValueSeed};
 use serde::de::DeserializeSeed as _;
@@ -109,17 +111,31 @@ fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Pars
     if let Some(fault) = cost::excess(chunk.text, limits) {
         return push(all, chunk.line, Err(DocumentError::new(fault).on(chunk.line)));
     }
-    for document in serde_yaml::Deserializer::from_str(chunk.text) {
-        let reader = Reader::new(chunk.text, limits, exact);
+    let before = all.len();
+    let shortened = Aside::of(chunk.text);
+    if shortened.is_some_and(|aside| parse_text(&aside, chunk, limits, exact, all)) {
+        return;
+    }
+    // The place of what is wrong is that in the text as it stands.
+    all.truncate(before);
+    parse_text(&Aside::nothing(chunk.text), chunk, limits, exact, all);
+}
+
+/// Reads the text of a chunk as YAML; whether nothing in it is wrong.
+fn parse_text(aside: &Aside<'_>, chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Parsed>) -> bool {
+    for document in serde_yaml::Deserializer::from_str(&aside.text) {
+        let reader = Reader::new(chunk.text.len(), aside, limits, exact);
         match ValueSeed::root(&reader).deserialize(document) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, chunk.line, Ok(value)),
             Err(error) => {
                 let place = error.location().map(|at| (at.line(), at.column()));
-                return push(all, chunk.line, Err(reader.error(place, chunk.offset)));
+                push(all, chunk.line, Err(reader.error(place, chunk.offset)));
+                return false;
             }
         }
     }
+    true
 }
 
 /// Reads a chunk as JSON documents one after the other.
@@ -129,8 +145,9 @@ fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Pars
 fn parse_json(text: &str, chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Parsed>) -> Result<(), ()> {
     let mut json = serde_json::Deserializer::from_str(text);
     let mut line = chunk.line;
+    let aside = Aside::nothing(text);
     loop {
-        let reader = Reader::new(text, limits, exact);
+        let reader = Reader::new(text.len(), &aside, limits, exact);
         match ValueSeed::root(&reader).deserialize(&mut json) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, line, Ok(value)),

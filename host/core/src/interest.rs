@@ -2,14 +2,14 @@
 
 use crate::reference::ObjectRef;
 use crate::work::Key;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The index from objects to the keys whose last evaluation depended on them. A value: kept by whoever evaluates.
 #[derive(Clone, Debug, Default)]
 pub struct Interest {
-    readers: BTreeMap<Arc<ObjectRef>, BTreeSet<Key>>,
-    reads: BTreeMap<Key, BTreeSet<Arc<ObjectRef>>>,
+    readers: HashMap<Arc<ObjectRef>, BTreeSet<Key>>,
+    reads: HashMap<Key, BTreeSet<Arc<ObjectRef>>>,
 }
 
 impl Interest {

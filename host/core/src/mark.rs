@@ -4,7 +4,6 @@
 use crate::carried;
 use crate::digest::Digest;
 use crate::object::Object;
-use serde_json::{Map, Value, json};
 use transom_api::labels;
 
 /// Fields of the metadata that servers write and nobody decides by.
@@ -14,31 +13,30 @@ const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"
 /// onto its secrets, and those say nothing to anybody.
 pub fn of(object: &Object) -> Digest {
     let is_secret = object.reference.kind == "Secret" && object.reference.api_version == "v1";
-    if is_secret {
-        let text = |pointer: &str| object.body.pointer(pointer).cloned().unwrap_or_default();
-        return Digest::of(&json!([
-            text("/data"),
-            text("/type"),
-            text("/metadata/uid"),
-            text("/metadata/deletionTimestamp"),
-            text("/metadata/ownerReferences"),
-            object.label(labels::MANAGED_BY),
-            object.label(labels::POLICY),
-            object.annotation(labels::SOURCE),
-            carried::view(object),
-        ]));
+    let Some(fields) = object.fields() else { return Digest::of(&object.body) };
+    if !is_secret {
+        return Digest::of_fields(fields, &BOOKKEEPING);
     }
-    let mut body: Map<String, Value> = object.fields().cloned().unwrap_or_default();
-    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-        BOOKKEEPING.iter().for_each(|field| drop(metadata.remove(*field)));
-    }
-    Digest::of(&Value::Object(body))
+    let of_metadata = |field: &str| fields.get("metadata")?.get(field);
+    let carried = carried::view(object);
+    Digest::of_all([
+        fields.get("data"),
+        fields.get("type"),
+        of_metadata("uid"),
+        of_metadata("deletionTimestamp"),
+        of_metadata("ownerReferences"),
+        of_metadata("labels").and_then(|labels| labels.get(labels::MANAGED_BY)),
+        of_metadata("labels").and_then(|labels| labels.get(labels::POLICY)),
+        of_metadata("annotations").and_then(|annotations| annotations.get(labels::SOURCE)),
+        Some(&carried),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::reference::ObjectRef;
+    use serde_json::{Value, json};
 
     fn object(kind: &str, body: Value) -> Digest {
         let reference = ObjectRef::local("v1", kind, Some("n"), "x");

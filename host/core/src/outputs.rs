@@ -4,13 +4,13 @@ use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 /// The index of own outputs. A value: kept by whoever observes.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
-    by_key: BTreeMap<Key, BTreeSet<ObjectRef>>,
-    owner: BTreeMap<ObjectRef, Key>,
+    by_key: HashMap<Key, BTreeSet<ObjectRef>>,
+    owner: HashMap<ObjectRef, Key>,
 }
 
 impl Outputs {

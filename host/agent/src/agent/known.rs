@@ -2,7 +2,7 @@
 //! never held across an `await`.
 
 use crate::agent::queue::Cause;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
 use transom_core::claims::Claims;
@@ -23,15 +23,15 @@ pub(crate) struct Known {
     /// Which evaluation depends on which object.
     pub(crate) interest: Interest,
     /// What each evaluation depends on looked like when it was read.
-    pub(crate) marks: BTreeMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
+    pub(crate) marks: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
     /// Which objects bear our stamp.
     pub(crate) outputs: Outputs,
     /// What was judged last of each subject.
-    pub(crate) judged: BTreeMap<Key, Judged>,
+    pub(crate) judged: HashMap<Key, Judged>,
     /// How often others overwrote each target.
-    pub(crate) contention: BTreeMap<ObjectRef, Contention>,
+    pub(crate) contention: HashMap<ObjectRef, Contention>,
     /// Who writes which object now, and whether there was news of it meanwhile.
-    writing: BTreeMap<ObjectRef, (Key, bool)>,
+    writing: HashMap<ObjectRef, (Key, bool)>,
     /// Which objects were written, and for which policies.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
     /// What was evaluated and why, where somebody asked for it.

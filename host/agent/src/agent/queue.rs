@@ -1,7 +1,7 @@
 //! One entry per subject of one policy, each cause with the time from which it may run. Never runs one itself,
 //! and never gives out a subject that is being evaluated.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_core::reference::ObjectRef;
@@ -50,9 +50,9 @@ impl Item {
 /// Subjects that wait for their time, and those that are being evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: BTreeMap<ObjectRef, BTreeMap<&'static str, Entry>>,
+    waiting: HashMap<ObjectRef, BTreeMap<&'static str, Entry>>,
     by_time: BTreeSet<(Due, ObjectRef)>,
-    running: BTreeSet<ObjectRef>,
+    running: HashSet<ObjectRef>,
 }
 
 /// When an entry may run; `None` sorts first and means at once.

@@ -21,8 +21,6 @@ pub(super) enum Next {
     Silent,
     /// What is known has a gap: list everything, at once.
     Relist,
-    /// The request itself is not understood.
-    Otherwise,
 }
 
 /// Why a request failed.
@@ -65,11 +63,6 @@ impl Cause {
         Self { next: Next::Relist, ..Self::new(Word::ReadFailed, "the answer is none that an API server gives") }
     }
 
-    /// A stream ended before everything that is there was told.
-    pub(super) fn unfinished() -> Self {
-        Self::new(Word::ServerUnavailable, "the API server ended the watch before everything was told").in_stream()
-    }
-
     /// Versions went back: everything must be listed.
     pub(super) fn restored() -> Self {
         let message = "the versions of the API server went back, as after a restore from a backup";
@@ -99,7 +92,6 @@ impl Cause {
             // The path is not known, or somebody else answered: the kind is looked up again.
             404 if !about_one => Next::Relist,
             410 => Next::Relist,
-            400 | 422 => Next::Otherwise,
             _ => Next::Again,
         };
         let wait = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));

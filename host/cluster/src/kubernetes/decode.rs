@@ -67,15 +67,6 @@ struct IdentityMeta<'a> {
     namespace: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     resource_version: Cow<'a, str>,
-    #[serde(default)]
-    annotations: Option<InitialEnd>,
-}
-
-/// The one annotation of a bookmark that counts.
-#[derive(Deserialize)]
-struct InitialEnd {
-    #[serde(rename = "k8s.io/initial-events-end", default)]
-    ended: Option<String>,
 }
 
 impl<'a> Identity<'a> {
@@ -93,11 +84,6 @@ impl<'a> Identity<'a> {
     pub(super) fn key(&self) -> Result<Key, Malformed> {
         let IdentityMeta { name, namespace, .. } = &self.metadata;
         if name.is_empty() { Err(Malformed) } else { Ok(key(namespace.as_deref(), name)) }
-    }
-
-    /// Whether it is the bookmark that ends what was there at the start.
-    pub(super) fn ends_list(&self) -> bool {
-        self.metadata.annotations.as_ref().is_some_and(|annotations| annotations.ended.as_deref() == Some("true"))
     }
 }
 
@@ -274,13 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bookmark_that_ends_a_list_is_told_from_others() {
-        let end = r#"{"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}"#;
-        assert!(Identity::of(end).unwrap().ends_list());
-        let other = r#"{"kind": "Secret", "metadata": {"resourceVersion": "9", "creationTimestamp": null}}"#;
-        let other = Identity::of(other).unwrap();
-        assert!(!other.ends_list());
-        assert_eq!(other.version(), Ok("9"));
+    fn a_bookmark_has_a_version_and_little_more() {
+        let bookmark = r#"{"kind": "Secret", "metadata": {"resourceVersion": "9", "creationTimestamp": null}}"#;
+        assert_eq!(Identity::of(bookmark).unwrap().version(), Ok("9"));
         let line = r#"{"type":"ADDED","object":{"metadata":{}}}"#;
         assert_eq!(serde_json::from_str::<Line<'_>>(line).unwrap().kind, "ADDED");
     }

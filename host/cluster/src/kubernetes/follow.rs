@@ -31,15 +31,6 @@ pub(super) struct Follow {
     pub(super) keep: Keep,
 }
 
-/// Where a watch is.
-#[derive(Clone, Copy, PartialEq)]
-enum Phase {
-    /// What is there is being told.
-    Listing,
-    /// Changes are being told.
-    Watching,
-}
-
 /// How far a watch came.
 #[derive(Default)]
 struct Progress {
@@ -47,8 +38,6 @@ struct Progress {
     position: Option<String>,
     /// Since when changes are told, in this turn.
     since: Option<Instant>,
-    /// Whether the list was cut off in the middle, so that it is asked for in pieces.
-    paged: bool,
 }
 
 impl Follow {
@@ -90,38 +79,29 @@ impl Follow {
         let Scope { api_version, kind, namespace, .. } = &*self.scope;
         let path = self.shared.path(api_version, kind, namespace.as_deref()).await?;
         let client = &self.shared.client;
-        if progress.position.is_none() && !progress.paged {
-            self.counted(Verb::Watch);
-            match stream::watch(client, &path, &self.params(true), "").await {
-                Ok(mut lines) => return self.read(&mut lines, Phase::Listing, progress).await,
-                // Servers that do not know how to stream a list call the parameters invalid.
-                Err(cause) if cause.next == Next::Otherwise => {}
-                Err(cause) => return Err(cause),
-            }
-        }
         let from = match progress.position.clone() {
             Some(from) => from,
             None => self.list(&path).await?,
         };
-        (progress.position, progress.paged) = (Some(from.clone()), false);
+        progress.position = Some(from.clone());
         self.counted(Verb::Watch);
-        let mut lines = stream::watch(client, &path, &self.params(false), &from).await?;
+        let mut lines = stream::watch(client, &path, &self.params(), &from).await?;
         progress.since = Some(Instant::now());
         self.shared.heard(self.number);
-        self.read(&mut lines, Phase::Watching, progress).await
+        self.read(&mut lines, progress).await
     }
 
     fn counted(&self, verb: Verb) {
         self.shared.counts.add(verb, Purpose::Work);
     }
 
-    fn params(&self, whole: bool) -> WatchParams {
+    fn params(&self) -> WatchParams {
         WatchParams {
             label_selector: self.scope.labels.clone(),
             field_selector: self.fields(),
             timeout: Some(watch_seconds()),
             bookmarks: true,
-            send_initial_events: whole,
+            send_initial_events: false,
         }
     }
 
@@ -164,39 +144,20 @@ impl Follow {
     }
 
     /// Reads a stream to its end.
-    async fn read(
-        &self,
-        lines: &mut Lines<impl AsyncBufRead + Unpin>,
-        mut phase: Phase,
-        progress: &mut Progress,
-    ) -> Result<(), Cause> {
-        progress.paged = phase == Phase::Listing;
-        if phase == Phase::Listing {
-            self.shared.begin(self.number);
-        }
-        loop {
-            let Some(line) = lines.next().await? else {
-                return if phase == Phase::Watching { Ok(()) } else { Err(Cause::unfinished()) };
-            };
+    async fn read(&self, lines: &mut Lines<impl AsyncBufRead + Unpin>, progress: &mut Progress) -> Result<(), Cause> {
+        while let Some(line) = lines.next().await? {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Cause::malformed())?;
-            if let Some(version) = self.event(&line, &mut phase)? {
-                progress.position = Some(version);
-                progress.since.get_or_insert_with(Instant::now);
-                progress.paged = false;
-            }
+            progress.position = Some(self.event(&line)?);
         }
+        Ok(())
     }
 
     /// Takes one event; gives the version up to which everything is known now.
-    fn event(&self, line: &Line<'_>, phase: &mut Phase) -> Result<Option<String>, Cause> {
+    fn event(&self, line: &Line<'_>) -> Result<String, Cause> {
         let text = line.object.get();
         let version = match &*line.kind {
             "ADDED" | "MODIFIED" => {
                 let read = decode::object(text, &self.shared.name, &self.scope, &self.keep)?;
-                if *phase == Phase::Listing {
-                    self.put(read.item);
-                    return Ok(None);
-                }
                 self.forward(&read.version)?;
                 self.put(read.item);
                 read.version.into()
@@ -212,14 +173,8 @@ impl Follow {
                 version
             }
             "BOOKMARK" => {
-                let identity = Identity::of(text)?;
-                let version = identity.version()?.to_owned();
-                match phase {
-                    Phase::Listing if !identity.ends_list() => return Ok(None),
-                    Phase::Listing => self.listed(&version)?,
-                    Phase::Watching => self.forward(&version)?,
-                }
-                *phase = Phase::Watching;
+                let version = Identity::of(text)?.version()?.to_owned();
+                self.forward(&version)?;
                 version
             }
             _ => {
@@ -228,7 +183,7 @@ impl Follow {
             }
         };
         self.shared.moved(self.number, &version);
-        Ok(Some(version))
+        Ok(version)
     }
 
     fn put(&self, item: Option<Item>) {

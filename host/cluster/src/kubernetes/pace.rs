@@ -29,7 +29,7 @@ impl Pace {
     /// Whether a failure is told. A stream that broke is asked for again first, and so is a server that says when: it may
     /// be setting up a kind that was just installed.
     pub(super) fn tells(&self, cause: &Cause) -> bool {
-        let first = cause.wait.is_some() || !matches!(cause.next, Next::Again | Next::Otherwise);
+        let first = cause.wait.is_some() || cause.next != Next::Again;
         !first || self.failures > UNTOLD
     }
 

@@ -2,7 +2,7 @@
 //! Never waits for a word longer than a dead connection may stay unnoticed.
 
 use super::cause::Cause;
-use futures::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
+use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
 use kube::api::{GetParams, ListParams, WatchParams};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
 }
 
-/// Asks for a watch from a version on; from no version, for everything that is there now and then for changes.
+/// Asks for a watch from a version on.
 pub(super) async fn watch(
     client: &Client,
     path: &str,
@@ -97,12 +97,21 @@ async fn fetch<R: AsyncBufRead>(
     deadline: Duration,
 ) -> Result<Fetched, Cause> {
     let read = async {
-        let reader = answer.await.map_err(|error| Cause::of(&error))?;
+        let mut reader = std::pin::pin!(answer.await.map_err(|error| Cause::of(&error))?);
         let mut bytes = Vec::new();
-        let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-        let read = std::pin::pin!(reader).take(most).read_to_end(&mut bytes).await;
-        read.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
-        Ok(if bytes.len() > limit { Err(TooLarge) } else { Ok(bytes) })
+        // `read_to_end` would clear all the room that is left at every packet.
+        loop {
+            let some = reader.fill_buf().await.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
+            let many = some.len();
+            if many == 0 {
+                return Ok(Ok(bytes));
+            }
+            if bytes.len() + many > limit {
+                return Ok(Err(TooLarge));
+            }
+            bytes.extend_from_slice(some);
+            reader.consume_unpin(many);
+        }
     };
     timeout(deadline, read).await.map_err(|_| Cause::late(deadline))?
 }

@@ -1,4 +1,4 @@
-//! How everything is listed: streamed where the API server can, else page by page. Never held twice.
+//! How everything is listed: page by page, then watched from where the list ends. Never listed twice.
 
 use crate::support::{DEADLINE, RIGHTS, all, connect, map, map_ref, told, watch};
 use anyhow::Result;
@@ -45,21 +45,12 @@ async fn requests(cluster: &Cluster, expected: usize) -> Result<Vec<Line>> {
 }
 
 #[tokio::test]
-async fn a_list_is_streamed() -> Result<()> {
+async fn a_list_comes_page_by_page_and_is_watched_from_its_end() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     fill(&cluster).await?;
-    let lines = requests(&cluster, 1).await?;
-    assert!(lines.len() == 1 && lines[0].uri.contains("sendInitialEvents=true"), "{lines:?}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_server_that_cannot_stream_lists_is_asked_for_pages() -> Result<()> {
-    let apiserver = vec!["--feature-gates=WatchList=false".to_owned()];
-    let cluster = Cluster::start(&Options { apiserver, ..Options::default() }).await?;
-    fill(&cluster).await?;
-    let lines = requests(&cluster, 4).await?;
+    let lines = requests(&cluster, 3).await?;
     let seen: Vec<(&str, u16)> = lines.iter().map(|line| (line.verb.as_str(), line.code)).collect();
-    assert_eq!(seen, [("watch", 422), ("list", 200), ("list", 200), ("watch", 200)], "{lines:?}");
+    assert_eq!(seen, [("list", 200), ("list", 200), ("watch", 200)], "{lines:?}");
+    assert!(lines[0].uri.contains("limit=500"), "{lines:?}");
     Ok(())
 }

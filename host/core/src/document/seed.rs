@@ -2,6 +2,7 @@
 //! Never lets a document cost more than its budget, and never keeps a parser's words.
 
 use super::Limits;
+use super::aside::Aside;
 use super::error::{DocumentError, Fault, shown};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -13,7 +14,7 @@ const LONGEST_PATH: usize = 12;
 
 /// What has been spent on one document, and what went wrong.
 pub(super) struct Reader<'t> {
-    text: &'t str,
+    aside: &'t Aside<'t>,
     exact: bool,
     depth: usize,
     nodes: Cell<usize>,
@@ -29,15 +30,15 @@ enum Segment {
 }
 
 impl<'t> Reader<'t> {
-    /// Before the first value of a document in this text. An exact reader looks every key up before it goes on,
+    /// Before the first value of a document in a text of so many bytes, of which some are put aside. An exact reader looks every key up before it goes on,
     /// so that it knows the place of one that stands twice.
-    pub(super) fn new(text: &'t str, limits: Limits, exact: bool) -> Self {
+    pub(super) fn new(length: usize, aside: &'t Aside<'t>, limits: Limits, exact: bool) -> Self {
         Self {
-            text,
+            aside,
             exact,
             depth: limits.depth.min(120),
-            nodes: Cell::new(limits.nodes.min(text.len().saturating_add(1_000))),
-            bytes: Cell::new(text.len().saturating_mul(2).saturating_add(65_536)),
+            nodes: Cell::new(limits.nodes.min(length.saturating_add(1_000))),
+            bytes: Cell::new(length.saturating_mul(2).saturating_add(65_536)),
             fault: Cell::new(None),
             path: RefCell::new(Vec::new()),
         }
@@ -88,8 +89,9 @@ impl<'t> Reader<'t> {
 
     /// Whether a key that stands in the text is unquoted there.
     fn is_plain(&self, key: &str) -> bool {
-        let at = (key.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
-        let before = at.checked_sub(1).and_then(|at| self.text.as_bytes().get(at));
+        let text = &self.aside.text;
+        let at = (key.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+        let before = at.checked_sub(1).and_then(|at| text.as_bytes().get(at));
         !matches!(before, Some(b'"' | b'\''))
     }
 }
@@ -170,8 +172,9 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
+        let value = self.reader.aside.whole(value);
         self.reader.spend(1, value.len())?;
-        Ok(Value::String(value.to_owned()))
+        Ok(Value::String(value.into_owned()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
@@ -242,10 +245,11 @@ impl<'de> Visitor<'de> for KeySeed<'_, '_, '_> {
     }
 
     fn visit_str<E: de::Error>(self, key: &str) -> Result<String, E> {
+        let key = self.reader.aside.whole(key);
         self.reader.spend(0, key.len())?;
-        if self.reader.exact && self.map.contains_key(key) {
-            return Err(self.reader.inside(Segment::Key(shown(key)), self.reader.fail(Fault::DuplicateKey)));
+        if self.reader.exact && self.map.contains_key(&*key) {
+            return Err(self.reader.inside(Segment::Key(shown(&key)), self.reader.fail(Fault::DuplicateKey)));
         }
-        Ok(key.to_owned())
+        Ok(key.into_owned())
     }
 }

@@ -3,7 +3,9 @@
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, ValidationDirective, WatchEvent, WatchParams,
+};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use kube::{Client, Config};
@@ -94,7 +96,9 @@ async fn write_one(client: &Client, object: DynamicObject, apply: bool) -> kube:
         return api.create(&PostParams::default(), &object).await.map(drop);
     }
     let name = object.metadata.name.clone().unwrap_or_default();
-    api.patch(&name, &PatchParams::apply("transom-bench-floor"), &Patch::Apply(&object)).await.map(drop)
+    let mut how = PatchParams::apply("transom-bench-floor");
+    how.field_validation = Some(ValidationDirective::Ignore);
+    api.patch(&name, &how, &Patch::Apply(&object)).await.map(drop)
 }
 
 async fn list(client: &Client) -> Result<()> {

@@ -119,10 +119,7 @@ impl Cluster {
                 let objects = directory.list(api_version, kind, None).into_iter();
                 objects.filter(|object| directory.made(object)).collect()
             }
-            Self::Kubernetes(on) => {
-                let stamped = on.server.stamped().into_iter().map(|object| object.reference);
-                stamped.filter(|object| object.api_version == api_version && object.kind == kind).collect()
-            }
+            Self::Kubernetes(on) => on.server.made(api_version, kind),
         }
     }
 

@@ -4,7 +4,7 @@ use super::super::counts::Verb;
 use super::super::resources::Resource;
 use http::Request;
 use kube::Resource as _;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective};
 use kube::core::request::Error;
 use serde_json::{Map, Value, json};
 use transom_core::object::Object;
@@ -28,7 +28,12 @@ pub(super) fn of(policy: &str, step: &Step, resource: &Resource) -> Result<(Verb
         check_segment(part)?;
     }
     let requests = kube::core::Request::new(DynamicObject::url_path(&resource.api, namespace));
-    let how = PatchParams { field_manager: Some(field_manager(policy)), ..PatchParams::default() };
+    let how = PatchParams {
+        field_manager: Some(field_manager(policy)),
+        // What was stored is compared with what was wanted; to warn, the server would decode every apply twice.
+        field_validation: Some(ValidationDirective::Ignore),
+        ..PatchParams::default()
+    };
     let name = &target.name;
     Ok(match step {
         Step::Create { desired } => (Verb::Create, requests.patch(name, &how, &Patch::Apply(created(desired)))?),
