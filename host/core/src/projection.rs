@@ -2,6 +2,7 @@
 //! Never lets an undeclared value through; never gives out the value of a path of which only changes were declared.
 
 pub mod path;
+pub mod read;
 
 use crate::contract::Subject;
 use crate::contract::description::Read;
@@ -432,6 +433,17 @@ mod tests {
             let marks = |value: &Value| declared.marks(&object(hosted("demo"), value.clone()));
             prop_assert_eq!(marks(&new), marks(&after));
             prop_assert_eq!(all.retain(&new), new);
+        }
+
+        #[test]
+        fn what_is_read_of_a_text_projects_as_the_whole(value in value(), managed in value(), texts in declared(), all in any::<bool>()) {
+            let mut body = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n", "managedFields": managed, "labels": {"a": "b"}}});
+            body.as_object_mut().unwrap().extend(value.as_object().cloned().unwrap_or_default());
+            let fields = Paths::parse(&texts).unwrap();
+            let keep = crate::watches::Keep { fields: (!all).then_some(fields), ..Default::default() };
+            let read = read::object(&body.to_string(), keep.fields.as_ref()).unwrap();
+            prop_assert!(read.pointer("/metadata/managedFields").is_none());
+            prop_assert_eq!(keep.project(read), keep.project(body));
         }
 
         #[test]

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use transom_api::{Word, labels};
 use transom_core::object::Object;
+use transom_core::projection::{Paths, read};
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope};
 
@@ -97,7 +98,7 @@ pub(super) struct Read {
 
 /// Reads an object of a scope and keeps what is declared of it.
 pub(super) fn object(text: &str, cluster: &str, scope: &Scope, keep: &Keep) -> Result<Read, Malformed> {
-    let body = match body(text) {
+    let body = match body(text, keep.fields.as_ref()) {
         Ok(body) => body,
         Err(fault) => {
             let identity = Identity::of(text)?;
@@ -147,21 +148,17 @@ pub(super) fn answer(text: &str, reference: &ObjectRef) -> Result<Result<Object,
     if identity.metadata.name != reference.name {
         return Err(Malformed);
     }
-    let mut body = match body(text) {
-        Ok(body) => body,
-        Err(fault) => return Ok(Err(fault)),
-    };
-    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
+    match body(text, None) {
+        Ok(body) => named(body, |_, _| reference.clone()).map(Ok),
+        Err(fault) => Ok(Err(fault)),
     }
-    named(body, |_, _| reference.clone()).map(Ok)
 }
 
-fn body(text: &str) -> Result<Value, Fault> {
+fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
     if text.len() > OBJECT_BYTES {
         return Err(too_large());
     }
-    serde_json::from_str(text).map_err(|_| unusable())
+    read::object(text, fields).map_err(|_| unusable())
 }
 
 /// An object is larger than the limit.
