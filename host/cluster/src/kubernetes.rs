@@ -159,6 +159,11 @@ impl Kubernetes {
         Ok(read)
     }
 
+    /// Why what is known of an object may be old: its watch cannot be followed now.
+    pub fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {
+        self.shared.unlisted(reference)
+    }
+
     /// The objects of a kind that are watched, in a namespace or in all; sorted.
     pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
         self.shared.cache().list(api_version, kind, namespace)
@@ -178,7 +183,7 @@ impl Kubernetes {
     }
 
     fn stamped_one(&self, reference: &ObjectRef) -> Option<Object> {
-        let object = self.shared.known(reference)?.ok()??;
+        let object = self.shared.last_heard(reference)?;
         Stamp::read(&object).is_some().then_some(object)
     }
 

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use transom_api::Word;
 use transom_api::status::{PolicyStatus, WatchStatus};
+use transom_cluster::ReadFailure;
 use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, WatchHealth};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
@@ -126,6 +127,19 @@ impl Connections {
             read.map_err(|failure| Failure::known(failure.reason, failure.message).about([reference.clone()]))
         };
         traces::gather(&reference.kind, read).await
+    }
+
+    /// Fails where what is known of an object may be old, because changes of it cannot be followed now.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub(crate) fn is_current(&self, object: &ObjectRef) -> Result<(), Failure> {
+        let unlisted = match self.cluster(object)? {
+            Cluster::Directory(_) => None,
+            Cluster::Kubernetes(on) => on.server.unlisted(object),
+        };
+        let failure = |failure: ReadFailure| Failure::known(failure.reason, failure.message).about([object.clone()]);
+        unlisted.map_or(Ok(()), |unlisted| Err(failure(unlisted)))
     }
 
     /// A place that cannot be read and may hold an object that is not found.

@@ -50,10 +50,13 @@ impl Agent {
         let subjects = self.connections.subjects(&policy.subject);
         let left: Vec<Key> = {
             let mut known = self.known.lock();
+            let left: Vec<Key> = known.outputs.keys().filter(|key| key.policy == lane.policy).cloned().collect();
             if matches!(policy.writes, Writes::Kubeconfig(_)) && *why == Why::Appeared {
                 subjects.iter().for_each(|subject| known.claims.expect(&Key::new(&lane.policy, subject)));
+                // Whoever cannot be read now may still be there, and keeps what was made for it.
+                left.iter().for_each(|key| known.claims.expect(key));
             }
-            known.outputs.keys().filter(|key| key.policy == lane.policy).cloned().collect()
+            left
         };
         for subject in &subjects {
             lane.push(subject, Cause::Evaluate(why.clone()), None);

@@ -75,6 +75,11 @@ impl Cause {
         Self { next: Next::Silent, ..Self::new(Word::ServerUnavailable, message) }
     }
 
+    /// Whether to ask anew would be answered the same.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.reason, Word::KindMissing | Word::ReadForbidden)
+    }
+
     /// A stream that had begun ended before its time.
     pub(super) fn cut(self) -> Self {
         Self { next: Next::Resume, ..self }

@@ -37,7 +37,7 @@ pub(super) struct Page<'a> {
     pub(super) metadata: PageMeta,
     /// Its objects.
     #[serde(borrow, default)]
-    pub(super) items: Vec<&'a RawValue>,
+    pub(super) items: Option<Vec<&'a RawValue>>,
 }
 
 /// Version of a list and the token of the next page.

@@ -38,6 +38,10 @@ struct Progress {
     position: Option<String>,
     /// Since when changes are told, in this turn.
     since: Option<Instant>,
+    /// Whether any was told, in this turn.
+    heard: bool,
+    /// Objects on a page, where so many as usual were too large or came too late.
+    page: Option<u32>,
 }
 
 impl Follow {
@@ -47,10 +51,10 @@ impl Follow {
         let mut progress = Progress::default();
         loop {
             let before = progress.position.clone();
-            progress.since = None;
+            (progress.since, progress.heard) = (None, false);
             let ended = self.turn(&mut progress).await;
             let told = progress.position != before;
-            let lasted = progress.since.is_some_and(|since| told || since.elapsed() > SHORT);
+            let lasted = progress.since.is_some_and(|since| progress.heard || since.elapsed() > SHORT);
             if lasted {
                 pace.reset();
             }
@@ -81,7 +85,7 @@ impl Follow {
         let client = &self.shared.client;
         let from = match progress.position.clone() {
             Some(from) => from,
-            None => self.list(&path).await?,
+            None => self.list(&path, &mut progress.page).await?,
         };
         progress.position = Some(from.clone());
         self.counted(Verb::Watch);
@@ -112,25 +116,32 @@ impl Follow {
     }
 
     /// Lists page by page; gives the version of the list.
-    async fn list(&self, path: &str) -> Result<String, Cause> {
+    async fn list(&self, path: &str, page_size: &mut Option<u32>) -> Result<String, Cause> {
         let labels = self.scope.labels.clone();
         let mut params = ListParams {
             label_selector: labels,
             field_selector: self.fields(),
-            limit: Some(PAGE),
+            limit: Some(page_size.unwrap_or(PAGE)),
             ..ListParams::default()
         };
         self.shared.begin(self.number);
         loop {
             self.counted(Verb::List);
-            let Ok(bytes) = stream::page(&self.shared.client, path, &params).await? else {
-                // Nobody needs pages of so large objects; with a page of one there is nothing left to try.
-                let limit = params.limit.filter(|limit| *limit > 1).ok_or_else(Cause::malformed)?;
-                params.limit = Some((limit / 8).max(1));
-                continue;
+            // What a list leaves out that was begun is not known: it is made anew before anybody hears of its failure.
+            let begun = params.continue_token.is_some();
+            let later = |cause: Cause| if begun && !cause.is_refusal() { cause.in_stream() } else { cause };
+            let bytes = match stream::page(&self.shared.client, path, &params).await.map_err(later)? {
+                Ok(bytes) => bytes,
+                Err(unfit) => {
+                    // Nobody needs pages of so large objects; with a page of one there is nothing left to try.
+                    let limit = params.limit.filter(|limit| *limit > 1).ok_or_else(|| later(unfit.cause()))?;
+                    *page_size = Some((limit / 8).max(1));
+                    params.limit = *page_size;
+                    continue;
+                }
             };
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| Cause::malformed())?;
-            for item in &page.items {
+            for item in page.items.iter().flatten() {
                 let read = decode::object(item.get(), &self.shared.name, &self.scope, &self.keep)?;
                 self.put(read.item);
             }
@@ -148,6 +159,7 @@ impl Follow {
         while let Some(line) = lines.next().await? {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Cause::malformed())?;
             progress.position = Some(self.event(&line)?);
+            progress.heard = true;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::counts::{Purpose, Verb};
 use super::decode;
 use super::shared::{Shared, failure};
 use super::shelf::Fault;
-use super::stream::{self, TooLarge};
+use super::stream::{self, Unfit};
 use crate::ReadFailure;
 use transom_api::Word;
 use transom_core::object::Object;
@@ -32,7 +32,8 @@ impl Shared {
                 let object = decode::answer(text, reference).map_err(|_| malformed())?.map_err(|fault| fail(&fault))?;
                 Ok(Some(self.cache().projected(object)))
             }
-            Ok(Err(TooLarge)) => Err(fail(&decode::too_large())),
+            Ok(Err(Unfit::TooLarge)) => Err(fail(&decode::too_large())),
+            Ok(Err(late)) => Err(fail(&of(late.cause()))),
             Err(cause) if cause.reason == Word::KindMissing && cause.next == Next::Again => Ok(None),
             Err(cause) if cause.reason == Word::KindMissing => Err(fail(&of(Cause::malformed()))),
             Err(cause) => Err(fail(&of(cause))),

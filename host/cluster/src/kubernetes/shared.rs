@@ -115,6 +115,12 @@ impl Shared {
         Self::restore(reference, known)
     }
 
+    /// An object as it was last heard of, also while its watch is still being listed.
+    pub(super) fn last_heard(&self, reference: &ObjectRef) -> Option<Object> {
+        let heard = self.cache().heard(reference);
+        Self::restore(reference, heard)?.ok()?
+    }
+
     /// Why the watch that would tell of an object for sure cannot be listed. To ask for the one object then takes a right
     /// that its watch does without, and would not be answered better.
     pub(super) fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {

@@ -133,9 +133,7 @@ impl Shelf {
 
     /// We deleted an object that had this version.
     pub(super) fn deleted(&mut self, key: &str, version: &str) -> Change {
-        if newer(version, &self.position) || self.position.is_empty() {
-            self.deleted.insert(key.into(), version.into());
-        }
+        self.deleted.insert(key.into(), version.into());
         self.remove(key, version)
     }
 

@@ -17,14 +17,30 @@ const PAGE: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(75);
 /// The longest line, far above what etcd takes.
 const LINE_BYTES: usize = 33_554_432;
-/// The largest page.
-const PAGE_BYTES: usize = 134_217_728;
+/// The largest page; each watch may hold one at the start.
+const PAGE_BYTES: usize = 16_777_216;
 
-/// What was asked for is larger than what is read at once.
-pub(super) struct TooLarge;
+/// Why an answer was not read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// It is larger than what is read at once.
+    TooLarge,
+    /// It was not there after this time.
+    Late(Duration),
+}
+
+impl Unfit {
+    /// The same as a failure.
+    pub(super) fn cause(self) -> Cause {
+        match self {
+            Self::TooLarge => Cause::malformed(),
+            Self::Late(after) => Cause::late(after),
+        }
+    }
+}
 
 /// A whole answer.
-pub(super) type Fetched = Result<Vec<u8>, TooLarge>;
+pub(super) type Fetched = Result<Vec<u8>, Unfit>;
 
 /// The lines of a watch.
 pub(super) struct Lines<R> {
@@ -107,11 +123,11 @@ async fn fetch<R: AsyncBufRead>(
                 return Ok(Ok(bytes));
             }
             if bytes.len() + many > limit {
-                return Ok(Err(TooLarge));
+                return Ok(Err(Unfit::TooLarge));
             }
             bytes.extend_from_slice(some);
             reader.consume_unpin(many);
         }
     };
-    timeout(deadline, read).await.map_err(|_| Cause::late(deadline))?
+    timeout(deadline, read).await.unwrap_or(Ok(Err(Unfit::Late(deadline))))
 }

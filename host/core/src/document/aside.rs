@@ -23,9 +23,10 @@ impl<'t> Aside<'t> {
         Self { text: Cow::Borrowed(text), words: Vec::new() }
     }
 
-    /// Puts every long word aside that ends its line; nothing when there is none, or a mark stands in the text itself.
+    /// Puts every long word aside that ends its line; nothing when there is none, or a mark stands in the text itself. With
+    /// escapes, which take a backslash, anybody could write one that is not seen before it is parsed.
     pub(super) fn of(text: &'t str) -> Option<Self> {
-        if text.len() < LONG || text.contains(MARK) {
+        if text.len() < LONG || text.contains('\\') || text.contains(MARK) {
             return None;
         }
         let mut words = Vec::new();
@@ -119,6 +120,11 @@ mod tests {
         assert_eq!(aside.whole("aside~0~ and aside~1~."), format!("{word} and {word}."));
         assert!(Aside::of(&format!("aside~: {word}\n")).is_none());
         assert!(Aside::of("a: b\n").is_none());
+        for forged in ["\"\\x61side~0~\"", "\"\\u0061side~0~\"", "\"asi\\\nde~0~\""] {
+            let text = format!("a: {word}\nb: {forged}\n");
+            assert!(Aside::of(&text).is_none(), "{forged}");
+            assert_eq!(shown(&parse_many(text.as_bytes(), LIMITS)), plainly(&text));
+        }
     }
 
     fn line() -> impl Strategy<Value = String> {
@@ -152,6 +158,10 @@ mod tests {
             Just(": W"),
             Just("---"),
             Just("K: W "),
+            Just("K: \"\\x61side~0~\""),
+            Just("K: aside~0~"),
+            Just("K: \"asi\\"),
+            Just("de~0~\""),
             Just("K: [x, y: W"),
             Just("]"),
             Just("K: \"x: W"),

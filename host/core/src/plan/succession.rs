@@ -24,12 +24,15 @@ pub struct Succession {
 
 impl Succession {
     /// Nothing when the target bears no stamp of this policy, or the subject's own. A subject of the same name with
-    /// another uid is another one.
+    /// another uid is another one; one with the same uid is the same, whatever version of its kind the policy is about.
     pub fn of(policy: &Policy, subject: &Object, key: &Key, existing: &Object) -> Option<Self> {
         let stamp = Stamp::read(existing).filter(|stamp| *stamp.policy == *key.policy)?;
-        let uids = [subject.uid(), &stamp.source.uid];
-        let same = uids[0] == uids[1] || uids.contains(&"");
-        if stamp.names(key) && same {
+        let (uid, stamped) = (subject.uid(), stamp.source.uid.as_str());
+        let same = match uid.is_empty() || stamped.is_empty() {
+            true => stamp.names(key),
+            false => uid == stamped && stamp.source.reference.cluster == key.subject.cluster,
+        };
+        if same {
             return None;
         }
         let (target, former) = (existing.reference.clone(), stamp.key());
@@ -84,6 +87,9 @@ mod tests {
         assert_eq!(succession(&stamp("a", ""), "uid-a"), None, "a directory gives no uid");
         let other_policy = Stamp { policy: "other".to_owned(), ..stamp("b", "uid-b") };
         assert_eq!(succession(&other_policy, "uid-a"), None);
+        let mut other_version = stamp("a", "uid-a");
+        other_version.source.reference.api_version = "hypershift.openshift.io/v1alpha1".to_owned();
+        assert_eq!(succession(&other_version, "uid-a"), None);
         let remade = succession(&stamp("a", "uid-before"), "uid-a").unwrap();
         assert_eq!(remade.former, key("a"));
         let handed = succession(&stamp("b", "uid-b"), "uid-a").unwrap();

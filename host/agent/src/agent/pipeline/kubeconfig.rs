@@ -157,7 +157,9 @@ impl Asking<'_> {
         let Some(succession) = Succession::of(policy, self.subject, self.key, existing) else { return Ok(()) };
         let connected = self.agent.connections.has(&succession.former.subject.cluster);
         let keepers = self.look(&succession.keepers, seen).await?;
-        succession.judge(connected, &keepers)
+        succession.judge(connected, &keepers)?;
+        // What was taken over cannot be given back.
+        succession.keepers.iter().try_for_each(|keeper| self.agent.connections.is_current(keeper))
     }
 
     /// Stage 5.
