@@ -20,10 +20,11 @@ const KUBECONFIG: &str = "external-managed-kubeconfig";
 const TAINTS: &str = "built-in-taints";
 
 /// Cases that cannot be on a real server, by what stands in the way; `tests/README.md` says more of each.
-const NOT_HERE: [(&str, &str); 4] = [
+const NOT_HERE: [(&str, &str); 5] = [
     ("N12c-claimant-without-age", "the server gives every object its age"),
     ("X23-grace-period-from-creation", "the server gives every object its age"),
     ("X30-condition-with-another-status", "the CRD knows True, False and Unknown only"),
+    ("X49-of-a-cluster-not-connected", "rows get names of their own, and a subject that only a stamp names does not"),
     ("X69-paused-until-nonsense", "the CRD knows true, false and times only"),
 ];
 
