@@ -27,8 +27,8 @@ pub(crate) enum Source {
     Builtin,
     /// A folder or a file.
     Path(PathBuf),
-    /// Manifests that were read before, such as objects of an API server.
-    Given(Vec<Written>),
+    /// What was read before, such as objects of an API server.
+    Given(Found),
 }
 
 /// A manifest of kind `Policy`, as it is written.
@@ -43,7 +43,7 @@ pub(crate) struct Written {
 }
 
 /// What was found at a source.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Found {
     /// Manifests of kind `Policy`, in order of their place.
     pub(crate) policies: Vec<Written>,
@@ -78,7 +78,7 @@ impl Source {
                     take(&mut found, place, Path::new("."), text.as_bytes());
                 }
             }
-            Self::Given(policies) => found.policies.clone_from(policies),
+            Self::Given(given) => found.clone_from(given),
             Self::Path(path) if path.is_dir() => walk(&mut found, path)?,
             Self::Path(path) => {
                 let text = read_file(path)?;

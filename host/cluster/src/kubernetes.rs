@@ -24,6 +24,7 @@ mod shared;
 mod shelf;
 mod stream;
 mod taint_times;
+mod watched;
 mod watching;
 mod write;
 
@@ -43,12 +44,17 @@ use resources::Resources;
 use shared::Shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::watches::{Keep, Scope, Watches};
+
+/// How long somebody waits for the watch of what is to be known.
+const LISTING: Duration = Duration::from_secs(30);
 
 /// One API server as a cluster. Safe to use from many threads; its watches end with it.
 pub struct Kubernetes {
@@ -128,8 +134,9 @@ impl Kubernetes {
         Observations { feed: self.shared.listen(), shared: Arc::clone(&self.shared) }
     }
 
-    /// An object: from the cache where a watch that was listed whole covers it, else asked for, but not while that watch
-    /// cannot be listed. Nothing when there is none, or its kind is not served.
+    /// An object: from the cache where a watch that was listed whole covers it, else asked for. What a watch covers is
+    /// never asked for, which takes a right that the watch does without: it is waited for while the watch is being listed.
+    /// Nothing when there is none, or its kind is not served.
     ///
     /// # Errors
     /// `InvalidObject` or `ObjectTooLarge` when it cannot be used; `ReadForbidden`, `ServerUnavailable` or `ReadFailed`
@@ -138,8 +145,13 @@ impl Kubernetes {
         if let Some(known) = self.shared.known(reference) {
             return known;
         }
+        let listed = timeout(LISTING, self.shared.listed_about(reference)).await;
+        if let Some(known) = self.shared.known(reference) {
+            return known;
+        }
         match self.shared.unlisted(reference) {
             Some(failure) => Err(failure),
+            None if listed.is_err() => Err(shared::late(reference, LISTING)),
             None => self.shared.ask(reference).await,
         }
     }
@@ -159,9 +171,16 @@ impl Kubernetes {
         Ok(read)
     }
 
-    /// Why what is known of an object may be old: its watch cannot be followed now.
-    pub fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {
-        self.shared.unlisted(reference)
+    /// Waits until changes of an object are told, where a watch is about it.
+    ///
+    /// # Errors
+    /// When they are not: what is known of it may be old.
+    pub async fn followed(&self, reference: &ObjectRef) -> Result<(), ReadFailure> {
+        let followed = timeout(LISTING, self.shared.followed_about(reference)).await;
+        match self.shared.unlisted(reference) {
+            Some(failure) => Err(failure),
+            None => followed.map_err(|_| shared::late(reference, LISTING)),
+        }
     }
 
     /// The objects of a kind that are watched, in a namespace or in all; sorted.

@@ -40,6 +40,11 @@ impl Outputs {
         self.by_key.get(key).into_iter().flatten()
     }
 
+    /// Whom an object was made for.
+    pub fn owner(&self, object: &ObjectRef) -> Option<&Key> {
+        self.owner.get(object)
+    }
+
     /// Every key that something was made for; those without a subject go to prune.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.by_key.keys()

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use transom_api::Word;
 use transom_api::status::{PolicyStatus, WatchStatus};
-use transom_cluster::ReadFailure;
 use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, WatchHealth};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
@@ -63,17 +62,19 @@ impl Connections {
         self
     }
 
-    /// The `Policy` objects that are there, where policies come from an API server.
-    ///
-    /// # Errors
-    /// When one of them cannot be read, with the reason.
-    pub(crate) async fn policy_objects(&self) -> Result<Vec<Object>, Failure> {
-        let mut objects = Vec::new();
-        let Some(cluster) = self.by_name.get(LOCAL).filter(|_| self.policy_objects) else { return Ok(objects) };
-        for reference in cluster.list(transom_api::API_VERSION, transom_api::KIND) {
-            objects.extend(self.read(&reference).await?);
+    /// The `Policy` objects that are there, where policies come from an API server; and those that cannot be read, with
+    /// the reason.
+    pub(crate) async fn policy_objects(&self) -> (Vec<Object>, Vec<(ObjectRef, Failure)>) {
+        let (mut objects, mut unread) = (Vec::new(), Vec::new());
+        let cluster = self.by_name.get(LOCAL).filter(|_| self.policy_objects);
+        let all = cluster.map(|cluster| cluster.list(transom_api::API_VERSION, transom_api::KIND)).unwrap_or_default();
+        for reference in all {
+            match self.read(&reference).await {
+                Ok(object) => objects.extend(object),
+                Err(failure) => unread.push((reference, failure)),
+            }
         }
-        Ok(objects)
+        (objects, unread)
     }
 
     /// Whether an object is one of the `Policy` objects that policies come from.
@@ -129,17 +130,14 @@ impl Connections {
         traces::gather(&reference.kind, read).await
     }
 
-    /// Fails where what is known of an object may be old, because changes of it cannot be followed now.
+    /// Waits until changes of an object are told, so that what is known of it is not old.
     ///
     /// # Errors
-    /// With the reason.
-    pub(crate) fn is_current(&self, object: &ObjectRef) -> Result<(), Failure> {
-        let unlisted = match self.cluster(object)? {
-            Cluster::Directory(_) => None,
-            Cluster::Kubernetes(on) => on.server.unlisted(object),
-        };
-        let failure = |failure: ReadFailure| Failure::known(failure.reason, failure.message).about([object.clone()]);
-        unlisted.map_or(Ok(()), |unlisted| Err(failure(unlisted)))
+    /// When they are not, with the reason.
+    pub(crate) async fn followed(&self, object: &ObjectRef) -> Result<(), Failure> {
+        let Cluster::Kubernetes(on) = self.cluster(object)? else { return Ok(()) };
+        let followed = on.server.followed(object).await;
+        followed.map_err(|failure| Failure::known(failure.reason, failure.message).about([object.clone()]))
     }
 
     /// A place that cannot be read and may hold an object that is not found.

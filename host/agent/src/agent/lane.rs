@@ -20,11 +20,12 @@ pub(crate) struct Lane {
     changed: Notify,
     closed: std::sync::atomic::AtomicBool,
     removed: RwLock<bool>,
+    leading: Leading,
 }
 
 impl Lane {
     /// A lane with nothing to do.
-    pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
+    pub(crate) fn new(loaded: Arc<Loaded>, leading: Leading) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
             loaded: RwLock::new(loaded),
@@ -32,6 +33,7 @@ impl Lane {
             changed: Notify::new(),
             closed: false.into(),
             removed: RwLock::new(false),
+            leading,
         }
     }
 
@@ -48,7 +50,21 @@ impl Lane {
     /// Puts a subject into the queue, to be evaluated at once or after a while.
     pub(crate) fn push(&self, subject: &ObjectRef, cause: Cause, after: Option<Duration>) {
         let now = Instant::now();
-        self.queue().push(subject, cause, after.map(|after| now + after), now);
+        let due = after.map(|after| now + after);
+        let leads = self.leading.leads();
+        {
+            let mut queue = self.queue();
+            if !leads {
+                queue.renew(subject, now);
+            }
+            queue.push(subject, cause, due, due.unwrap_or(now));
+        }
+        self.changed.notify_one();
+    }
+
+    /// Puts a subject into the queue again, for what there has been to do `since` then.
+    pub(crate) fn push_again(&self, subject: &ObjectRef, after: Duration, since: Instant) {
+        self.queue().push(subject, Cause::Evaluate(Why::Retry), Some(Instant::now() + after), since);
         self.changed.notify_one();
     }
 

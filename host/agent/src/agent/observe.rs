@@ -7,7 +7,7 @@ use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use transom_api::Word;
+use transom_api::{Reason, Word};
 use transom_core::digest::Digest;
 use transom_core::mark;
 use transom_core::observation::{Observation, Unreadable};
@@ -22,8 +22,17 @@ impl Agent {
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
-                self.known.lock().outputs.observe(&object);
+                let orphaned = {
+                    let known = &mut *self.known.lock();
+                    known.outputs.observe(&object);
+                    // Somebody put back what was made for a subject that is gone: nothing else would look at it again.
+                    let owner = known.outputs.owner(&object.reference);
+                    owner.filter(|key| !known.interest.concerned(&object.reference).any(|one| one == *key)).cloned()
+                };
                 self.changed(&object.reference, &Cause::Updated, || Some(mark::of(&object)));
+                if let Some(key) = orphaned {
+                    self.push(&key, Cause::Evaluate(Why::Input(object.reference)), None);
+                }
             }
             Observation::Gone(reference) => {
                 self.known.lock().outputs.gone(&reference);
@@ -72,9 +81,10 @@ impl Agent {
         }
     }
 
-    /// What could not be read, or not be said to be gone, is looked at once more.
+    /// What could not be read, not be said to be gone, or not be written to a server that was away, is looked at once more.
     fn retry_unread(&self) {
-        let unread = |told: &Told| told.reason == Word::ReadFailed.into();
+        let causes = [Word::ReadFailed, Word::ReadForbidden, Word::ServerUnavailable].map(Reason::from);
+        let unread = |told: &Told| causes.contains(&told.reason);
         let keys: Vec<Key> =
             self.known.lock().told.iter().filter(|(_, told)| unread(told)).map(|(key, _)| key.clone()).collect();
         for key in keys {

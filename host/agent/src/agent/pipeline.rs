@@ -87,7 +87,7 @@ impl Agent {
         let attempt = metrics::attempt(&loaded.revision.policy.writes, seen.subject.is_some(), &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());
         let told = lane.unless_removed(|| {
-            self.settle(lane, &loaded, &work, seen, &report);
+            self.settle(lane, &loaded, (&work, since), seen, &report);
             self.publish(&work, &uid, &report);
         });
         if !told {

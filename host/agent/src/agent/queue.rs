@@ -33,7 +33,7 @@ pub(crate) struct Item {
     pub(crate) subject: ObjectRef,
     /// Every cause whose time has come.
     pub(crate) causes: Vec<Cause>,
-    /// When the first of them might have been served.
+    /// Since when there has been something to do.
     pub(crate) since: Instant,
 }
 
@@ -63,19 +63,26 @@ type Due = Option<Instant>;
 struct Entry {
     cause: Cause,
     due: Due,
-    /// When it came to be due: at its time, or when it was put in.
+    /// Since when there has been something to do: for a timer its time, for another try what the first one was for.
     since: Instant,
+}
+
+impl Entry {
+    /// Since when it may run.
+    fn waits_since(&self) -> Instant {
+        self.due.map_or(self.since, |due| due.max(self.since))
+    }
 }
 
 impl Queue {
     /// Puts a subject in. Causes add up, each with its own time; the latest word on a cause holds,
     /// unless it already may run at once.
-    pub(crate) fn push(&mut self, subject: &ObjectRef, cause: Cause, due: Due, now: Instant) {
+    pub(crate) fn push(&mut self, subject: &ObjectRef, cause: Cause, due: Due, since: Instant) {
         let causes = self.waiting.entry(subject.clone()).or_default();
         let before = earliest(causes);
         let slot = cause.slot();
         if causes.get(slot).is_none_or(|held| held.due.is_some()) {
-            causes.insert(slot, Entry { cause, due, since: due.unwrap_or(now) });
+            causes.insert(slot, Entry { cause, due, since });
         }
         let after = earliest(causes);
         if before != after {
@@ -99,6 +106,13 @@ impl Queue {
         self.running.insert(subject.clone());
         let since = causes.values().map(|entry| entry.since).min().unwrap_or(now);
         Some(Item { subject, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
+    }
+
+    /// What a subject waits for counts from now on: until now it was another replica's work.
+    pub(crate) fn renew(&mut self, subject: &ObjectRef, now: Instant) {
+        for entry in self.waiting.get_mut(subject).into_iter().flat_map(BTreeMap::values_mut) {
+            entry.since = entry.since.max(now);
+        }
     }
 
     /// The evaluation of a subject ended.
@@ -135,7 +149,7 @@ impl Queue {
     pub(crate) fn oldest(&self, now: Instant) -> Duration {
         let due = self.by_time.iter().take_while(|(due, _)| due.is_none_or(|due| due <= now));
         let entries = due.filter_map(|(_, subject)| self.waiting.get(subject)).flat_map(BTreeMap::values);
-        entries.map(|entry| entry.since).min().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        entries.map(Entry::waits_since).min().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Whether nothing runs.
@@ -166,7 +180,8 @@ mod tests {
     fn each_cause_has_its_own_time() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.push(&subject("a"), Cause::Evaluate(Why::Audit), Some(now + Duration::from_secs(60)), now);
+        let later = now + Duration::from_secs(60);
+        queue.push(&subject("a"), Cause::Evaluate(Why::Audit), Some(later), later);
         assert!(queue.take(now).is_none());
         assert_eq!(queue.wait(now), Some(Duration::from_secs(60)));
         queue.push(&subject("a"), Cause::Updated, None, now);
@@ -195,6 +210,27 @@ mod tests {
         assert_eq!(queue.wait(now), Some(Duration::ZERO));
         queue.forget(&subject("a"), &Why::Timer);
         assert!(queue.is_idle(now) && queue.waiting.is_empty() && queue.by_time.is_empty());
+    }
+
+    #[test]
+    fn another_try_is_as_old_as_the_first_but_waits_only_since_it_may_run() {
+        let first = Instant::now();
+        let (due, now) = (first + Duration::from_secs(300), first + Duration::from_secs(302));
+        let mut queue = Queue::default();
+        queue.push(&subject("a"), Cause::Evaluate(Why::Retry), Some(due), first);
+        assert_eq!(queue.oldest(now), Duration::from_secs(2));
+        assert_eq!(queue.take(now).unwrap().since, first);
+    }
+
+    #[test]
+    fn what_another_replica_did_is_as_old_as_the_latest_news() {
+        let start = Instant::now();
+        let news = start + Duration::from_secs(3_600);
+        let mut queue = Queue::default();
+        queue.push(&subject("a"), Cause::Evaluate(Why::Appeared), None, start);
+        queue.renew(&subject("a"), news);
+        queue.push(&subject("a"), Cause::Updated, None, news);
+        assert_eq!(queue.take(news).unwrap().since, news);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::telemetry;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use transom_api::{State, Word};
 use transom_core::claims::Claimant;
 use transom_core::object::Object;
@@ -29,7 +30,14 @@ impl Agent {
     }
 
     /// Takes note of what an evaluation touched and came to, and sets its next run.
-    pub(crate) fn settle(&self, lane: &Lane, loaded: &Loaded, work: &WorkItem, seen: Seen, report: &Report) {
+    pub(crate) fn settle(
+        &self,
+        lane: &Lane,
+        loaded: &Loaded,
+        (work, since): (&WorkItem, Instant),
+        seen: Seen,
+        report: &Report,
+    ) {
         let key = &work.key;
         let gone = seen.subject.is_none();
         let seen_subject = seen.subject.clone();
@@ -50,14 +58,13 @@ impl Agent {
         for why in [Why::Timer, Why::Retry, Why::Audit] {
             lane.forget(&key.subject, &why);
         }
-        let why = match (report.failures, seen.ask_again_at) {
-            (0, None) => Why::Audit,
-            (0, Some(_)) => Why::Timer,
-            _ => Why::Retry,
-        };
         let settled = gone && report.reason == transom_api::Word::SourceGone.into();
-        if let Some(after) = report.again_after_ms.filter(|_| !settled) {
-            lane.push(&key.subject, Cause::Evaluate(why), Some(Duration::from_millis(after)));
+        if let Some(after) = report.again_after_ms.filter(|_| !settled).map(Duration::from_millis) {
+            match (report.failures, seen.ask_again_at) {
+                (0, None) => lane.push(&key.subject, Cause::Evaluate(Why::Audit), Some(after)),
+                (0, Some(_)) => lane.push(&key.subject, Cause::Evaluate(Why::Timer), Some(after)),
+                _ => lane.push_again(&key.subject, after, since),
+            }
         }
         // Nothing is taken from the queue before this replica leads again.
         if report.reason == Word::NotLeading.into() {
@@ -96,9 +103,13 @@ impl Agent {
             known.interest.remove(key);
             known.ends.remove(key);
         }
+        let earlier = self.statuses.found_since(key, &told);
         let before = {
             let told_all = &mut self.known.lock().told;
-            let lasting = told.clone().after(told_all.get(key));
+            let mut lasting = told.clone().after(told_all.get(key));
+            if let Some(since) = earlier.filter(|_| !told_all.contains_key(key)) {
+                lasting.since_seconds = since;
+            }
             if gone { told_all.remove(key) } else { told_all.insert(key.clone(), lasting) }
         };
         self.statuses.changed();

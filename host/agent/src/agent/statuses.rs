@@ -1,19 +1,23 @@
 //! What each policy has come to, told to the clusters when it changes. Never computes it: that is the core's.
 
 use super::Agent;
-use crate::policies::objects;
+use super::known::Told;
+use crate::policies::{Found, objects};
 use crate::telemetry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::Word;
-use transom_api::status::{PolicyStatus, WatchStatus};
+use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
 use transom_core::signal::Signal;
 use transom_core::summary::{self, Standing};
+use transom_core::time::parse_rfc3339;
+use transom_core::work::Key;
 
 /// Between two looks at what the subjects came to.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -51,6 +55,17 @@ impl Statuses {
         self.news.notify_one();
     }
 
+    /// Since when a subject has been in its state for its reason, as an earlier agent told of the worst.
+    pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
+        let told = self.lock();
+        let worst = &told.found.get(&*key.policy)?.worst;
+        let same = |one: &&SubjectStatus| {
+            (one.namespace.as_ref(), &one.name) == (key.subject.namespace.as_ref(), &key.subject.name)
+                && (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
+        };
+        parse_rfc3339(&worst.iter().find(same)?.since)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Policies> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,9 +87,22 @@ impl Agent {
         self.publish_policies();
     }
 
+    /// Every policy that is written, refused ones too.
+    pub(crate) fn policies(&self) -> BTreeSet<String> {
+        self.statuses.lock().catalogue.entries().map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// The policies that are objects of an API server, as they are now; components that are files lie in `components`.
+    pub(crate) async fn given(&self, components: &Path) -> Found {
+        let (objects, unread) = self.connections.policy_objects().await;
+        self.found_statuses(&objects);
+        let broken = unread.into_iter().map(|(object, failure)| (object.to_string(), failure.message)).collect();
+        Found { policies: objects::written(&objects, components), broken }
+    }
+
     /// The status that `Policy` objects have now. What another replica wrote, or somebody removed, is what the next one
     /// follows on.
-    pub(crate) fn found_statuses(&self, objects: &[Object]) {
+    fn found_statuses(&self, objects: &[Object]) {
         let mut told = self.statuses.lock();
         for object in objects {
             let (policy, status) = (&object.reference.name, objects::status(object).unwrap_or_default());

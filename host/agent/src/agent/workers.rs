@@ -24,7 +24,7 @@ const AFTER_FAULT: Duration = Duration::from_secs(60);
 impl Agent {
     /// A policy has its first good revision: its subjects are to be located, and all are evaluated.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
-        let lane = Arc::new(Lane::new(loaded));
+        let lane = Arc::new(Lane::new(loaded, self.leading.clone()));
         self.add_lane(Arc::clone(&lane));
         self.enqueue_all(&lane, &Why::Appeared);
         let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_WORKERS };

@@ -8,12 +8,12 @@ use crate::agent::connections::{Cluster, Connections, Told};
 use crate::args::{AdminArgs, EvaluateArgs, LogFormat, RunArgs};
 use crate::command::block_on;
 use crate::output::{Ending, Screen};
+use crate::policies::Source;
 use crate::policies::swap::Swap;
-use crate::policies::{Source, objects};
 use crate::{command::connect, command::summary, metrics, policies::watch, telemetry};
 use anyhow::Context as _;
-use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
+use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -66,11 +66,17 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     };
     let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
     let watching: Vec<_> = watching.collect();
-    let early = if agent.leading.leads() { first(&agent, &swap, screen, &mut ending).await? } else { false };
     let telling = Arc::clone(&agent);
     let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
-    let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap, args.server.components.clone()));
-    if !early {
+    let swapping = watch::policies(Arc::clone(&agent), swap.clone(), args.server.components.clone());
+    // A policy may change before everything that is there was evaluated under it.
+    let swapping = tokio::spawn(swapping);
+    if agent.leading.leads() {
+        tokio::select! {
+            () = first(&agent, &swap, screen) => ending.await?,
+            ended = &mut ending => ended?,
+        }
+    } else {
         ending.await?;
     }
     agent.stop();
@@ -105,7 +111,10 @@ async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     };
     let loading = match files {
         Some(files) => files,
-        None => Swap::loading(engine, given(&agent, &args.server.components).await?, names),
+        None => {
+            agent.connections.watch(&Catalogue::default()).await;
+            Swap::loading(engine, Source::Given(agent.given(&args.server.components).await), names)
+        }
     };
     let (swap, changes) = loading.done().await?;
     if args.once {
@@ -119,28 +128,11 @@ async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     Ok(Prepared { agent, swap, observations, serving })
 }
 
-/// Works until everything that is there was evaluated, and tells what it came to; true when the process is to stop.
-async fn first(
-    agent: &Arc<Agent>,
-    swap: &Swap,
-    screen: &Screen,
-    ending: &mut Pin<&mut impl Future<Output = anyhow::Result<()>>>,
-) -> anyhow::Result<bool> {
-    tokio::select! {
-        () = drive(agent, screen) => {}
-        ended = ending => return ended.map(|()| true),
-    }
-    agent.tidy_status(&swap.names());
+/// Waits until everything that is there was evaluated, and tells what it came to under the policies of the start.
+async fn first(agent: &Arc<Agent>, swap: &Swap, screen: &Screen) {
+    drive(agent, screen).await;
+    agent.tidy_status(&agent.policies());
     summary::tell(agent, swap, screen);
-    Ok(false)
-}
-
-/// The policies that are objects of the API server, as they are now.
-async fn given(agent: &Agent, components: &Path) -> anyhow::Result<Source> {
-    agent.connections.watch(&Catalogue::default()).await;
-    let found = agent.connections.policy_objects().await.context("failed to read the policies of the API server")?;
-    agent.found_statuses(&found);
-    Ok(Source::Given(objects::written(&found, components)))
 }
 
 /// Where the admin server listens, if it is wanted.

@@ -9,19 +9,22 @@ use transom_core::metrics::{self, Kind, Metric};
 
 /// Subjects, queues, ends of validity, and the version.
 pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
-    let lanes = agent.lanes();
+    let leads = agent.leading.leads();
+    // What a replica that does not lead knows of subjects is old, and what it has in its queues is another's work.
+    let lanes = if leads { agent.lanes() } else { Vec::new() };
     let queue = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.left() as f64));
     let oldest = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.oldest().as_secs_f64()));
     let version = vec![env!("CARGO_PKG_VERSION").to_owned()];
     let mut all = servers(agent);
     all.extend([
-        subjects(agent),
-        expiry(agent),
         family(&metrics::QUEUE, queue),
         family(&metrics::QUEUE_OLDEST, oldest),
         family(&metrics::BUILD, [(version, 1.0)]),
-        family(&metrics::LEADING, [(Vec::new(), if agent.leading.leads() { 1.0 } else { 0.0 })]),
+        family(&metrics::LEADING, [(Vec::new(), if leads { 1.0 } else { 0.0 })]),
     ]);
+    if leads {
+        all.extend([subjects(agent), expiry(agent)]);
+    }
     all
 }
 

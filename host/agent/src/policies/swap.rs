@@ -3,7 +3,7 @@
 
 use crate::agent::Agent;
 use crate::policies::load::{self, Loaded};
-use crate::policies::{Source, Written};
+use crate::policies::{Found, Source, Written};
 use crate::telemetry;
 use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,7 @@ use transom_core::signal::Signal;
 use transom_engine::Engine;
 
 /// Loads policies and puts them to work.
+#[derive(Clone)]
 pub(crate) struct Swap {
     engine: Engine,
     source: Source,
@@ -70,7 +71,7 @@ impl Swap {
     }
 
     /// Takes these policies in place of those before; false when they are the same.
-    pub(crate) fn give(&mut self, policies: Vec<Written>) -> bool {
+    pub(crate) fn give(&mut self, policies: Found) -> bool {
         if matches!(&self.source, Source::Given(before) if *before == policies) {
             return false;
         }

@@ -2,7 +2,6 @@
 //! Never loads anything where an evaluation waits.
 
 use crate::agent::Agent;
-use crate::policies::objects;
 use crate::policies::swap::Swap;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,23 +43,17 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, components: Path
     }
 }
 
-/// Takes the `Policy` objects as they are now, when one of them was told of. False when they say the same, or one cannot
-/// be read: then all stay as they are, and another look follows.
+/// Takes the `Policy` objects as they are now, when one of them was told of; false when they say the same. While one
+/// cannot be read another look follows.
 async fn take_objects(agent: &Agent, swap: &mut Swap, components: &Path) -> bool {
     if !agent.policies_told.swap(false, Ordering::AcqRel) {
         return false;
     }
-    match agent.connections.policy_objects().await {
-        Ok(found) => {
-            agent.found_statuses(&found);
-            swap.give(objects::written(&found, components))
-        }
-        Err(failure) => {
-            agent.policies_told.store(true, Ordering::Release);
-            swap.tell_broken(vec![("policies".to_owned(), failure.to_string())]);
-            false
-        }
+    let found = agent.given(components).await;
+    if !found.broken.is_empty() {
+        agent.policies_told.store(true, Ordering::Release);
     }
+    swap.give(found)
 }
 
 /// Size and time of every file below some paths.

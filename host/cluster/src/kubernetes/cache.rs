@@ -3,9 +3,9 @@
 use super::decode;
 use super::feed::{News, Topic};
 use super::selector;
-use super::shelf::{Change, Content, Fault, Item, Kept, Key, Shelf, key, newer, parts};
+use super::shelf::{Change, Content, Fault, Item, Kept, Key, key, newer, parts};
+use super::watched::Watched;
 use std::sync::Arc;
-use std::time::Instant;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
@@ -20,26 +20,6 @@ pub(super) enum Known {
     Absent,
     /// It must be asked for.
     Unknown,
-}
-
-/// One watch and its objects.
-pub(super) struct Watched {
-    /// Number of the watch: what an earlier one with the same scope still says is not heard.
-    pub(super) number: u64,
-    /// What is asked for.
-    pub(super) scope: Arc<Scope>,
-    /// What is kept.
-    pub(super) keep: Keep,
-    /// The objects.
-    pub(super) shelf: Shelf,
-    /// Whether it was listed whole, with what is kept now.
-    pub(super) synced: bool,
-    /// Why it cannot be followed now.
-    pub(super) failure: Option<Fault>,
-    /// How often it was begun again before its time.
-    pub(super) restarts: u64,
-    /// When the API server last said something.
-    pub(super) last_word: Instant,
 }
 
 /// What is known of a cluster.
@@ -279,20 +259,6 @@ impl Cache {
     }
 }
 
-impl Watched {
-    /// Whether it is told of every object with a name of its scope.
-    pub(super) fn is_whole(&self) -> bool {
-        self.scope.fields.is_none() && self.scope.labels.is_none()
-    }
-
-    /// Whether an object of the scope that is not on the shelf is not there at all.
-    fn knows_all(&self) -> bool {
-        self.synced && self.is_whole()
-            || (self.failure.as_ref().is_some_and(|fault| fault.reason == transom_api::Word::KindMissing)
-                && self.shelf.len() == 0)
-    }
-}
-
 fn faulty(kept: Option<&Kept>) -> bool {
     kept.is_some_and(|kept| matches!(kept.content, Content::Fault(_)))
 }
@@ -300,7 +266,9 @@ fn faulty(kept: Option<&Kept>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::shelf::Shelf;
     use serde_json::json;
+    use std::time::Instant;
     use transom_api::Word;
 
     const OPAQUE: u64 = 1;
@@ -322,6 +290,7 @@ mod tests {
                 keep: Keep { namespaces: vec!["n*".into()], ..Keep::default() },
                 shelf: Shelf::default(),
                 synced: true,
+                followed: true,
                 failure: None,
                 restarts: 0,
                 last_word: Instant::now(),

@@ -58,6 +58,11 @@ impl Cause {
         Self::new(Word::KindMissing, "the API server does not know the kind")
     }
 
+    /// The kind is served, but not as it was asked for: its objects are no less there.
+    pub(super) fn unserved(version: &str, served: &str) -> Self {
+        Self::new(Word::ReadFailed, format!("the API server serves the kind as {served}, not as {version}"))
+    }
+
     /// The answer is none of an API server.
     pub(super) fn malformed() -> Self {
         Self { next: Next::Relist, ..Self::new(Word::ReadFailed, "the answer is none that an API server gives") }

@@ -22,6 +22,8 @@ pub(super) struct Resource {
 pub(super) enum Unresolved {
     /// The API server does not know the kind.
     Missing,
+    /// It serves the kind under another version of its group only.
+    Elsewhere(String),
     /// It could not be asked.
     Failed(kube::Error),
 }
@@ -53,7 +55,7 @@ impl Resources {
         let kind = GroupVersionKind::gvk(&version.group, &version.version, kind);
         let (api, capabilities) = match discovery::pinned_kind(&self.client, &kind).await {
             Ok(found) => found,
-            Err(error) => return Err(self.unresolved(error).await),
+            Err(error) => return Err(self.unresolved(error, &kind).await),
         };
         let resource = Arc::new(Resource { api, namespaced: capabilities.scope == Scope::Namespaced });
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&resource));
@@ -78,14 +80,37 @@ impl Resources {
 
     /// Why a kind was not found. Anybody between us and the API server may answer 404: only one that tells its groups
     /// is believed.
-    async fn unresolved(&self, error: kube::Error) -> Unresolved {
-        match &error {
-            kube::Error::Api(status) if status.code == 404 => {
-                self.client.list_api_groups().await.map_or_else(Unresolved::Failed, |_| Unresolved::Missing)
-            }
-            kube::Error::Discovery(DiscoveryError::InvalidGroupVersion(_)) => Unresolved::Failed(error),
-            kube::Error::Discovery(_) => Unresolved::Missing,
-            _ => Unresolved::Failed(error),
+    async fn unresolved(&self, error: kube::Error, kind: &GroupVersionKind) -> Unresolved {
+        let not_found = match &error {
+            kube::Error::Api(status) => status.code == 404,
+            kube::Error::Discovery(DiscoveryError::InvalidGroupVersion(_)) => false,
+            kube::Error::Discovery(_) => true,
+            _ => false,
+        };
+        if !not_found {
+            return Unresolved::Failed(error);
         }
+        match self.elsewhere(kind).await {
+            Ok(Some(version)) => Unresolved::Elsewhere(version),
+            Ok(None) => Unresolved::Missing,
+            Err(error) => Unresolved::Failed(error),
+        }
+    }
+
+    /// Another version of its group under which a kind is served: its objects are there, though nobody can be asked for
+    /// them as they were named.
+    async fn elsewhere(&self, kind: &GroupVersionKind) -> Result<Option<String>, kube::Error> {
+        let groups = self.client.list_api_groups().await?.groups;
+        let group = groups.into_iter().find(|group| group.name == kind.group);
+        for version in group.into_iter().flat_map(|group| group.versions) {
+            if version.version == kind.version {
+                continue;
+            }
+            let served = self.client.list_api_group_resources(&version.group_version).await?;
+            if served.resources.iter().any(|one| one.kind == kind.kind) {
+                return Ok(Some(version.group_version));
+            }
+        }
+        Ok(None)
     }
 }

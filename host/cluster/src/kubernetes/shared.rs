@@ -8,12 +8,15 @@ use super::feed::{Feed, News, Topic};
 use super::resources::{Resources, Unresolved};
 use super::shelf::{Content, Fault};
 use super::stream;
+use super::watched::Watched;
 use crate::ReadFailure;
 use kube::Client;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use transom_api::Word;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
@@ -77,6 +80,7 @@ impl Shared {
         let resolve = timeout(stream::ANSWER, self.resources.resolve(api_version, kind)).await;
         let resource = resolve.map_err(|_| Cause::late(stream::ANSWER))?.map_err(|error| match error {
             Unresolved::Missing => Cause::missing(),
+            Unresolved::Elsewhere(version) => Cause::unserved(api_version, &version),
             Unresolved::Failed(error) => Cause::of(&error),
         })?;
         Ok(self.resources.api(&resource, namespace).resource_url().to_owned())
@@ -125,7 +129,8 @@ impl Shared {
     /// that its watch does without, and would not be answered better.
     pub(super) fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {
         let cache = self.cache();
-        let fault = cache.about(reference).filter(|watched| watched.is_whole()).find_map(|it| it.failure.as_ref());
+        let broken = |watched: &&Watched| watched.is_whole() && !watched.is_missing();
+        let fault = cache.about(reference).filter(broken).find_map(|watched| watched.failure.as_ref());
         fault.map(|fault| failure(reference, fault))
     }
 
@@ -167,6 +172,13 @@ impl Shared {
             }
         }
     }
+}
+
+/// Why an object is not read that is being listed for too long.
+pub(super) fn late(reference: &ObjectRef, after: Duration) -> ReadFailure {
+    let message =
+        format!("failed to read {reference}: its kind was not listed or followed within {} s", after.as_secs());
+    ReadFailure { reason: Word::ServerUnavailable, message }
 }
 
 /// Why an object cannot be read.

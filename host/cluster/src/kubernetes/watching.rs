@@ -1,14 +1,16 @@
 //! What happened to a watch as a whole: begun, listed, heard, stopped. Never about one object.
 
-use super::cache::{Cache, Watched};
+use super::cache::Cache;
 use super::cause::Cause;
 use super::feed::{News, Topic};
 use super::shared::Shared;
 use super::shelf::{Fault, Shelf};
+use super::watched::Watched;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use transom_core::projection::Paths;
+use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
 
 impl Shared {
@@ -18,7 +20,8 @@ impl Shared {
         self.change(|cache| {
             let before = cache.watches.iter_mut().find(|watched| watched.scope == *scope);
             if let Some(watched) = before {
-                (watched.number, watched.keep, watched.synced) = (number, keep.clone(), false);
+                (watched.number, watched.keep) = (number, keep.clone());
+                (watched.synced, watched.followed) = (false, false);
                 return cleared(watched);
             }
             cache.watches.push(Watched {
@@ -27,6 +30,7 @@ impl Shared {
                 keep: keep.clone(),
                 shelf: Shelf::default(),
                 synced: false,
+                followed: false,
                 failure: None,
                 restarts: 0,
                 last_word: Instant::now(),
@@ -66,7 +70,11 @@ impl Shared {
 
     /// The API server answered a watch that goes on from where it was.
     pub(super) fn heard(&self, number: u64) {
-        self.with(number, cleared);
+        self.with(number, |watched| {
+            watched.followed = true;
+            cleared(watched)
+        });
+        self.settled.notify_waiters();
     }
 
     /// The stream came to a version.
@@ -95,6 +103,7 @@ impl Shared {
     pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool) {
         self.with(number, |watched| {
             watched.restarts += 1;
+            watched.followed = false;
             if !told {
                 return Vec::new();
             }
@@ -108,10 +117,25 @@ impl Shared {
 
     /// Waits until every watch was listed whole or is found unreadable.
     pub(super) async fn settle(&self) {
-        let settled = |cache: &Cache| cache.watches.iter().all(|one| one.synced || one.failure.is_some());
+        self.wait_while(|cache| cache.watches.iter().any(|one| !one.synced && one.failure.is_none())).await;
+    }
+
+    /// Waits until what is known of an object is known for sure, or is found unreadable.
+    pub(super) async fn listed_about(&self, reference: &ObjectRef) {
+        let listing = |one: &Watched| one.is_whole() && !one.synced && one.failure.is_none();
+        self.wait_while(|cache| cache.about(reference).any(listing)).await;
+    }
+
+    /// Waits until changes of an object are told, or it is found unreadable.
+    pub(super) async fn followed_about(&self, reference: &ObjectRef) {
+        let interrupted = |one: &Watched| one.is_whole() && !one.followed && one.failure.is_none();
+        self.wait_while(|cache| cache.about(reference).any(interrupted)).await;
+    }
+
+    async fn wait_while(&self, is_so: impl Fn(&Cache) -> bool) {
         loop {
             let changed = self.settled.notified();
-            if settled(&self.cache()) {
+            if !is_so(&self.cache()) {
                 return;
             }
             changed.await;

@@ -102,7 +102,9 @@ impl Writer {
         let refused = |refusal| Err(self.refused(step, &refusal));
         match timeout(TIMEOUT, self.resources.resolve(&target.api_version, &target.kind)).await {
             Ok(Ok(resource)) => Ok(resource),
-            Ok(Err(Unresolved::Missing)) => refused(Refusal::Answered { code: 404, status: None, pause_ms: None }),
+            Ok(Err(Unresolved::Missing | Unresolved::Elsewhere(_))) => {
+                refused(Refusal::Answered { code: 404, status: None, pause_ms: None })
+            }
             Ok(Err(Unresolved::Failed(error))) => refused(Refusal::of(error)),
             Err(_) => refused(Refusal::late()),
         }

@@ -70,3 +70,18 @@ async fn a_kind_that_may_not_be_read_is_told_and_watched_when_it_may() -> Result
     assert!(!agent.list("v1", "ConfigMap", Some("kube-system")).is_empty());
     Ok(())
 }
+
+#[tokio::test]
+async fn a_kind_of_another_version_is_not_missing_and_its_objects_are_not_gone() -> Result<()> {
+    let cluster = cluster().await?;
+    cluster.objects().apply_manifest(&THINGS.replace("- name: v1", "- name: v2")).await?;
+    cluster.wait_for_crd("things.example.org").await?;
+    let agent = connect(&cluster, &cluster.server()).await?;
+    let mut changes = agent.changes();
+    watch(&agent, [all("example.org/v1", "Thing")]).await?;
+    unreadable(&mut changes, Word::ReadFailed).await?;
+    let failure = agent.read(&thing_ref("a")).await.map_err(|failure| (failure.reason, failure.message));
+    let message = "failed to read Thing default/a: failed to watch Thing: the API server serves the kind as example.org/v2, not as example.org/v1";
+    assert_eq!(failure, Err((Word::ReadFailed, message.to_owned())));
+    Ok(())
+}

@@ -1,11 +1,13 @@
 //! How everything is listed: page by page, then watched from where the list ends. Never listed twice.
 
-use crate::support::{DEADLINE, RIGHTS, all, connect, map, map_ref, told, watch};
+use crate::support::{DEADLINE, RIGHTS, all, cluster, connect, map, map_ref, told, watch, watch_keeping};
 use anyhow::Result;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::json;
+use transom_cluster::kubernetes::{Purpose, Verb};
 use transom_core::observation::Observation;
-use transom_core::watches::Scope;
+use transom_core::projection::Paths;
+use transom_core::watches::{Keep, Scope, Watches};
 use transom_test_cluster::{Cluster, Line, Options, wait};
 
 /// More than one page.
@@ -52,5 +54,24 @@ async fn a_list_comes_page_by_page_and_is_watched_from_its_end() -> Result<()> {
     let seen: Vec<(&str, u16)> = lines.iter().map(|line| (line.verb.as_str(), line.code)).collect();
     assert_eq!(seen, [("list", 200), ("list", 200), ("watch", 200)], "{lines:?}");
     assert!(lines[0].uri.contains("limit=500"), "{lines:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_listed_anew_is_waited_for_and_never_asked_for() -> Result<()> {
+    let cluster = cluster().await?;
+    cluster.objects().create(map("a", "1")).await?;
+    let agent = connect(&cluster, &cluster.server()).await?;
+    let keep = |field: &str| -> Result<Keep> { Ok(Keep { fields: Some(Paths::parse(&[field])?), ..Keep::default() }) };
+    let everywhere = all("v1", "ConfigMap");
+    watch_keeping(&agent, Watches::from([(everywhere.clone(), keep("metadata.name")?)])).await?;
+    // The policies want another field, then other namespaces.
+    let here = Scope { namespace: Some("default".to_owned()), ..everywhere.clone() };
+    for scope in [everywhere, here] {
+        agent.watch(Watches::from([(scope, keep("data.text")?)]));
+        let read = agent.read(&map_ref("a")).await?;
+        assert_eq!(read.and_then(|map| map.data("text").cloned()), Some(json!("1")));
+    }
+    assert_eq!(agent.writer().counts().of(Verb::Get, Purpose::Work), 0);
     Ok(())
 }

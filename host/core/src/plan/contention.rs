@@ -27,7 +27,8 @@ impl Contention {
             self.seen = Some(mark);
             self.changed_at.push(now_seconds);
         }
-        self.changed_at.retain(|at| now_seconds.saturating_sub(*at) < WINDOW_SECONDS);
+        // What happened in the future happened before the clock was set back: nobody knows when.
+        self.changed_at.retain(|at| (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(*at)));
     }
 
     /// A target as we wrote it; nothing when we removed it. To be told after every successful write.
@@ -79,6 +80,7 @@ mod tests {
         assert_eq!(after(&[(Some("x"), 0), (Some("y"), 100), (Some("x"), 599)]), Some(600));
         assert_eq!(after(&[(Some("x"), 0), (Some("x"), 100), (Some("x"), 600)]), None);
         assert_eq!(after(&[(None, 0), (None, 1), (Some("x"), 2)]), Some(600));
+        assert_eq!(after(&[(Some("x"), 86_400), (Some("y"), 86_401), (Some("x"), 0)]), None, "the clock was set back");
         assert_eq!(after(&[(Some("ours"), 0), (Some("ours"), 1), (Some("ours"), 2)]), None);
     }
 

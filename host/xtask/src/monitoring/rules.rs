@@ -33,7 +33,8 @@ pub(super) fn text() -> String {
     );
     // The rules of a group are evaluated in order: an alert sees what was recorded just before.
     group(&mut out, "transom-copies", &WINDOWS.map(ratio_over), &copy_alerts());
-    group(&mut out, "transom-agent", &subjects(), &agent_alerts());
+    let agent_alerts: Vec<_> = presence_alerts().into_iter().chain(agent_alerts()).collect();
+    group(&mut out, "transom-agent", &subjects(), &agent_alerts);
     out
 }
 
@@ -137,16 +138,9 @@ fn burning(burn: &Burn) -> Alert {
     }
 }
 
-fn agent_alerts() -> Vec<Alert> {
-    let alert = |name, expression, lasting, severity, summary: &str| Alert {
-        name,
-        expression,
-        lasting,
-        severity,
-        window: None,
-        summary: summary.to_owned(),
-    };
-    let ends_in = format!("min by ({INSTALL}, policy) ({}) - time()", EXPIRY.name);
+/// Whether agents are there, and one of each install leads.
+fn presence_alerts() -> Vec<Alert> {
+    let count = |series: &str| format!("count by ({INSTALL}) ({series})");
     vec![
         alert(
             "TransomAbsent",
@@ -156,12 +150,25 @@ fn agent_alerts() -> Vec<Alert> {
             "No agent is scraped.",
         ),
         alert(
+            "TransomInstallAbsent",
+            format!("{} unless {}", count(&format!("present_over_time({}[1d])", BUILD.name)), count(BUILD.name)),
+            "10m",
+            "critical",
+            "An install that was scraped within the last day is scraped no longer. After an uninstall this ends by itself.",
+        ),
+        alert(
             "TransomNotOneLeader",
             format!("sum by ({INSTALL}) ({}) != 1", LEADING.name),
             "5m",
             "critical",
             "Not exactly one replica writes.",
         ),
+    ]
+}
+
+fn agent_alerts() -> Vec<Alert> {
+    let ends_in = format!("min by ({INSTALL}, policy) ({}) - time()", EXPIRY.name);
+    vec![
         alert(
             "TransomPolicyRefused",
             format!("max by ({INSTALL}) ({}{{status=\"Refused\"}}) > 0", POLICIES.name),
@@ -198,6 +205,17 @@ fn agent_alerts() -> Vec<Alert> {
             "A client certificate that was written for {{ $labels.policy }} ends within 3 days.",
         ),
     ]
+}
+
+/// An alert of which there is one for its name and severity.
+fn alert(
+    name: &'static str,
+    expression: String,
+    lasting: &'static str,
+    severity: &'static str,
+    summary: &str,
+) -> Alert {
+    Alert { name, expression, lasting, severity, window: None, summary: summary.to_owned() }
 }
 
 fn round(value: f64) -> f64 {

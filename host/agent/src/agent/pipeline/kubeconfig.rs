@@ -156,10 +156,12 @@ impl Asking<'_> {
         let policy = &self.loaded.revision.policy;
         let Some(succession) = Succession::of(policy, self.subject, self.key, existing) else { return Ok(()) };
         let connected = self.agent.connections.has(&succession.former.subject.cluster);
+        // What was taken over cannot be given back: an old absence counts for nothing.
+        for keeper in succession.keepers.iter().filter(|_| connected) {
+            self.agent.connections.followed(keeper).await?;
+        }
         let keepers = self.look(&succession.keepers, seen).await?;
-        succession.judge(connected, &keepers)?;
-        // What was taken over cannot be given back.
-        succession.keepers.iter().try_for_each(|keeper| self.agent.connections.is_current(keeper))
+        succession.judge(connected, &keepers)
     }
 
     /// Stage 5.

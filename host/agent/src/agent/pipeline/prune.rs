@@ -59,10 +59,11 @@ impl Agent {
         Ok((self.apply(key, plan, seen).await, kept))
     }
 
-    /// Those of some objects that are there.
+    /// Those of some objects that are there. What is removed cannot be given back: an old absence counts for nothing.
     async fn present(&self, references: &[ObjectRef]) -> Result<Vec<ObjectRef>, Failure> {
         let mut present = Vec::new();
         for reference in references {
+            self.connections.followed(reference).await?;
             if self.connections.read(reference).await?.is_some() {
                 present.push(reference.clone());
             }

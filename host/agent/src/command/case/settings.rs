@@ -51,7 +51,7 @@ pub(crate) fn laid(source: Source, case: &Case, file: &Path) -> anyhow::Result<S
     for policy in found.policies.iter_mut().filter(|policy| above.iter().any(|own| name(own) == name(policy))) {
         lay(policy, case);
     }
-    Ok(Source::Given(found.policies))
+    Ok(Source::Given(found))
 }
 
 fn lay_role(policy: &mut Written, role: &str, settings: &Map<String, Value>) {
