@@ -11,6 +11,14 @@ use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Why;
 
+/// A worker's knowledge of who leads.
+pub(crate) struct Turn {
+    /// Whether this replica does.
+    pub(crate) leading: Leading,
+    /// Since when, or since the worker began.
+    pub(crate) since: Instant,
+}
+
 /// The work of one policy.
 pub(crate) struct Lane {
     /// Name of the policy.
@@ -20,12 +28,11 @@ pub(crate) struct Lane {
     changed: Notify,
     closed: std::sync::atomic::AtomicBool,
     removed: RwLock<bool>,
-    leading: Leading,
 }
 
 impl Lane {
     /// A lane with nothing to do.
-    pub(crate) fn new(loaded: Arc<Loaded>, leading: Leading) -> Self {
+    pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
             loaded: RwLock::new(loaded),
@@ -33,7 +40,6 @@ impl Lane {
             changed: Notify::new(),
             closed: false.into(),
             removed: RwLock::new(false),
-            leading,
         }
     }
 
@@ -51,14 +57,7 @@ impl Lane {
     pub(crate) fn push(&self, subject: &ObjectRef, cause: Cause, after: Option<Duration>) {
         let now = Instant::now();
         let due = after.map(|after| now + after);
-        let leads = self.leading.leads();
-        {
-            let mut queue = self.queue();
-            if !leads {
-                queue.renew(subject, now);
-            }
-            queue.push(subject, cause, due, due.unwrap_or(now));
-        }
+        self.queue().push(subject, cause, due, due.unwrap_or(now));
         self.changed.notify_one();
     }
 
@@ -74,26 +73,29 @@ impl Lane {
     }
 
     /// The next subject to evaluate; waits for one, and until this replica leads, and ends when the lane is closed.
-    pub(crate) async fn next(&self, leading: &mut Leading) -> Option<Item> {
+    pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Item> {
         loop {
             let changed = self.changed.notified();
             if self.closed.load(std::sync::atomic::Ordering::Acquire) {
                 self.changed.notify_one();
                 return None;
             }
-            if !leading.leads() {
+            if !turn.leading.leads() {
                 tokio::select! {
-                    () = leading.gained() => {}
+                    () = turn.leading.gained() => {}
                     () = changed => {}
                 }
+                turn.since = Instant::now();
                 continue;
             }
             let now = Instant::now();
             let wait = {
                 let mut queue = self.queue();
-                if let Some(item) = queue.take(now) {
+                if let Some(mut item) = queue.take(now) {
                     // Another worker may take the next one at the same time.
                     self.changed.notify_one();
+                    // What it waited for before was another replica's work.
+                    item.since = item.since.max(turn.since);
                     return Some(item);
                 }
                 queue.wait(now)

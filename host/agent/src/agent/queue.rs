@@ -108,13 +108,6 @@ impl Queue {
         Some(Item { subject, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
     }
 
-    /// What a subject waits for counts from now on: until now it was another replica's work.
-    pub(crate) fn renew(&mut self, subject: &ObjectRef, now: Instant) {
-        for entry in self.waiting.get_mut(subject).into_iter().flat_map(BTreeMap::values_mut) {
-            entry.since = entry.since.max(now);
-        }
-    }
-
     /// The evaluation of a subject ended.
     pub(crate) fn done(&mut self, subject: &ObjectRef) {
         self.running.remove(subject);
@@ -220,17 +213,6 @@ mod tests {
         queue.push(&subject("a"), Cause::Evaluate(Why::Retry), Some(due), first);
         assert_eq!(queue.oldest(now), Duration::from_secs(2));
         assert_eq!(queue.take(now).unwrap().since, first);
-    }
-
-    #[test]
-    fn what_another_replica_did_is_as_old_as_the_latest_news() {
-        let start = Instant::now();
-        let news = start + Duration::from_secs(3_600);
-        let mut queue = Queue::default();
-        queue.push(&subject("a"), Cause::Evaluate(Why::Appeared), None, start);
-        queue.renew(&subject("a"), news);
-        queue.push(&subject("a"), Cause::Updated, None, news);
-        assert_eq!(queue.take(news).unwrap().since, news);
     }
 
     #[test]

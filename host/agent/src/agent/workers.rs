@@ -1,7 +1,7 @@
 //! Starts lanes, keeps their workers going, and knows when nothing is left to do. Never looks at what they do.
 
 use crate::agent::Agent;
-use crate::agent::lane::Lane;
+use crate::agent::lane::{Lane, Turn};
 use crate::agent::queue::Cause;
 use crate::policies::load::Loaded;
 use crate::telemetry;
@@ -10,6 +10,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use transom_core::policy::Writes;
 use transom_core::work::{Key, Why};
 
@@ -24,7 +25,7 @@ const AFTER_FAULT: Duration = Duration::from_secs(60);
 impl Agent {
     /// A policy has its first good revision: its subjects are to be located, and all are evaluated.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
-        let lane = Arc::new(Lane::new(loaded, self.leading.clone()));
+        let lane = Arc::new(Lane::new(loaded));
         self.add_lane(Arc::clone(&lane));
         self.enqueue_all(&lane, &Why::Appeared);
         let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_WORKERS };
@@ -104,8 +105,8 @@ impl Agent {
 /// One worker, on a thread of its own: takes a subject, evaluates it, and goes on whatever became of it. Guests take
 /// that thread for as long as their limits let them, and what waits elsewhere goes on.
 async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
-    let mut leading = agent.leading.clone();
-    while let Some(item) = lane.next(&mut leading).await {
+    let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
+    while let Some(item) = lane.next(&mut turn).await {
         let subject = item.subject.clone();
         let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
         if evaluation.await.is_err() {

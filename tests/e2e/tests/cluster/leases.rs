@@ -8,7 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use transom_core::metrics::{LEADING, WATCH_OBJECTS};
+use transom_core::metrics::{
+    CAUSE_TO_WRITTEN, EXPIRY, LEADING, QUEUE, QUEUE_OLDEST, REQUESTS, SUBJECTS, WATCH_OBJECTS,
+};
 use transom_core::rights::LEASE;
 use transom_e2e::http;
 use transom_test_cluster::{Carries, Line, Mark, User, Wire, wait};
@@ -243,6 +245,35 @@ fn the_clock_of_another_replica_counts_for_nothing() -> Result<()> {
         wait_for_leader(stage, "one", "the leader with a clock of 2000 died").await?;
         stage.wait_for_right("clock", 7443).await?;
         one.worker.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn only_who_leads_tells_of_subjects_and_of_waiting_work() -> Result<()> {
+    on_stage(async |stage| {
+        let (wire, one, two) = two(stage).await?;
+        let told = |replica: &Replica| -> Result<Vec<&str>> {
+            let text = http::get(replica.admin, "/metrics")?.body;
+            let all = [&SUBJECTS, &EXPIRY, &QUEUE, &QUEUE_OLDEST, &REQUESTS].map(|metric| metric.name);
+            Ok(all.into_iter().filter(|name| text.contains(&format!("\n{name}{{"))).collect())
+        };
+        let all = vec![SUBJECTS.name, EXPIRY.name, QUEUE.name, QUEUE_OLDEST.name, REQUESTS.name];
+        ensure!(told(&one)? == all && told(&two)? == [REQUESTS.name], "{:?} {:?}", told(&one)?, told(&two)?);
+        wire.cut();
+        // What happens while nobody leads is no older than that, whenever the one that writes it was started.
+        let start = Instant::now();
+        ports(stage, 0..MANY, 7443).await?;
+        wait_for_leader(stage, "two", "the leader was cut off").await?;
+        all_right(stage, MANY, 7443).await?;
+        let summed = two.metric(&format!("{}_sum", CAUSE_TO_WRITTEN.name))?;
+        let written = two.metric(&format!("{}_count", CAUSE_TO_WRITTEN.name))?;
+        let most = written * start.elapsed().as_secs_f64();
+        ensure!(written > 0.0 && summed <= most, "{written} writes took {summed} s together, {most} at most");
+        one.wait_for_leading(false).await?;
+        ensure!(told(&one)? == [REQUESTS.name] && told(&two)? == all, "{:?} {:?}", told(&one)?, told(&two)?);
+        one.worker.kill()?;
+        two.worker.stop()?;
         Ok(())
     })
 }

@@ -11,6 +11,7 @@ mod case;
 mod faults;
 mod fleet;
 mod hostile;
+mod keepers;
 mod leases;
 mod machine;
 mod managed;

@@ -180,3 +180,32 @@ fn columns(stage: &Stage) -> Result<()> {
     ensure!(shown, "{text}");
     Ok(())
 }
+
+#[test]
+fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        stage.install_policies().await?;
+        // Deeper than anybody reads here; this client does not, either.
+        let deep = "{down: ".repeat(150) + "1" + &"}".repeat(150);
+        let bad = SHIPPED.replace(&format!("name: {NAME}"), "name: bottomless");
+        let bad = bad.replace(
+            "component: builtin:kubeconfig",
+            &format!("component: builtin:kubeconfig\n      settings: {deep}"),
+        );
+        let path = stage.cluster.folder().join("bottomless.yaml");
+        std::fs::write(&path, bad)?;
+        let created = stage.cluster.kubectl(stage.cluster.admin())?.args(["create", "-f"]).arg(&path).output()?;
+        ensure!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+        let agent = stage.start_agent(&["--policy-objects"])?;
+        stage.wait_for_right("one", 6443).await?;
+        let told = async || Ok(agent.log()?.contains("Policy bottomless").then_some(()));
+        wait::until("a word on the policy", DEADLINE, told).await?;
+        // The others change meanwhile.
+        stage.patch(POLICY, None, NAME, json!({"spec": {"suspend": true}})).await?;
+        let suspended = |status: &Value| status["waiting"][0]["reason"] == "Suspended";
+        stage.wait_for_status("a suspended policy", suspended).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}

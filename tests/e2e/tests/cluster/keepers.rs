@@ -1,0 +1,46 @@
+//! What is kept until another object is gone, while nobody can say whether it is. Never removed on an old word.
+
+use crate::objects::{CLUSTERS, subject};
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use transom_test_cluster::wait;
+
+const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+
+/// The agent's ClusterRole without Klusterlets.
+async fn forbid_klusterlets(stage: &Stage) -> Result<()> {
+    let role = stage.get(ROLE, None, "agent").await?.unwrap_or_default();
+    let rules = role["rules"].as_array().cloned().unwrap_or_default();
+    let others: Vec<Value> = rules.into_iter().filter(|rule| !rule.to_string().contains("klusterlets")).collect();
+    stage.patch(ROLE, None, "agent", json!({"rules": others})).await
+}
+
+#[test]
+fn what_a_klusterlet_needs_stays_while_klusterlets_cannot_be_followed() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        let mut agent = stage.start_agent(&[])?;
+        stage.wait_for_right("one", 6443).await?;
+        // The watch ends with its server, and is refused by the next one; what was listed before is remembered.
+        forbid_klusterlets(stage).await?;
+        stage.cluster.restart_apiserver().await?;
+        let told = async || Ok(agent.log()?.contains("failed to watch Klusterlet").then_some(()));
+        wait::until("a word on the watch", DEADLINE, told).await?;
+        let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1,
+            "metadata": {"name": "klusterlet-one"}, "spec": {}});
+        stage.objects().create(klusterlet).await?;
+        stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
+        let subject = subject("one");
+        agent.wait_for(&subject, "Failed ReadForbidden").await?;
+        ensure!(stage.made("one").await?.is_some(), "what is needed was removed");
+        stage.grant().await?;
+        agent.wait_for(&subject, "Waiting StillNeeded").await?;
+        ensure!(stage.made("one").await?.is_some(), "what is needed was removed");
+        stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
+        let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
+        wait::until("the end of what is needed no longer", DEADLINE, gone).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
