@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ pub(crate) fn peak(command: &mut Command) -> Result<f64> {
     let mut peak = 0.0;
     loop {
         // The kernel keeps the peak, so that a look now and then misses nothing but the very end.
-        peak = peak_of(&child).unwrap_or(peak);
+        peak = peak_of(child.id()).unwrap_or(peak);
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(peak),
             Some(status) => bail!("{command:?} ended with {status}"),
@@ -81,15 +81,16 @@ pub(crate) fn peak(command: &mut Command) -> Result<f64> {
     }
 }
 
-fn peak_of(child: &Child) -> Option<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+/// The most memory that a process had in use so far, in mebibytes; none where it has ended.
+pub(crate) fn peak_of(id: u32) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok().map(|kibibytes| kibibytes / 1024.0)
 }
 
 /// CPU time of a process that runs.
-pub(crate) fn cpu_millis(child: &Child) -> Result<f64> {
-    ticks(&format!("/proc/{}/stat", child.id()), 11)
+pub(crate) fn cpu_millis(id: u32) -> Result<f64> {
+    ticks(&format!("/proc/{id}/stat"), 11)
 }
 
 /// CPU time of all children that ended.

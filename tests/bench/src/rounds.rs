@@ -56,6 +56,14 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
+/// The smallest one that so many of a hundred do not exceed; nothing is endless.
+pub(crate) fn percentile(figures: &[f64], percent: usize) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(place).copied().unwrap_or(f64::INFINITY)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +73,11 @@ mod tests {
         assert_eq!(median(&[1.0, 100.0, 2.0]), 2.0);
         assert_eq!(median(&[]), f64::INFINITY);
         assert_eq!(of(&[3.0, 1.0, 2.0]).min, 1.0);
+    }
+    #[test]
+    fn one_of_a_hundred_may_be_slower() {
+        let times: Vec<f64> = (1..=300).rev().map(f64::from).collect();
+        assert_eq!((percentile(&times, 99), percentile(&times, 50)), (297.0, 150.0));
+        assert_eq!((percentile(&times[..60], 99), percentile(&[], 99)), (300.0, f64::INFINITY));
     }
 }

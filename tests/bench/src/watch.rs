@@ -67,21 +67,21 @@ fn change(programs: &Programs, work: &Path, clusters: usize) -> Result<Cost> {
     wait(&mut agent, "a status for each subject", || fs::read_dir(&settled).is_ok_and(|all| all.count() == clusters))?;
     thread::sleep(IDLE);
     let idle = idle_share(&agent)?;
-    let (start, before) = (Instant::now(), process::cpu_millis(&agent.0)?);
+    let (start, before) = (Instant::now(), process::cpu_millis(agent.0.id())?);
     let mut walls = Vec::with_capacity(CHANGES);
     for turn in 0..CHANGES {
         let watched = Watched::of(&folder, turn % 3);
         walls.push(watched.change(&mut agent, turn)?);
     }
-    let spent = process::cpu_millis(&agent.0)? - before - idle * start.elapsed().as_secs_f64() * 1e3;
+    let spent = process::cpu_millis(agent.0.id())? - before - idle * start.elapsed().as_secs_f64() * 1e3;
     Ok(Cost { cpu: spent / CHANGES as f64, wall: median(&walls) })
 }
 
 /// CPU time per time of an agent with nothing to do.
 fn idle_share(agent: &Agent) -> Result<f64> {
-    let before = process::cpu_millis(&agent.0)?;
+    let before = process::cpu_millis(agent.0.id())?;
     thread::sleep(IDLE);
-    Ok((process::cpu_millis(&agent.0)? - before) / (IDLE.as_secs_f64() * 1e3))
+    Ok((process::cpu_millis(agent.0.id())? - before) / (IDLE.as_secs_f64() * 1e3))
 }
 
 /// The files of one HostedCluster.

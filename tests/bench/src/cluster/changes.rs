@@ -1,12 +1,13 @@
 //! One rotated secret in a quiet fleet, from its patch to the new result; and what an idle agent costs.
 //! Never rotates two at a time.
 
-use super::Running;
 use super::fleet::Scene;
+use super::running::Running;
+use super::{count, row};
 use crate::floor::server::{SECRET, api, follow_from};
 use crate::process::Programs;
 use crate::rounds::median;
-use crate::table::{Figure, Row, Table};
+use crate::table::{Figure, Table};
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +16,6 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use transom_support::fleet::{hosted_name, managed_name};
-use transom_test_cluster::wait;
 
 /// Rotations of each.
 const ROTATIONS: usize = 30;
@@ -31,17 +31,13 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Rotations and idleness of the agent, beside a program that only copies.
 pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let index = available(scene).await?;
-    let start = scene.cluster.audit().mark()?;
     let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
     // The first one waits for the start.
     rotate(scene, index, usize::MAX).await.context("the first one of the agent")?;
     let ours = times(scene, index, 0).await.context("of the agent")?;
-    // The last write may not stand in the audit log yet.
-    let logged = || async { Ok((scene.requests(start)?.writes > ROTATIONS).then_some(())) };
-    wait::until("the last write in the audit log", DEADLINE, logged).await?;
-    let (before, mark) = (agent.cpu_millis()?, scene.cluster.audit().mark()?);
+    let (before, start) = (agent.cpu_millis()?, scene.now().await?);
     tokio::time::sleep(IDLE).await;
-    let (idle, counted) = (agent.cpu_millis()? - before, scene.requests(mark)?);
+    let (idle, counted) = (agent.cpu_millis()? - before, scene.requests(&start).await?);
     drop(agent);
     let floor = ["server", "--kubeconfig", &scene.floor, "copy"];
     let copying = Running::start(&mut programs.floor(&floor))?;
@@ -53,20 +49,13 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
     }
     let theirs = times(scene, index, ROTATIONS).await.context("of the program that only copies")?;
     drop(copying);
-    let row = |what: &str, figure, against: &str, floor, target| Row {
-        what: what.to_owned(),
-        figure,
-        against: against.to_owned(),
-        floor,
-        fastest: None,
-        target: Some(target),
-    };
     let (ours, theirs) = (Figure::Millis(median(&ours)), Figure::Millis(median(&theirs)));
-    table.add(row("one rotation in a quiet fleet, median", ours, "watch and write, nothing else", theirs, 2.0))?;
-    let existing = "the existing agent, measured elsewhere";
-    table.add(row("CPU of an idle minute", Figure::Millis(idle), existing, Figure::Millis(40.0), 1.0))?;
-    let requests = Figure::Count((counted.writes + counted.gets) as f64);
-    table.add(row("requests of an idle minute beyond watches", requests, "none", Figure::Count(0.0), 1.0))
+    let what = "one rotation in a quiet fleet, median".to_owned();
+    table.add(row(what, ours, "watch and write, nothing else", theirs, Some(2.0)))?;
+    let (what, existing) = ("CPU of an idle minute".to_owned(), "the existing agent, measured elsewhere");
+    table.add(row(what, Figure::Millis(idle), existing, Figure::Millis(40.0), Some(1.0)))?;
+    let what = "requests of an idle minute beyond watches".to_owned();
+    table.add(row(what, count(counted.all()), "none", count(0), Some(1.0)))
 }
 
 /// A cluster that has a result.

@@ -1,14 +1,16 @@
-//! A real API server with a fleet, and what was asked of it. Never shows what a Secret holds.
+//! A real API server with a fleet, and what the servers spend on it. Never shows what a Secret holds.
 
 use crate::floor::server::{SECRET, api, client};
+use crate::process;
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use transom_support::fleet::Fleet;
-use transom_test_cluster::{Cluster, Mark, Options};
+use transom_test_cluster::{Cluster, Options};
 
 /// Requests at the same time, where the order does not matter.
 pub(super) const PARALLEL: usize = 32;
@@ -27,14 +29,9 @@ pub(super) struct Scene {
     /// What the agent wrote, for the floor to write.
     pub(super) outputs: PathBuf,
     pub(super) client: Client,
-    agent_user: String,
-}
-
-/// Requests of the agent, apart from Events and leases.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
-    pub(super) writes: usize,
-    pub(super) gets: usize,
+    pub(super) agent_user: String,
+    /// Looks at the end of the audit log so far.
+    pub(super) looks: AtomicUsize,
 }
 
 impl Scene {
@@ -65,6 +62,7 @@ impl Scene {
             outputs,
             client,
             agent_user: agent.name().to_owned(),
+            looks: AtomicUsize::new(0),
             cluster,
         })
     }
@@ -102,28 +100,12 @@ impl Scene {
         Ok(api(&self.client, SECRET, None).list(&named).await?.items)
     }
 
-    /// What the agent asked for since a mark.
-    pub(super) fn requests(&self, mark: Mark) -> Result<Counted> {
-        let mut counted = Counted::default();
-        for line in self.cluster.audit().since(mark)? {
-            let Some(target) = line.target.filter(|_| line.user == self.agent_user && line.stage == "ResponseComplete")
-            else {
-                continue;
-            };
-            if matches!(target.resource.as_str(), "events" | "leases") || target.subresource == "status" {
-                continue;
-            }
-            match line.verb.as_str() {
-                "get" => counted.gets += 1,
-                "list" | "watch" => {}
-                _ => counted.writes += 1,
-            }
-        }
-        Ok(counted)
-    }
-
-    /// Objects that the agent keeps: of each HostedCluster itself, secret, Service, three namespaces and the result.
-    pub(super) fn kept_objects(&self) -> usize {
-        self.clusters * 7
+    /// CPU time of the API server and etcd so far.
+    pub(super) fn server_cpu_millis(&self) -> Result<f64> {
+        let [apiserver, etcd] = [self.cluster.apiserver(), self.cluster.etcd()].map(|server| {
+            let id = server.id().context("failed to ask for the CPU time of a server: it does not run")?;
+            process::cpu_millis(id)
+        });
+        Ok(apiserver? + etcd?)
     }
 }

@@ -1,0 +1,132 @@
+//! What was asked of the API server: by whom, as its audit log says, and by verb, as its own counters say.
+//! Never judged by the counters: they do not tell one client from another.
+
+use super::fleet::Scene;
+use crate::floor::server::{SECRET, api};
+use anyhow::{Context as _, Result};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use transom_test_cluster::{Line, Mark, wait};
+
+/// The kinds that the agent works on; what else is counted, the API server asks itself.
+const WORKED_ON: [&str; 6] = ["hostedclusters", "klusterlets", "managedclusters", "namespaces", "secrets", "services"];
+/// How long the end of the audit log may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A moment in the audit log.
+pub(super) struct Since {
+    mark: Mark,
+    /// When it was. A line of an earlier request may come later.
+    received: String,
+}
+
+/// Requests of the agent, apart from Events and leases.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) writes: usize,
+    pub(super) gets: usize,
+}
+
+impl Counted {
+    /// All that are neither lists nor watches.
+    pub(super) fn all(self) -> usize {
+        self.writes + self.gets
+    }
+}
+
+/// Requests by verb on the kinds that the agent works on, whoever asked. A watch counts when it ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verbs(BTreeMap<String, usize>);
+
+impl Verbs {
+    /// Those that came after others.
+    pub(super) fn after(mut self, before: &Self) -> Self {
+        for (verb, count) in &mut self.0 {
+            *count = count.saturating_sub(before.0.get(verb).copied().unwrap_or_default());
+        }
+        self.0.retain(|_, count| *count > 0);
+        self
+    }
+
+    /// All of them.
+    pub(super) fn sum(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// `APPLY 925, LIST 7`.
+    pub(super) fn shown(&self) -> String {
+        self.0.iter().map(|(verb, count)| format!("{verb} {count}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Scene {
+    /// This moment.
+    pub(super) async fn now(&self) -> Result<Since> {
+        let mark = self.cluster.audit().mark()?;
+        let (last, _) = self.lines(mark).await?;
+        Ok(Since { mark, received: last.received })
+    }
+
+    /// What the agent asked for since a moment.
+    pub(super) async fn requests(&self, since: &Since) -> Result<Counted> {
+        let mut counted = Counted::default();
+        for line in self.lines(since.mark).await?.1 {
+            let ours = line.user == self.agent_user && line.stage == "ResponseComplete";
+            let Some(target) = line.target.filter(|_| ours && line.received > since.received) else { continue };
+            if matches!(target.resource.as_str(), "events" | "leases") || target.subresource == "status" {
+                continue;
+            }
+            match line.verb.as_str() {
+                "get" => counted.gets += 1,
+                "list" | "watch" => {}
+                _ => counted.writes += 1,
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Requests by verb since the API server started.
+    pub(super) async fn verbs(&self) -> Result<Verbs> {
+        let mut verbs = Verbs::default();
+        for ((verb, resource), count) in self.cluster.metrics().await?.requests() {
+            // With a subresource it is `status`, which is told apart.
+            let kind = resource.split('.').next().unwrap_or_default();
+            if WORKED_ON.contains(&kind) && !resource.contains('/') {
+                *verbs.0.entry(verb).or_default() += usize::try_from(count)?;
+            }
+        }
+        Ok(verbs)
+    }
+
+    /// A request of ours, and everything that came into the log before it: the log is in the order of the answers.
+    async fn lines(&self, mark: Mark) -> Result<(Line, Vec<Line>)> {
+        let name = format!("look-{}", self.looks.fetch_add(1, Ordering::Relaxed));
+        let looked = api(&self.client, SECRET, Some("default")).get_opt(&name).await;
+        drop(looked.context("failed to look for a secret that is not there")?);
+        let is_ours = |line: &Line| line.target.as_ref().is_some_and(|target| target.name == name);
+        wait::until("the end of the audit log", DEADLINE, async || {
+            let mut lines = self.cluster.audit().since(mark)?;
+            let Some(place) = lines.iter().position(is_ours) else { return Ok(None) };
+            let last = lines.split_off(place).into_iter().next();
+            Ok(last.map(|last| (last, lines)))
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verbs(counts: &[(&str, usize)]) -> Verbs {
+        Verbs(counts.iter().map(|(verb, count)| ((*verb).to_owned(), *count)).collect())
+    }
+
+    #[test]
+    fn only_what_came_since_is_shown() {
+        let before = verbs(&[("APPLY", 5), ("LIST", 7)]);
+        let since = verbs(&[("APPLY", 9), ("LIST", 7), ("WATCH", 2)]).after(&before);
+        assert_eq!((since.shown(), since.sum()), ("APPLY 4, WATCH 2".to_owned(), 6));
+    }
+}

@@ -1,0 +1,52 @@
+//! Hearts that beat for a minute: every ManagedCluster changes where nobody decides by it. Never changes a condition.
+
+use super::fleet::{PARALLEL, Scene};
+use super::running::Agent;
+use super::taints::send;
+use super::{count, row};
+use crate::table::{Figure, Table};
+use anyhow::{Result, ensure};
+use kube::api::{Api, DynamicObject, Patch};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use transom_core::metrics::{EVALUATIONS, QUEUE};
+use transom_test_cluster::wait;
+
+/// How long they beat at least; each beats once, however long that takes.
+const BEATING: Duration = Duration::from_secs(60);
+
+/// How long what came before may take; far more than it needs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What the agent does meanwhile.
+pub(super) async fn measure(
+    scene: &Scene,
+    clusters: &Api<DynamicObject>,
+    names: &[String],
+    agent: &Agent,
+    table: &mut Table,
+) -> Result<()> {
+    // The last flip may still be at work.
+    let calm = async || Ok((agent.metric(&QUEUE)? == 0.0).then_some(()));
+    wait::until("an agent with nothing to evaluate", DEADLINE, calm).await?;
+    let evaluated = agent.metric(&EVALUATIONS)?;
+    // Of a metric that is not there, it would be none before and none behind.
+    ensure!(evaluated >= names.len() as f64, "the agent tells of {evaluated} evaluations so far");
+    let (since, cpu, start) = (scene.now().await?, agent.running.cpu_millis()?, Instant::now());
+    let mut beats = 0_usize;
+    for chunk in names.chunks(PARALLEL * 8).cycle() {
+        let patch = Patch::Merge(json!({"status": {"clusterClaims": [{"name": "beat", "value": beats.to_string()}]}}));
+        send(clusters, chunk, &patch).await?;
+        beats += chunk.len();
+        if beats >= names.len() && start.elapsed() >= BEATING {
+            break;
+        }
+    }
+    let (wall, cpu) = (start.elapsed().as_secs_f64() * 1e3, agent.running.cpu_millis()? - cpu);
+    let (requests, evaluations) = (scene.requests(&since).await?.all(), agent.metric(&EVALUATIONS)? - evaluated);
+    let what =
+        |rest: &str| format!("a minute of beating hearts, {} ManagedClusters, {beats} beats: {rest}", names.len());
+    table.add(row(what("evaluations"), Figure::Count(evaluations), "none", count(0), Some(1.0)))?;
+    table.add(row(what("requests"), count(requests), "none", count(0), Some(1.0)))?;
+    table.add(row(what("CPU of the agent"), Figure::Millis(cpu), "the minute", Figure::Millis(wall), None))
+}

@@ -1,0 +1,81 @@
+//! Single ManagedClusters that turn Unknown in a quiet fleet, one after the other. Never two at a time.
+
+use super::taints::{condition, flip, is_tainted};
+use crate::floor::server::follow_from;
+use anyhow::{Context as _, Result, bail};
+use futures::TryStreamExt as _;
+use kube::api::{Api, DynamicObject, PatchParams, WatchEvent, WatchParams};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// Flips that are measured.
+const FLIPS: usize = 300;
+/// How long all of them may take before this gives up.
+const DEADLINE: Duration = Duration::from_secs(600);
+/// How often a program that has just been started is tried, and how long it may take each time.
+const TRIES: usize = 20;
+const TRY: Duration = Duration::from_secs(2);
+
+/// From each flip to its taint, in milliseconds.
+pub(super) async fn times(clusters: &Api<DynamicObject>, names: &[String]) -> Result<Vec<f64>> {
+    // The first one is not counted: it waits for the watch, too.
+    let names = names.get(..=FLIPS).unwrap_or(names);
+    flip(clusters, names, "True").await?;
+    for name in names {
+        settle_one(clusters, name, false).await?;
+    }
+    let (first, mut left) = names.split_first().context("there is no ManagedCluster")?;
+    let version = clusters.get(first).await?.metadata.resource_version.unwrap_or_default();
+    let (unknown, params) = (condition("Unknown"), PatchParams::default());
+    let (mut times, mut name, mut start) = (Vec::with_capacity(names.len()), first, Instant::now());
+    clusters.patch_status(name, &params, &unknown).await?;
+    let flips = follow_from(clusters, None, version, async |object| {
+        if object.metadata.name.as_ref() != Some(name) || !is_tainted(&object) {
+            return Ok(false);
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let Some((next, rest)) = left.split_first() else { return Ok(true) };
+        (name, left, start) = (next, rest, Instant::now());
+        clusters.patch_status(name, &params, &unknown).await?;
+        Ok(false)
+    });
+    timeout(DEADLINE, flips).await.context("the taints did not come in ten minutes")??;
+    Ok(times.split_off(1))
+}
+
+/// Flips a cluster that is not measured until the program that has just been started follows.
+pub(super) async fn until_watching(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
+    let last = names.last().context("there is no ManagedCluster")?;
+    for _ in 0..TRIES {
+        let tainted = is_tainted(&clusters.get(last).await?);
+        // It may be flipped already, from when nobody followed yet: then it is flipped back first.
+        for unknown in [tainted, !tainted] {
+            flip(clusters, std::slice::from_ref(last), if unknown { "Unknown" } else { "True" }).await?;
+        }
+        if timeout(TRY, settle_one(clusters, last, !tainted)).await.is_ok_and(|settled| settled.is_ok()) {
+            return Ok(());
+        }
+    }
+    bail!("`{last}` was never tainted")
+}
+
+/// Waits until one cluster is tainted, or is not.
+async fn settle_one(clusters: &Api<DynamicObject>, name: &str, tainted: bool) -> Result<()> {
+    let now = clusters.get(name).await?;
+    if is_tainted(&now) == tainted {
+        return Ok(());
+    }
+    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let follow = async {
+        let version = now.metadata.resource_version.clone().unwrap_or_default();
+        let mut events = pin!(clusters.watch(&params, &version).await?);
+        while let Some(event) = events.try_next().await? {
+            if matches!(event, WatchEvent::Modified(object) if is_tainted(&object) == tainted) {
+                return Ok(());
+            }
+        }
+        bail!("the watch ended")
+    };
+    timeout(Duration::from_secs(30), follow).await.with_context(|| format!("{name} was not tainted in time"))?
+}
