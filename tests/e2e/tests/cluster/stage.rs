@@ -59,6 +59,12 @@ pub(crate) fn on_stage_with_pages(test: impl AsyncFnOnce(&Stage) -> Result<()>) 
     on(&STAGE, &["--feature-gates=WatchList=false"], test)
 }
 
+/// The same on a server that answers watches from etcd: what etcd has forgotten it does not know either.
+pub(crate) fn on_stage_without_cache(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    static STAGE: Started = OnceLock::new();
+    on(&STAGE, &["--watch-cache=false"], test)
+}
+
 fn on(started: &'static Started, flags: &[&str], test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -197,8 +197,10 @@ impl Stage {
 
 /// Whether an agent may want to write it: what it makes, the taints of ManagedClusters, and what it says.
 fn is_ours(target: Option<&Target>) -> bool {
-    let Some(Target { resource, subresource, namespace, name, .. }) = target else { return false };
+    let Some(Target { group, resource, subresource, namespace, name }) = target else { return false };
     match (resource.as_str(), subresource.as_str()) {
+        // Who somebody is and may: created, and kept by nobody.
+        _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
         ("secrets", "") => name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY),
         ("managedclusters" | "events", "") | ("policies", "status") => true,
         ("leases", "") => namespace == HOME,
