@@ -8,8 +8,8 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 impl Cluster {
-    /// Compacts etcd to its present revision. The API server keeps recent events of its own until it is restarted: a
-    /// watch from before gets 410 after both.
+    /// Compacts etcd to its present revision: a watch from before gets 410 where the API server has no cache of watches.
+    /// One that has keeps recent events of its own until it is restarted; then it refuses what is from before that.
     pub async fn compact(&self) -> Result<()> {
         let about = "failed to compact etcd";
         let address = self.etcd_server().parse().context(about)?;

@@ -7,12 +7,14 @@ use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use kube::core::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
 
 /// How long a CRD may take until it is served; far more than it needs.
 const DEADLINE: Duration = Duration::from_secs(120);
+/// The label of a CRD that takes any field of any type.
+pub const LOOSE: &str = "test/loose";
 /// Where CRDs are.
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -30,11 +32,23 @@ impl Cluster {
         self.install_crds(&names).await
     }
 
+    /// Installs one that takes any field of any type, as CRDs of old did; it bears a label that tells.
+    pub async fn install_loose_crd(&self, name: &str) -> Result<()> {
+        let mut crd: Value = serde_yaml::from_slice(&published(name)?)?;
+        crd["metadata"]["labels"] = json!({LOOSE: "true"});
+        for version in crd["spec"]["versions"].as_array_mut().into_iter().flatten() {
+            version["schema"] =
+                json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        }
+        self.install(name, serde_yaml::to_string(&crd)?.into_bytes()).await
+    }
+
     async fn install_crd(&self, name: &str) -> Result<()> {
+        self.install(name, published(name)?).await
+    }
+
+    async fn install(&self, name: &str, text: Vec<u8>) -> Result<()> {
         let about = || format!("failed to install the CRD `{name}`");
-        let path = servers::folder()?.join("crds").join(format!("{name}.yaml"));
-        let text = fs::read(&path)
-            .with_context(|| format!("failed to read `{}`; run `cargo xtask servers`", path.display()))?;
         let mut request = Request::new(PATH).create(&PostParams::default(), text).with_context(about)?;
         // The API server reads YAML itself, so that what it gets is what was published.
         request.headers_mut().insert("content-type", "application/yaml".parse().with_context(about)?);
@@ -52,6 +66,12 @@ impl Cluster {
         })
         .await
     }
+}
+
+/// The text of a CRD.
+fn published(name: &str) -> Result<Vec<u8>> {
+    let path = servers::folder()?.join("crds").join(format!("{name}.yaml"));
+    fs::read(&path).with_context(|| format!("failed to read `{}`; run `cargo xtask servers`", path.display()))
 }
 
 /// Names of the CRDs that `cargo xtask servers` prepared, in order.

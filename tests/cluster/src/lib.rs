@@ -25,7 +25,7 @@ pub use audit::{Audit, Line, Mark, Target};
 pub use certificates::Pair;
 pub use clock::Clock;
 pub use cluster::{Cluster, Options};
-pub use crds::available_crds;
+pub use crds::{LOOSE, available_crds};
 pub use fleet::Installed;
 pub use metrics::{Metrics, Requests};
 pub use objects::Objects;

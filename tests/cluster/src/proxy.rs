@@ -4,7 +4,8 @@ use crate::cluster::Cluster;
 use crate::user::{self, User};
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
-use hyper::body::{Bytes, Incoming};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -29,12 +30,16 @@ pub enum Fault {
     Half,
 }
 
+/// A body on its way through.
+type Counted = UnsyncBoxBody<Bytes, <Body as hyper::body::Body>::Error>;
+
 /// A proxy at work; its connections end with the value.
 pub struct Proxy {
     address: SocketAddr,
     fault: Arc<Mutex<Option<Fault>>>,
     cuts: watch::Sender<()>,
     met: Arc<AtomicUsize>,
+    gone: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
 
@@ -45,6 +50,7 @@ struct Behind {
     fault: Arc<Mutex<Option<Fault>>>,
     cuts: watch::Receiver<()>,
     met: Arc<AtomicUsize>,
+    gone: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -54,15 +60,16 @@ impl Proxy {
         let address = listener.local_addr().context("failed to ask for the address of a proxy")?;
         let client = user::client(&cluster.kubeconfig(&User::nobody())?).await?;
         let (cuts, cut) = watch::channel(());
-        let (fault, met) = (Arc::default(), Arc::default());
-        let behind = Behind { client, fault: Arc::clone(&fault), cuts: cut, met: Arc::clone(&met) };
+        let (fault, met, gone) = (Arc::default(), Arc::default(), Arc::default());
+        let behind =
+            Behind { client, fault: Arc::clone(&fault), cuts: cut, met: Arc::clone(&met), gone: Arc::clone(&gone) };
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(stream, behind.clone()));
             }
         });
-        Ok(Self { address, fault, cuts, met, serving })
+        Ok(Self { address, fault, cuts, met, gone, serving })
     }
 
     /// Its address; plain HTTP, so that what it says needs no certificate.
@@ -85,6 +92,11 @@ impl Proxy {
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
     }
+
+    /// How many answers said 410: what was asked for lies before what the API server remembers.
+    pub fn gone(&self) -> usize {
+        self.gone.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for Proxy {
@@ -106,12 +118,12 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
     }
 }
 
-async fn answer(behind: Behind, request: Request<Incoming>) -> Result<Response<Body>> {
+async fn answer(behind: Behind, request: Request<Incoming>) -> Result<Response<Counted>> {
     let fault = *behind.fault.lock().unwrap_or_else(PoisonError::into_inner);
     if fault.is_some() {
         behind.met.fetch_add(1, Ordering::SeqCst);
     }
-    match fault {
+    let answer = match fault {
         None => carried(&behind.client, request).await,
         Some(Fault::Half) => half(carried(&behind.client, request).await?).await,
         Some(Fault::NoJson) => said(Response::builder(), "<html><body>Please sign in.</body></html>"),
@@ -120,7 +132,8 @@ async fn answer(behind: Behind, request: Request<Incoming>) -> Result<Response<B
             let head = seconds.into_iter().fold(head, |head, seconds| head.header(RETRY_AFTER, seconds));
             said(head, "something is wrong; please try again later\n")
         }
-    }
+    }?;
+    Ok(answer.map(|body| counted(body, behind.gone)))
 }
 
 async fn carried(client: &Client, request: Request<Incoming>) -> Result<Response<Body>> {
@@ -128,6 +141,19 @@ async fn carried(client: &Client, request: Request<Incoming>) -> Result<Response
     head.headers.remove(HOST);
     let bytes = body.collect().await.context("failed to read a request")?.to_bytes();
     Ok(client.send(Request::from_parts(head, Body::from(bytes))).await?)
+}
+
+/// The same body; it is counted where it says that the past is gone, as it does to a watch from before.
+fn counted(body: Body, gone: Arc<AtomicUsize>) -> Counted {
+    const TOLD: &[u8] = br#""code":410"#;
+    let told = |data: &Bytes| data.windows(TOLD.len()).any(|part| part == TOLD);
+    let look = move |frame: Frame<Bytes>| {
+        if frame.data_ref().is_some_and(told) {
+            gone.fetch_add(1, Ordering::SeqCst);
+        }
+        frame
+    };
+    body.map_frame(look).boxed_unsync()
 }
 
 /// The first half of the first piece that comes; of a watch that is within an event.

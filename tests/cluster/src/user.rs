@@ -39,6 +39,11 @@ impl User {
         &self.name
     }
 
+    /// Its token, to search for it where it must not be; none where it has a certificate.
+    pub fn token(&self) -> Option<&str> {
+        self.credential["token"].as_str()
+    }
+
     /// A kubeconfig as YAML, for a server with this authority.
     pub(crate) fn kubeconfig(&self, server: &str, authority: &str) -> Result<String> {
         let cluster = json!({"server": server, "certificate-authority-data": STANDARD.encode(authority)});

@@ -14,13 +14,18 @@ impl Canaries {
     pub fn plant(&mut self, place: &str) -> String {
         let number = self.planted.len();
         let text = format!("canary{number:05}{}", "qZ7xW2vK9".repeat(3));
-        self.planted.push((place.to_owned(), text.clone()));
+        self.look_for(place, &text);
+        text
+    }
+
+    /// Looks for a text that is there already, in the same ways.
+    pub fn look_for(&mut self, place: &str, text: &str) {
+        self.planted.push((place.to_owned(), text.to_owned()));
         for skipped in 0..3 {
             let rest = text.as_bytes().get(skipped..).unwrap_or_default();
             let whole = rest.get(..rest.len() / 3 * 3).unwrap_or_default();
             self.planted.push((format!("{place}, in base64"), STANDARD.encode(whole)));
         }
-        text
     }
 
     /// How many texts are looked for.

@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use transom_e2e::agent::Agent;
@@ -14,12 +15,22 @@ use transom_test_cluster::{User, wait};
 /// The time at which the agent works: taints bear it.
 pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
 
+/// The flag of the admin server; it listens in every test, so that what it shows is searched.
+pub(crate) const ADMIN: &str = "--admin-address";
+
 /// For the names of files.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// What its admin server shows.
+const PAGES: [&str; 3] = ["/metrics", "/debug/state", "/readyz"];
 
 /// A running agent and its log.
 pub(crate) struct Worker {
     agent: Agent,
+    /// Where its admin server listens, where that was not left to it.
+    admin: Option<SocketAddr>,
+    /// The file for what its admin server shows at the end.
+    pages: PathBuf,
 }
 
 /// One line of the log about a subject.
@@ -50,6 +61,9 @@ impl Stage {
         if !words.contains(&"--log-format") {
             command.args(["--log-format", "json"]);
         }
+        if !words.contains(&ADMIN) {
+            command.args([ADMIN, "127.0.0.1:0"]);
+        }
         command.env("RUST_LOG", "info,transom=debug").env("RUST_BACKTRACE", "0");
         Ok(command)
     }
@@ -64,10 +78,15 @@ impl Stage {
         self.start_command(&mut self.command_of(&self.agent, server, words)?)
     }
 
-    /// Starts a command.
+    /// Starts a command. What it says is searched when the test ends.
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Worker> {
-        let name = format!("agent-{}.log", NEXT.fetch_add(1, Ordering::Relaxed));
-        Ok(Worker { agent: Agent::start(command, self.cluster.folder().join(name))? })
+        let name = format!("agent-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let [log, pages] = ["log", "pages"].map(|end| self.cluster.folder().join(format!("{name}.{end}")));
+        [&log, &pages].into_iter().for_each(|file| self.guard.search(file.clone()));
+        let mut address = command.get_args().skip_while(|word| *word != ADMIN).skip(1);
+        let address = address.next().and_then(|word| word.to_str()?.parse().ok());
+        let admin = address.filter(|address: &SocketAddr| address.port() != 0);
+        Ok(Worker { agent: Agent::start(command, log)?, admin, pages })
     }
 }
 
@@ -121,17 +140,27 @@ impl Worker {
         .with_context(|| format!("it said {}", self.tail()))
     }
 
-    /// Waits until it is ready, and gives the address of its admin server, for which it was asked on its command line.
+    /// Waits until it is ready, and gives the address of its admin server.
     pub(crate) async fn wait_until_ready(&self) -> Result<SocketAddr> {
         let ready = wait::until("readiness", DEADLINE, async || {
-            let log = self.log()?;
-            let line = log.lines().find(|line| line.contains("the admin server listens"));
-            let Some((_, rest)) = line.and_then(|line| line.split_once("127.0.0.1:")) else { return Ok(None) };
-            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            let address = SocketAddr::from(([127, 0, 0, 1], port.parse()?));
+            let Some(address) = self.admin()? else { return Ok(None) };
             Ok(http::get(address, "/readyz").ok().filter(|answer| answer.status == 200).map(|_| address))
         });
         ready.await.with_context(|| format!("it said {}", self.tail()))
+    }
+
+    /// Where its admin server listens; nothing before it has said so.
+    fn admin(&self) -> Result<Option<SocketAddr>> {
+        if self.admin.is_some() {
+            return Ok(self.admin);
+        }
+        let log = self.log()?;
+        let line = log.lines().find(|line| line.contains("the admin server listens"));
+        let after =
+            |line: &str| Some(line.split_once("127.0.0.1:").or_else(|| line.split_once("0.0.0.0:"))?.1.to_owned());
+        let Some(rest) = line.and_then(after) else { return Ok(None) };
+        let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Ok(Some(SocketAddr::from(([127, 0, 0, 1], port.parse()?))))
     }
 
     /// The end of its log, for a failure.
@@ -156,8 +185,11 @@ impl Worker {
         self.agent.kill()
     }
 
-    /// Asks it to end, and gives all that it said.
+    /// Asks it to end, and gives all that it said. What its admin server shows is kept first.
     pub(crate) fn stop(self) -> Result<String> {
+        let admin = self.admin()?.context("it never said where its admin server listens")?;
+        let pages = PAGES.iter().map(|page| Ok(http::get(admin, page)?.body)).collect::<Result<Vec<_>>>()?;
+        fs::write(&self.pages, pages.concat())?;
         self.agent.stop()
     }
 }

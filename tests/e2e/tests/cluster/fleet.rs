@@ -1,10 +1,9 @@
 //! Hosted clusters by number, for tests that need load. Never sleeps: it waits until all of them are right.
 
 use crate::agent::Worker;
-use crate::stage::{PARALLEL, SECRET, Stage};
+use crate::stage::{PARALLEL, Stage};
 use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use serde_json::json;
 use std::time::Instant;
 
 /// Hosted clusters where a test needs load.
@@ -15,17 +14,15 @@ pub(crate) fn name(index: usize) -> String {
     format!("f{index:03}")
 }
 
-/// So many hosted clusters that are ready, and a Secret in each of their namespaces that is none of ours.
+/// So many hosted clusters that are ready, and the policies that ship as objects, whose status is searched, too.
 pub(crate) async fn fleet(stage: &Stage, clusters: usize) -> Result<()> {
-    let made = stream::iter(0..clusters).map(|index| async move {
-        let name = name(index);
-        stage.ready(&name, true).await?;
-        let foreign = json!({"apiVersion": "v1", "kind": "Secret", "data": {"kubeconfig": "eA=="},
-            "metadata": {"name": "foreign", "namespace": format!("klusterlet-{name}")}});
-        stage.objects().create(foreign).await.map(drop)
-    });
+    stage.install_policies().await?;
+    let made = stream::iter(0..clusters).map(|index| async move { stage.ready(&name(index), true).await });
     made.buffer_unordered(PARALLEL).try_collect().await
 }
+
+/// What makes the agent follow the policies of the fleet.
+pub(crate) const POLICIES: &str = "--policy-objects";
 
 /// Another port for each of some clusters.
 pub(crate) async fn ports(stage: &Stage, clusters: impl Iterator<Item = usize>, port: u16) -> Result<()> {
@@ -39,13 +36,6 @@ pub(crate) async fn all_right(stage: &Stage, clusters: usize, port: u16) -> Resu
     right.buffer_unordered(PARALLEL).try_collect().await
 }
 
-/// The versions of what is none of ours.
-pub(crate) async fn foreign(stage: &Stage) -> Result<Vec<(Option<String>, Option<String>)>> {
-    let all = stage.api(SECRET, None).await?.list(&kube::api::ListParams::default()).await?.items;
-    let foreign = all.into_iter().filter(|it| it.metadata.name.as_deref() == Some("foreign"));
-    Ok(foreign.map(|it| (it.metadata.namespace, it.metadata.resource_version)).collect())
-}
-
 /// Waits until all is right, and prints how long it took.
 pub(crate) async fn recovers(stage: &Stage, what: &str, clusters: usize, port: u16) -> Result<()> {
     let start = Instant::now();
@@ -56,7 +46,7 @@ pub(crate) async fn recovers(stage: &Stage, what: &str, clusters: usize, port: u
 
 /// The agent, once all is right.
 pub(crate) async fn started(stage: &Stage, port: u16) -> Result<Worker> {
-    let mut agent = stage.start_agent(&[])?;
+    let mut agent = stage.start_agent(&[POLICIES])?;
     agent.wait_for_first_pass().await?;
     all_right(stage, MANY, port).await?;
     Ok(agent)

@@ -1,15 +1,11 @@
 //! What networks and proxies between the agent and the API server do, and that the work is right afterwards.
 //! Prints how long it took to recover.
 
-use crate::fleet::{MANY, all_right, fleet, foreign, ports, recovers};
-use crate::hostile::with_source;
-use crate::stage::{DEADLINE, MANAGED, SECRET, Stage, on_stage};
-use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use crate::fleet::{MANY, all_right, fleet, ports, recovers};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use anyhow::{Context as _, Result};
 use serde_json::json;
 use std::time::Instant;
-use transom_e2e::canary::Canaries;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Carries, Fault, Proxy, Wire, wait};
@@ -19,13 +15,11 @@ use transom_test_cluster::{Carries, Fault, Proxy, Wire, wait};
 fn silent_watches_bad_wires_and_wrong_answers_cost_nothing_but_time() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, MANY).await?;
-        let before = foreign(stage).await?;
         let others = async {
             bad_wire(stage).await?;
             wrong_answers(stage).await
         };
         tokio::try_join!(silence(stage), others)?;
-        ensure!(foreign(stage).await? == before, "what is none of ours was touched");
         Ok(())
     })
 }
@@ -94,9 +88,6 @@ async fn bad_wire(stage: &Stage) -> Result<()> {
 }
 
 async fn wrong_answers(stage: &Stage) -> Result<()> {
-    let mut canaries = Canaries::default();
-    let token = canaries.plant("a token");
-    with_source(stage, "planted", |it| it["users"][0]["user"]["token"] = json!(token)).await?;
     let proxy = Proxy::start(&stage.cluster).await?;
     let words = ["--policies", &policy("external-managed-kubeconfig")];
     let mut command = stage.command_of(&stage.agent, &proxy.server(), &words)?;
@@ -114,21 +105,13 @@ async fn wrong_answers(stage: &Stage) -> Result<()> {
         // First the writes meet it, then the watches.
         proxy.fail(Some(fault));
         ports(stage, 0..MANY, port).await?;
-        stage.move_port("planted", port).await?;
         meet(&proxy, what, 3).await?;
         proxy.cut();
         meet(&proxy, what, proxy.met() + 10).await?;
         proxy.fail(None);
         recovers(stage, &format!("answered with {what}"), MANY, port).await?;
-        wait::until("the planted token with this port", DEADLINE, async || {
-            let made = stage.get(SECRET, Some("klusterlet-planted"), "external-managed-kubeconfig").await?;
-            let made = STANDARD.decode(made.unwrap_or_default()["data"]["kubeconfig"].as_str().unwrap_or_default())?;
-            Ok(String::from_utf8(made)?.contains(&format!(":{port}")).then_some(()))
-        })
-        .await?;
     }
-    let found: Vec<String> = canaries.found_in(agent.stop()?.as_bytes()).into_iter().map(str::to_owned).collect();
-    ensure!(found.is_empty(), "the log shows {found:?}");
+    agent.stop()?;
     Ok(())
 }
 

@@ -212,19 +212,26 @@ impl Stage {
         Ok(())
     }
 
-    /// A HostedCluster that is ready, with all that it needs but perhaps the klusterlet namespace.
+    /// A HostedCluster that is ready, with all that it needs but perhaps the klusterlet namespace; canaries in its source,
+    /// and in its namespace a Secret that is none of ours.
     pub(crate) async fn ready(&self, name: &str, home: bool) -> Result<()> {
         let mut identifiers = Identifiers::new();
         for file in ["then.yaml", "given.yaml"] {
             let text = case_text("external-managed-kubeconfig", "V01-created", file, |_| name.to_owned())?;
             let text = text.context("the case V01 is not there")?;
-            for object in parse(&text)? {
+            for mut object in parse(&text)? {
+                if kind(&object) == SECRET {
+                    self.guard.plant_source(&mut object)?;
+                }
                 if home || kind(&object) != NAMESPACE {
                     self.put(&object, &mut identifiers).await?;
                 }
             }
         }
-        Ok(())
+        match home {
+            true => self.plant_neighbour(&self::home(name)).await,
+            false => Ok(()),
+        }
     }
 
     /// The kubeconfig that the agent made for a HostedCluster of that name; nothing when there is none.

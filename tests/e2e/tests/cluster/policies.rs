@@ -30,11 +30,17 @@ impl Stage {
         self.objects().apply_manifest(TAINTS).await
     }
 
+    /// Whether the kind is there.
+    pub(crate) async fn has_policies(&self) -> Result<bool> {
+        let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        Ok(self.get(kind, None, CRD_NAME).await?.is_some())
+    }
+
     /// Removes the kind with its objects, where a test left it.
     pub(crate) async fn remove_policies(&self) -> Result<()> {
-        match self.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), None, CRD_NAME).await? {
-            Some(_) => self.remove_crd(CRD_NAME).await,
-            None => Ok(()),
+        match self.has_policies().await? {
+            true => self.remove_crd(CRD_NAME).await,
+            false => Ok(()),
         }
     }
 

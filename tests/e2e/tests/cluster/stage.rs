@@ -1,9 +1,9 @@
-//! One API server for all tests of a binary, emptied before each test; the tests take turns. Never cluster-admin for
-//! the agent: it has the rights that `transom rbac` prints.
+//! One API server for all tests of a binary, emptied before each test; the tests take turns, and each ends with a search
+//! for harm done. Never cluster-admin for the agent: it has the rights that `transom rbac` prints.
 
+use crate::unharmed::Guard;
 use anyhow::{Context as _, Result, ensure};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 use std::process::Command;
@@ -32,8 +32,8 @@ pub(crate) const CRDS: [&str; 3] = [
     "managedclusters.cluster.open-cluster-management.io",
     "klusterlets.operator.open-cluster-management.io",
 ];
-/// Namespaces that are there from the start, and the agent's own.
-const KEPT: [&str; 5] = ["default", "kube-system", "kube-public", "kube-node-lease", HOME];
+/// What is written beside the work.
+pub(crate) const BESIDE: [&str; 3] = ["events", "leases", "policies"];
 /// Requests on their way at the same time.
 pub(crate) const PARALLEL: usize = 12;
 
@@ -41,6 +41,7 @@ pub(crate) const PARALLEL: usize = 12;
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) agent: User,
+    pub(crate) guard: Guard,
 }
 
 /// A server and its runtime, or why there is none; started by the first who needs it.
@@ -58,6 +59,12 @@ pub(crate) fn on_stage_with_pages(test: impl AsyncFnOnce(&Stage) -> Result<()>) 
     on(&STAGE, &["--feature-gates=WatchList=false"], test)
 }
 
+/// The same on a server that answers watches from etcd: what etcd has forgotten it does not know either.
+pub(crate) fn on_stage_without_cache(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    static STAGE: Started = OnceLock::new();
+    on(&STAGE, &["--watch-cache=false"], test)
+}
+
 fn on(started: &'static Started, flags: &[&str], test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +79,8 @@ fn on(started: &'static Started, flags: &[&str], test: impl AsyncFnOnce(&Stage) 
     let (runtime, stage) = started.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
     runtime.block_on(async {
         stage.clear().await.context("failed to empty the server")?;
-        test(stage).await
+        test(stage).await?;
+        stage.unharmed().await
     })
 }
 
@@ -81,7 +89,9 @@ impl Stage {
         let cluster = Cluster::start(options).await?;
         cluster.install_crds(&CRDS).await?;
         let agent = cluster.service_account(HOME, ACCOUNT).await?;
-        let stage = Self { cluster, agent };
+        let guard = Guard::default();
+        guard.look_for_token(&agent);
+        let stage = Self { cluster, agent, guard };
         stage.grant().await?;
         Ok(stage)
     }
@@ -94,7 +104,9 @@ impl Stage {
     /// A second agent, with the same rights.
     pub(crate) async fn another_agent(&self, name: &str) -> Result<User> {
         self.grant_to(name).await?;
-        self.cluster.service_account(HOME, name).await
+        let user = self.cluster.service_account(HOME, name).await?;
+        self.guard.look_for_token(&user);
+        Ok(user)
     }
 
     async fn grant_to(&self, account: &str) -> Result<()> {
@@ -199,70 +211,19 @@ impl Stage {
         }
     }
 
-    /// Lets a namespace go whose content was deleted or does not matter.
-    pub(crate) async fn finalise(&self, name: &str) -> Result<()> {
-        self.delete(NAMESPACE, None, name).await?;
-        let body =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}});
-        let request = Request::new("/api/v1/namespaces");
-        let request =
-            request.replace_subresource("finalize", name, &PostParams::default(), body.to_string().into_bytes())?;
-        match self.objects().client().request::<Value>(request).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            done => done.map(drop).with_context(|| format!("failed to finalise namespace `{name}`")),
-        }
-    }
-
-    /// Removes everything that a test made, and mends what it left broken.
-    pub(crate) async fn clear(&self) -> Result<()> {
-        self.remove_policies().await?;
-        for crd in CRDS {
-            if self.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), None, crd).await?.is_none() {
-                self.cluster.install_crds(&[crd]).await?;
-            }
-        }
-        self.grant().await?;
-        for kind in [HOSTED, MANAGED, KLUSTERLET] {
-            let gone = stream::iter(self.list(kind).await?).map(|object| async move {
-                let (namespace, name) = (object.metadata.namespace, object.metadata.name.unwrap_or_default());
-                if object.metadata.finalizers.is_some() {
-                    let free = json!({"metadata": {"finalizers": null}});
-                    self.patch(kind, namespace.as_deref(), &name, free).await?;
-                }
-                self.delete(kind, namespace.as_deref(), &name).await
-            });
-            gone.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
-        }
-        let namespaces = self.api(NAMESPACE, None).await?.list(&ListParams::default()).await?.items;
-        let names = namespaces.into_iter().filter_map(|namespace| namespace.metadata.name);
-        let ours = names.filter(|name| !KEPT.contains(&name.as_str()));
-        let gone = stream::iter(ours).map(|name| async move {
-            for kind in [SECRET, SERVICE] {
-                let api = self.api(kind, Some(&name)).await?;
-                // Not all Services at once: the server has no such verb for them.
-                for object in api.list_metadata(&ListParams::default()).await?.items {
-                    self.delete(kind, Some(&name), &object.metadata.name.unwrap_or_default()).await?;
-                }
-            }
-            self.finalise(&name).await
-        });
-        gone.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
-        Ok(())
-    }
-
     /// The end of the audit log, once what the agent asked before is in it.
     pub(crate) fn mark(&self) -> Result<Mark> {
         self.cluster.audit().mark()
     }
 
-    /// Who wrote what since a mark, as `verb resource namespace/name`, Events and leases aside. A request of ours is
+    /// Who wrote what since a mark, as `verb resource namespace/name`, Events, leases and the status of policies aside. A request of ours is
     /// waited for first: the log is in the order of the answers.
     pub(crate) async fn writes(&self, since: Mark) -> Result<Vec<String>> {
         let lines = self.lines(since).await?;
         let writes = lines.iter().filter(|line| {
             line.is_write()
                 && line.code < 300
-                && line.target.as_ref().is_some_and(|target| !["events", "leases"].contains(&target.resource.as_str()))
+                && line.target.as_ref().is_some_and(|target| !BESIDE.contains(&target.resource.as_str()))
         });
         let text = |line: &Line| {
             let target = line.target.clone().unwrap_or_default();

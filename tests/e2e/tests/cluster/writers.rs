@@ -1,6 +1,7 @@
 //! Others who write what the agent writes, or reads, faster than it does. Never sleeps.
 
-use crate::fleet::{all_right, fleet, name, ports, recovers};
+use crate::fleet::{POLICIES, all_right, fleet, name, ports, recovers};
+use crate::objects::{OUTPUT, home};
 use crate::stage::{SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, stream};
@@ -13,31 +14,35 @@ const STORMY: usize = 4;
 /// Changes of each source while they do.
 const CHANGES: u16 = 20;
 
-/// Patches an annotation of every target until it is told to stop; gives how often.
-async fn storm(stage: &Stage, stop: &AtomicBool) -> Result<usize> {
+/// What they write.
+const THEIRS: &str = "example.com/theirs";
+
+/// Patches an annotation of every target until it is told to stop; gives how often, and what each target got last.
+async fn storm(stage: &Stage, stop: &AtomicBool) -> Result<(usize, Vec<String>)> {
     let times = AtomicUsize::new(0);
     let writers = stream::iter(0..STORMY).map(|index| {
         let times = &times;
         async move {
             let api = stage.api(SECRET, Some(&format!("klusterlet-{}", name(index)))).await?;
+            let mut last = String::new();
             while !stop.load(Ordering::SeqCst) {
-                let number = times.fetch_add(1, Ordering::SeqCst);
-                let theirs = json!({"metadata": {"annotations": {"example.com/theirs": number.to_string()}}});
+                last = times.fetch_add(1, Ordering::SeqCst).to_string();
+                let theirs = json!({"metadata": {"annotations": {THEIRS: last}}});
                 api.patch("external-managed-kubeconfig", &PatchParams::default(), &Patch::Merge(theirs)).await?;
             }
-            anyhow::Ok(())
+            anyhow::Ok(last)
         }
     });
-    let ended: Vec<Result<()>> = writers.buffer_unordered(STORMY).collect().await;
-    ended.into_iter().collect::<Result<()>>()?;
-    Ok(times.into_inner())
+    let ended: Vec<Result<String>> = writers.buffered(STORMY).collect().await;
+    let last = ended.into_iter().collect::<Result<_>>()?;
+    Ok((times.into_inner(), last))
 }
 
 #[test]
 fn a_second_writer_that_never_rests_costs_no_more_writes_than_there_are_changes() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, STORMY).await?;
-        let agent = stage.start_agent(&[])?;
+        let agent = stage.start_agent(&[POLICIES])?;
         all_right(stage, STORMY, 6443).await?;
         let (mark, stop, last) = (stage.mark()?, AtomicBool::new(false), 7_000 + CHANGES - 1);
         let changes = async {
@@ -49,7 +54,7 @@ fn a_second_writer_that_never_rests_costs_no_more_writes_than_there_are_changes(
             changed
         };
         let (theirs, changed) = tokio::join!(storm(stage, &stop), changes);
-        let (theirs, ()) = (theirs?, changed?);
+        let ((theirs, last_of_theirs), ()) = (theirs?, changed?);
         recovers(stage, &format!("after {theirs} writes of somebody else"), STORMY, last)
             .await
             .with_context(|| agent.tail())?;
@@ -67,6 +72,10 @@ fn a_second_writer_that_never_rests_costs_no_more_writes_than_there_are_changes(
         let writes = stage.writes(mark).await?;
         ensure!(writes.len() == 2, "{writes:?}");
         agent.stop()?;
+        for (index, last) in last_of_theirs.iter().enumerate() {
+            let target = stage.get(SECRET, Some(&home(&name(index))), OUTPUT).await?.context("no target")?;
+            ensure!(target["metadata"]["annotations"][THEIRS] == *last, "what they wrote last to {index} is gone");
+        }
         Ok(())
     })
 }

@@ -1,0 +1,257 @@
+//! What every test ends with: no credential was said anywhere, and nothing that is none of the agent's was touched.
+//! Never shows what it finds: only where that was planted.
+
+use crate::objects::OUTPUT;
+use crate::stage::{HOME, NAMESPACE, SECRET, SERVICE, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::Request;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use transom_e2e::canary::Canaries;
+use transom_test_cluster::{Line, Mark, Target, User};
+
+const EVENT: (&str, &str) = ("events.k8s.io/v1", "Event");
+const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
+/// What is none of the agent's bears this label.
+const STRANGER: &str = "test/stranger";
+/// A name that looks like that of a hosted cluster, and is none's.
+const NOBODY: &str = "stranger";
+/// Characters that do something to a terminal.
+const CONTROL: [char; 3] = ['\u{7}', '\u{1b}', '\u{7f}'];
+
+/// What is looked for, and where.
+pub(crate) struct Guard {
+    /// In the token of every source.
+    token: String,
+    /// Before the key of every source.
+    key: String,
+    /// In every Secret that is none of ours.
+    theirs: String,
+    watched: Mutex<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    canaries: Canaries,
+    /// What is none of the agent's, as it was planted.
+    strangers: BTreeSet<String>,
+    /// Files with what agents said.
+    said: Vec<PathBuf>,
+    /// Where the test began in the audit log.
+    mark: Mark,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        let mut canaries = Canaries::default();
+        let [token, key, theirs] = ["the token of a source", "the key of a source", "a Secret of somebody else"]
+            .map(|place| canaries.plant(place));
+        Self { token, key, theirs, watched: Mutex::new(Watched { canaries, ..Watched::default() }) }
+    }
+}
+
+impl Guard {
+    /// Makes a text that must not be shown from now on.
+    pub(crate) fn plant(&self, place: &str) -> String {
+        self.watched().canaries.plant(place)
+    }
+
+    /// An agent's own credential must not be shown either.
+    pub(crate) fn look_for_token(&self, user: &User) {
+        let place = format!("the token of {}", user.name());
+        user.token().into_iter().for_each(|token| self.watched().canaries.look_for(&place, token));
+    }
+
+    /// A file that is searched at the end of the test, where it was made.
+    pub(crate) fn search(&self, file: PathBuf) {
+        self.watched().said.push(file);
+    }
+
+    /// Puts canaries beside and before the credentials of a source: a token, and a line before the key in its PEM.
+    pub(crate) fn plant_source(&self, secret: &mut Value) -> Result<()> {
+        let decoded = |value: &Value| STANDARD.decode(value.as_str().unwrap_or_default()).ok().context("no base64");
+        let mut document: Value =
+            serde_yaml::from_slice(&decoded(&secret["data"]["kubeconfig"])?).ok().context("a source is not YAML")?;
+        let user = &mut document["users"][0]["user"];
+        let key = [self.key.as_bytes(), b"\n", &decoded(&user["client-key-data"])?].concat();
+        user["client-key-data"] = json!(STANDARD.encode(key));
+        user["token"] = json!(self.token);
+        secret["data"]["kubeconfig"] = json!(STANDARD.encode(serde_yaml::to_string(&document)?));
+        Ok(())
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which object it is, and whether it is still as it was.
+fn version(kind: &str, object: &DynamicObject) -> String {
+    let metadata = &object.metadata;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let [namespace, name] = [&metadata.namespace, &metadata.name].map(text);
+    let [uid, version] = [&metadata.uid, &metadata.resource_version].map(text);
+    format!("{kind} {namespace}/{name}, uid {uid}, version {version}")
+}
+
+impl Stage {
+    /// A new test begins: what is none of the agent's is planted, under names that it knows well.
+    pub(crate) async fn guard(&self) -> Result<()> {
+        {
+            let mut watched = self.guard.watched();
+            (watched.strangers, watched.said) = (BTreeSet::new(), Vec::new());
+        }
+        let [home, control_plane] = ["klusterlet", "clusters"].map(|prefix| format!("{prefix}-{NOBODY}"));
+        for name in [&home, &control_plane] {
+            self.plant_stranger(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
+        }
+        self.plant_secret(&home, OUTPUT).await?;
+        self.plant_stranger(json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "kube-apiserver", "namespace": control_plane},
+            "spec": {"clusterIP": "None", "ports": [{"port": 6443}]}}))
+            .await?;
+        self.guard.watched().mark = self.mark()?;
+        Ok(())
+    }
+
+    /// A Secret of somebody else beside what the agent makes for a cluster.
+    pub(crate) async fn plant_neighbour(&self, namespace: &str) -> Result<()> {
+        self.plant_secret(namespace, NOBODY).await
+    }
+
+    async fn plant_secret(&self, namespace: &str, name: &str) -> Result<()> {
+        let data = json!({"kubeconfig": STANDARD.encode(&self.guard.theirs)});
+        self.plant_stranger(json!({"apiVersion": "v1", "kind": "Secret", "data": data,
+            "metadata": {"name": name, "namespace": namespace}}))
+            .await
+    }
+
+    async fn plant_stranger(&self, mut object: Value) -> Result<()> {
+        object["metadata"]["labels"] = json!({STRANGER: "true"});
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let created = self.objects().create(object).await?;
+        self.guard.watched().strangers.insert(version(&kind, &created));
+        Ok(())
+    }
+
+    /// No credential was said, nothing of others was touched, and nothing was asked for that is none of the agent's.
+    pub(crate) async fn unharmed(&self) -> Result<()> {
+        self.silent().await?;
+        let mut strangers = BTreeSet::new();
+        for kind in [NAMESPACE, SECRET, SERVICE] {
+            let labelled = ListParams::default().labels(STRANGER);
+            let found = self.api(kind, None).await?.list(&labelled).await?.items;
+            strangers.extend(found.iter().map(|object| version(kind.1, object)));
+        }
+        let (planted, mark) = {
+            let watched = self.guard.watched();
+            (watched.strangers.clone(), watched.mark)
+        };
+        let changed: Vec<&String> = planted.symmetric_difference(&strangers).collect();
+        ensure!(changed.is_empty(), "what is none of ours was touched: {changed:#?}");
+        let agents = format!("system:serviceaccount:{HOME}:");
+        let lines = self.all_lines(mark).await?;
+        let foreign =
+            |line: &&Line| line.user.starts_with(&agents) && line.is_write() && !is_ours(line.target.as_ref());
+        let foreign: Vec<&Line> = lines.iter().filter(foreign).collect();
+        ensure!(foreign.is_empty(), "it wanted to write what is none of its own: {foreign:#?}");
+        Ok(())
+    }
+
+    /// Logs, metrics, the state for debugging, Events, status, and what stands around the data of Secrets.
+    async fn silent(&self) -> Result<()> {
+        let mut said = Vec::new();
+        for file in self.guard.watched().said.iter().filter(|file| file.exists()) {
+            said.push((file.display().to_string(), String::from_utf8_lossy(&fs::read(file)?).into_owned()));
+        }
+        let all = ListParams::default();
+        for object in self.api(EVENT, None).await?.list(&all).await?.items {
+            said.push((version(EVENT.1, &object), serde_json::to_string(&object)?));
+        }
+        // The kind is there only where a test has installed it.
+        if self.has_policies().await? {
+            for object in self.list(POLICY).await? {
+                said.push((version(POLICY.1, &object), serde_json::to_string(&object)?));
+            }
+        }
+        for object in self.api(SECRET, None).await?.list_metadata(&all).await?.items {
+            said.push(("the metadata of a Secret".to_owned(), serde_json::to_string(&object.metadata)?));
+        }
+        let watched = self.guard.watched();
+        for (place, text) in &said {
+            let found = watched.canaries.found_in(text.as_bytes());
+            ensure!(found.is_empty(), "{place} shows {found:?}");
+            // In an object it is escaped.
+            let escaped = !place.ends_with(".log") && text.contains("\\u00");
+            ensure!(!escaped && !text.contains(CONTROL), "{place} has a control character");
+        }
+        Ok(())
+    }
+}
+
+/// Whether an agent may want to write it: what it makes, the taints of ManagedClusters, and what it says.
+fn is_ours(target: Option<&Target>) -> bool {
+    let Some(Target { group, resource, subresource, namespace, name }) = target else { return false };
+    match (resource.as_str(), subresource.as_str()) {
+        // Who somebody is and may: created, and kept by nobody.
+        _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
+        ("secrets", "") => name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY),
+        ("managedclusters" | "events", "") | ("policies", "status") => true,
+        ("leases", "") => namespace == HOME,
+        _ => false,
+    }
+}
+
+/// Harm is found, and said without what was planted; then the stage is as new.
+async fn harmed(stage: &Stage, what: &str, word: &str) -> Result<()> {
+    let found = stage.unharmed().await.err().with_context(|| format!("nobody finds {what}"))?;
+    let said = format!("{found:#}");
+    ensure!(said.contains(word) && !said.contains(&stage.guard.token), "{what}: it says {said}");
+    stage.clear().await
+}
+
+#[test]
+fn harm_is_found_wherever_it_is_done() -> Result<()> {
+    on_stage(async |stage| {
+        let token = stage.guard.token.clone();
+        for (file, said) in [("raw.log", token.clone()), ("base64.pages", STANDARD.encode(format!("ab{token}c")))] {
+            let file = stage.cluster.folder().join(file);
+            fs::write(&file, said)?;
+            stage.guard.search(file);
+            harmed(stage, "a log", "the token of a source").await?;
+        }
+        let file = stage.cluster.folder().join("bell.log");
+        fs::write(&file, "\u{7}")?;
+        stage.guard.search(file);
+        harmed(stage, "a bell", "has a control character").await?;
+        let event = json!({"apiVersion": EVENT.0, "kind": EVENT.1, "metadata": {"name": "harm", "namespace": "default"},
+            "eventTime": "2026-11-21T08:00:00.000000Z", "reportingController": "test", "reportingInstance": "test",
+            "action": "Test", "reason": "Test", "type": "Normal", "note": token});
+        stage.objects().create(event).await?;
+        let found = harmed(stage, "an Event", "Event default/harm").await;
+        stage.delete(EVENT, Some("default"), "harm").await?;
+        found?;
+        stage.install_policies().await?;
+        let status = json!({"conditions": [{"type": "Loaded", "status": "True", "reason": "Loaded", "message": token,
+            "lastTransitionTime": "2026-11-21T08:00:00Z"}]});
+        stage.put_status(POLICY, None, OUTPUT, &status).await?;
+        harmed(stage, "a status", &format!("Policy /{OUTPUT}")).await?;
+        let home = format!("klusterlet-{NOBODY}");
+        stage.patch(SECRET, Some(&home), OUTPUT, json!({"metadata": {"annotations": {"a": token}}})).await?;
+        harmed(stage, "an annotation", "the metadata of a Secret").await?;
+        stage.patch(SECRET, Some(&home), OUTPUT, json!({"data": {"kubeconfig": "eA=="}})).await?;
+        harmed(stage, "a Secret that was touched", "what is none of ours was touched").await?;
+        // Nothing comes of it, and it was asked for.
+        let agent = stage.cluster.client(&stage.agent).await?;
+        let request = Request::new(format!("/api/v1/namespaces/{home}/secrets"));
+        let request = request.patch("nobody", &PatchParams::default(), &Patch::Merge(json!({})))?;
+        ensure!(agent.request::<Value>(request).await.is_err(), "there is a Secret `nobody`");
+        harmed(stage, "a write that is refused", "it wanted to write").await
+    })
+}
