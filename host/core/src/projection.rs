@@ -119,7 +119,10 @@ fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
 
 /// What is left of an element of a list; its `type` always stays, because it names the element.
 fn select_element(node: &Node, item: &Value, misshapen: Misshapen) -> Option<Value> {
-    let kind = item.get("type")?.as_str()?;
+    let Some(kind) = type_of(item) else {
+        // It might be any element; that it is there is not forgotten.
+        return (misshapen == Misshapen::Emptied && !node.elements.is_empty()).then_some(Value::Null);
+    };
     let mut kept = select(node.elements.get(kind)?, item, misshapen).unwrap_or_else(|| Value::Object(Map::new()));
     if let Some(map) = kept.as_object_mut() {
         map.insert("type".to_owned(), Value::from(kind));
@@ -135,7 +138,13 @@ fn misfit(path: &Path, value: &Value) -> Option<String> {
         let next = match (segment, here) {
             (_, Value::Null) => return None,
             (Segment::Field(key), Value::Object(map)) => map.get(&**key),
-            (Segment::Element(element), Value::Array(items)) => items.iter().find(|item| is_of_type(item, element)),
+            (Segment::Element(element), Value::Array(items)) => {
+                let found = items.iter().find(|item| type_of(item) == Some(element));
+                if found.is_none() && items.iter().any(|item| type_of(item).is_none()) {
+                    return Some(place);
+                }
+                found
+            }
             _ => return Some(place),
         };
         here = next?;
@@ -153,8 +162,9 @@ fn extend(place: &str, segment: &Segment) -> String {
     }
 }
 
-fn is_of_type(item: &Value, kind: &str) -> bool {
-    item.get("type").and_then(Value::as_str) == Some(kind)
+/// What names an element of a list.
+fn type_of(item: &Value) -> Option<&str> {
+    item.get("type").and_then(Value::as_str)
 }
 
 /// All values at a path, null counting as nothing: several only where a list names one type twice.
@@ -165,7 +175,7 @@ fn at<'a>(path: &Path, value: &'a Value) -> Vec<&'a Value> {
             .flat_map(|value| match (segment, value) {
                 (Segment::Field(key), Value::Object(map)) => map.get(&**key).into_iter().collect(),
                 (Segment::Element(element), Value::Array(items)) => {
-                    items.iter().filter(|item| is_of_type(item, element)).collect()
+                    items.iter().filter(|item| type_of(item) == Some(element)).collect()
                 }
                 _ => Vec::new(),
             })
@@ -261,6 +271,21 @@ mod tests {
     use crate::sample::{hosted, object};
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn an_element_without_a_type_may_be_any_and_is_not_forgotten() {
+        let paths = Paths::parse(&["status.conditions[Available].status"]).unwrap();
+        let place = Some("status.conditions".to_owned());
+        for odd in [json!("text"), json!(null), json!(["x"]), json!({"status": "True"}), json!({"type": 1})] {
+            let mut body = json!({"status": {"conditions": [odd, {"type": "Other"}]}});
+            assert_eq!(paths.misfit(&body), place, "{odd}");
+            let kept = paths.retain(&body);
+            assert_eq!(paths.misfit(&kept), place, "kept: {kept}");
+            assert!(!kept.to_string().contains("text"), "{kept}");
+            body["status"]["conditions"][1]["type"] = json!("Available");
+            assert_eq!(paths.misfit(&body), None, "what is looked for is there");
+        }
+    }
 
     fn hosted_cluster() -> Value {
         json!({

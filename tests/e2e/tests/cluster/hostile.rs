@@ -181,16 +181,16 @@ impl Form {
 }
 
 /// Kind, place, what stands there, and what becomes of the object.
-const WRONG: [((&str, &str), &str, Form, &str); 20] = [
+const WRONG: [((&str, &str), &str, Form, &str); 24] = [
     (HOSTED, "/spec", Form::Text, "Failed InvalidObject"),
     (HOSTED, "/spec", Form::List, "Failed InvalidObject"),
     (HOSTED, "/status", Form::Text, "Failed InvalidObject"),
     (HOSTED, "/status", Form::List, "Failed InvalidObject"),
     (HOSTED, "/status/conditions", Form::Text, "Failed InvalidObject"),
     (HOSTED, "/status/conditions", Form::Map, "Failed InvalidObject"),
-    // Whatever it is, it is not the condition Available.
-    (HOSTED, "/status/conditions/0", Form::Text, "Held NotAvailable"),
-    (HOSTED, "/status/conditions/0/type", Form::List, "Held NotAvailable"),
+    // Whatever it is, it might be the condition that is looked for.
+    (HOSTED, "/status/conditions/0", Form::Text, "Failed InvalidObject"),
+    (HOSTED, "/status/conditions/0/type", Form::List, "Failed InvalidObject"),
     (HOSTED, "/status/conditions/0/status", Form::List, "Held UnreadableFields"),
     (HOSTED, "/status/conditions/0/status", Form::Map, "Held UnreadableFields"),
     (HOSTED, "/status/conditions/0/reason", Form::Map, "Held UnreadableFields"),
@@ -201,6 +201,10 @@ const WRONG: [((&str, &str), &str, Form, &str); 20] = [
     (MANAGED, "/status", Form::List, "Failed InvalidObject"),
     (MANAGED, "/status/conditions", Form::Text, "Failed InvalidObject"),
     (MANAGED, "/status/conditions", Form::Map, "Failed InvalidObject"),
+    (MANAGED, "/status/conditions/2", Form::Text, "Failed InvalidObject"),
+    (MANAGED, "/status/conditions/2", Form::List, "Failed InvalidObject"),
+    (MANAGED, "/status/conditions/2", Form::Map, "Failed InvalidObject"),
+    (MANAGED, "/status/conditions/2/type", Form::Map, "Failed InvalidObject"),
     (MANAGED, "/status/conditions/2/status", Form::List, "Failed InvalidObject"),
     (MANAGED, "/status/conditions/2/status", Form::Map, "Failed InvalidObject"),
 ];

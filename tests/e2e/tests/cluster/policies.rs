@@ -192,17 +192,18 @@ fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;
         stage.install_policies().await?;
-        // Deeper than anybody reads here; this client does not, either.
+        // Deeper than anybody reads, the clients of these tests among them.
         let deep = "{down: ".repeat(150) + "1" + &"}".repeat(150);
         let bad = SHIPPED.replace(&format!("name: {NAME}"), "name: bottomless");
-        let bad = bad.replace(
-            "component: builtin:kubeconfig",
-            &format!("component: builtin:kubeconfig\n      settings: {deep}"),
-        );
+        let bad = bad.replace("        clusterDomain:", &format!("        deep: {deep}\n        clusterDomain:"));
         let path = stage.cluster.folder().join("bottomless.yaml");
         std::fs::write(&path, bad)?;
-        let created = stage.cluster.kubectl(stage.cluster.admin())?.args(["create", "-f"]).arg(&path).output()?;
-        ensure!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+        let kubectl = |verb: &str| -> Result<()> {
+            let output = stage.cluster.kubectl(stage.cluster.admin())?.args([verb, "-f"]).arg(&path).output()?;
+            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Ok(())
+        };
+        kubectl("create")?;
         let agent = stage.start_agent(&["--policy-objects"])?;
         stage.wait_for_right("one", 6443).await?;
         let told = async || Ok(agent.log()?.contains("Policy bottomless").then_some(()));
@@ -211,6 +212,7 @@ fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
         stage.patch(POLICY, None, NAME, json!({"spec": {"suspend": true}})).await?;
         let suspended = |status: &Value| status["waiting"][0]["reason"] == "Suspended";
         stage.wait_for_status("a suspended policy", suspended).await?;
+        kubectl("delete")?;
         agent.stop()?;
         Ok(())
     })
