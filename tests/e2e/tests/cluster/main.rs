@@ -20,6 +20,7 @@ mod policies;
 mod rights;
 mod rows;
 mod stage;
+mod taint_times;
 mod wakes;
 mod walking;
 mod writers;
