@@ -33,6 +33,7 @@ pub enum Fault {
 pub struct Proxy {
     address: SocketAddr,
     fault: Arc<Mutex<Option<Fault>>>,
+    held: watch::Sender<Option<&'static str>>,
     cuts: watch::Sender<()>,
     met: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
@@ -43,6 +44,7 @@ pub struct Proxy {
 struct Behind {
     client: Client,
     fault: Arc<Mutex<Option<Fault>>>,
+    held: watch::Receiver<Option<&'static str>>,
     cuts: watch::Receiver<()>,
     met: Arc<AtomicUsize>,
 }
@@ -54,15 +56,16 @@ impl Proxy {
         let address = listener.local_addr().context("failed to ask for the address of a proxy")?;
         let client = user::client(&cluster.kubeconfig(&User::nobody())?).await?;
         let (cuts, cut) = watch::channel(());
+        let (held, hold) = watch::channel(None);
         let (fault, met) = (Arc::default(), Arc::default());
-        let behind = Behind { client, fault: Arc::clone(&fault), cuts: cut, met: Arc::clone(&met) };
+        let behind = Behind { client, fault: Arc::clone(&fault), held: hold, cuts: cut, met: Arc::clone(&met) };
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(stream, behind.clone()));
             }
         });
-        Ok(Self { address, fault, cuts, met, serving })
+        Ok(Self { address, fault, held, cuts, met, serving })
     }
 
     /// Its address; plain HTTP, so that what it says needs no certificate.
@@ -74,6 +77,11 @@ impl Proxy {
     pub fn fail(&self, fault: Option<Fault>) {
         self.met.store(0, Ordering::SeqCst);
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    /// Holds up requests whose path contains a text, or lets all of them go on.
+    pub fn hold(&self, path: Option<&'static str>) {
+        self.held.send_replace(path);
     }
 
     /// Ends what is open, so that watches are asked for again.
@@ -106,7 +114,9 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
     }
 }
 
-async fn answer(behind: Behind, request: Request<Incoming>) -> Result<Response<Body>> {
+async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Response<Body>> {
+    let path = request.uri().path();
+    behind.held.wait_for(|held| held.is_none_or(|text| !path.contains(text))).await.context("the proxy is gone")?;
     let fault = *behind.fault.lock().unwrap_or_else(PoisonError::into_inner);
     if fault.is_some() {
         behind.met.fetch_add(1, Ordering::SeqCst);

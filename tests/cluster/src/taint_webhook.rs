@@ -34,4 +34,3 @@ pub fn set_taint_times(request: &Value) -> Say {
         true => Say::Patch(vec![json!({"op": "replace", "path": "/spec/taints", "value": new})]),
     }
 }
-

@@ -76,7 +76,10 @@ async fn times_are_left_to_the_webhook_where_one_is_installed() -> Result<()> {
     let odd = json!([{"key": "a/one", "effect": "PreferNoSelect"}]);
     let replaced =
         scene.done(&planned(&managed(&scene, "odd", odd).await?, &[wanted("a/one")], TimeAdded::SetByCluster)).await?;
-    assert_eq!(replaced.body["spec"]["taints"], json!([{"key": "a/one", "effect": "NoSelect", "timeAdded": TAINTED_AT}]));
+    assert_eq!(
+        replaced.body["spec"]["taints"],
+        json!([{"key": "a/one", "effect": "NoSelect", "timeAdded": TAINTED_AT}])
+    );
 
     let nobody = connect(scene.cluster, &scene.cluster.user("nobody", &[])?).await?;
     assert!(nobody.writer().taint_times_by_webhook().await, "who may not know sets none");

@@ -3,6 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "how long it took to recover is for people to read")]
 
+mod admin;
 mod admission;
 mod agent;
 mod beside;
