@@ -21,6 +21,7 @@ mod policies;
 mod rights;
 mod rows;
 mod stage;
+mod suspended;
 mod taint_times;
 mod wakes;
 mod walking;
