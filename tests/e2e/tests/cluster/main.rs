@@ -15,6 +15,7 @@ mod hostile;
 mod leases;
 mod machine;
 mod managed;
+mod metrics;
 mod network;
 mod objects;
 mod policies;

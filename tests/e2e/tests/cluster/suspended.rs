@@ -27,9 +27,9 @@ impl Stage {
     /// Writes of Secrets since a mark, the admin's own aside.
     async fn secrets_written(&self, since: Mark) -> Result<Vec<String>> {
         let lines = self.lines(since).await?;
-        let secrets = lines.iter().filter(|line| {
-            line.is_write() && line.target.as_ref().is_some_and(|target| target.resource == "secrets")
-        });
+        let secrets = lines
+            .iter()
+            .filter(|line| line.is_write() && line.target.as_ref().is_some_and(|target| target.resource == "secrets"));
         Ok(secrets.map(|line| format!("{} {} {}", line.verb, line.uri, line.code)).collect())
     }
 
