@@ -5,6 +5,7 @@
 
 mod admin;
 mod admission;
+mod admitted;
 mod agent;
 mod beside;
 mod carried;
