@@ -12,8 +12,8 @@ use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -29,13 +29,16 @@ pub enum Fault {
     Half,
 }
 
+/// When requests met the fault that was told last.
+type Met = Arc<Mutex<Vec<Instant>>>;
+
 /// A proxy at work; its connections end with the value.
 pub struct Proxy {
     address: SocketAddr,
     fault: Arc<Mutex<Option<Fault>>>,
-    held: watch::Sender<Option<&'static str>>,
+    stops: watch::Sender<Option<&'static str>>,
     cuts: watch::Sender<()>,
-    met: Arc<AtomicUsize>,
+    met: Met,
     serving: JoinHandle<()>,
 }
 
@@ -44,9 +47,9 @@ pub struct Proxy {
 struct Behind {
     client: Client,
     fault: Arc<Mutex<Option<Fault>>>,
-    held: watch::Receiver<Option<&'static str>>,
+    stops: watch::Receiver<Option<&'static str>>,
     cuts: watch::Receiver<()>,
-    met: Arc<AtomicUsize>,
+    met: Met,
 }
 
 impl Proxy {
@@ -56,16 +59,16 @@ impl Proxy {
         let address = listener.local_addr().context("failed to ask for the address of a proxy")?;
         let client = user::client(&cluster.kubeconfig(&User::nobody())?).await?;
         let (cuts, cut) = watch::channel(());
-        let (held, hold) = watch::channel(None);
-        let (fault, met) = (Arc::default(), Arc::default());
-        let behind = Behind { client, fault: Arc::clone(&fault), held: hold, cuts: cut, met: Arc::clone(&met) };
+        let (stops, stop) = watch::channel(None);
+        let (fault, met) = (Arc::default(), Met::default());
+        let behind = Behind { client, fault: Arc::clone(&fault), stops: stop, cuts: cut, met: Arc::clone(&met) };
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(stream, behind.clone()));
             }
         });
-        Ok(Self { address, fault, held, cuts, met, serving })
+        Ok(Self { address, fault, stops, cuts, met, serving })
     }
 
     /// Its address; plain HTTP, so that what it says needs no certificate.
@@ -75,13 +78,13 @@ impl Proxy {
 
     /// Treats every request so from now on, or well again; watches that are open go on.
     pub fn fail(&self, fault: Option<Fault>) {
-        self.met.store(0, Ordering::SeqCst);
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+        held(&self.met).clear();
+        *held(&self.fault) = fault;
     }
 
     /// Holds up requests whose path contains a text, or lets all of them go on.
     pub fn hold(&self, path: Option<&'static str>) {
-        self.held.send_replace(path);
+        self.stops.send_replace(path);
     }
 
     /// Ends what is open, so that watches are asked for again.
@@ -91,8 +94,17 @@ impl Proxy {
 
     /// How many requests met the fault that was told last.
     pub fn met(&self) -> usize {
-        self.met.load(Ordering::SeqCst)
+        held(&self.met).len()
     }
+
+    /// When each of them did.
+    pub fn times(&self) -> Vec<Instant> {
+        held(&self.met).clone()
+    }
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Proxy {
@@ -116,10 +128,14 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
 
 async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Response<Body>> {
     let path = request.uri().path();
-    behind.held.wait_for(|held| held.is_none_or(|text| !path.contains(text))).await.context("the proxy is gone")?;
-    let fault = *behind.fault.lock().unwrap_or_else(PoisonError::into_inner);
+    behind
+        .stops
+        .wait_for(|stopped| stopped.is_none_or(|text| !path.contains(text)))
+        .await
+        .context("the proxy is gone")?;
+    let fault = *held(&behind.fault);
     if fault.is_some() {
-        behind.met.fetch_add(1, Ordering::SeqCst);
+        held(&behind.met).push(Instant::now());
     }
     match fault {
         None => carried(&behind.client, request).await,

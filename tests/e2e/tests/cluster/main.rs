@@ -10,6 +10,7 @@ mod agent;
 mod beside;
 mod carried;
 mod case;
+mod crowded;
 mod faults;
 mod fleet;
 mod hostile;
