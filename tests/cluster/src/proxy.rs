@@ -92,7 +92,7 @@ impl Proxy {
         self.cuts.send_replace(());
     }
 
-    /// How many requests met the fault that was told last.
+    /// How many requests met the fault that was told last, or were held up since.
     pub fn met(&self) -> usize {
         held(&self.met).len()
     }
@@ -127,12 +127,11 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
 }
 
 async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Response<Body>> {
-    let path = request.uri().path();
-    behind
-        .stops
-        .wait_for(|stopped| stopped.is_none_or(|text| !path.contains(text)))
-        .await
-        .context("the proxy is gone")?;
+    let stopped = |stop: &Option<&str>| stop.is_some_and(|text| request.uri().path().contains(text));
+    if stopped(&behind.stops.borrow()) {
+        held(&behind.met).push(Instant::now());
+    }
+    behind.stops.wait_for(|stop| !stopped(stop)).await.context("the proxy is gone")?;
     let fault = *held(&behind.fault);
     if fault.is_some() {
         held(&behind.met).push(Instant::now());

@@ -7,6 +7,7 @@ mod admin;
 mod admission;
 mod admitted;
 mod agent;
+mod apart;
 mod beside;
 mod carried;
 mod case;
