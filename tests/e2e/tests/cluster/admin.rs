@@ -50,7 +50,7 @@ impl Worker {
     }
 
     /// Its admin server, as whoever is not on this machine reaches it.
-    pub(crate) async fn from_afar(&self) -> Result<SocketAddr> {
+    pub(crate) async fn admin_from_afar(&self) -> Result<SocketAddr> {
         Ok(SocketAddr::new(own_address()?, self.admin_port().await?))
     }
 }
@@ -100,7 +100,7 @@ fn from_another_machine_only_health_is_for_everybody() -> Result<()> {
     on_stage(async |stage| {
         let (scraper, other) = stage.scrapers().await?;
         let agent = stage.start_agent(&["--admin-address", "0.0.0.0:0"])?;
-        let afar = agent.from_afar().await?;
+        let afar = agent.admin_from_afar().await?;
         let (scraper, other) = (stage.token(&scraper)?, stage.token(&other)?);
         let nobody = scraper.replace('.', "-");
         for (path, token, status) in [
@@ -143,7 +143,7 @@ fn with_a_certificate_it_answers_over_tls_only() -> Result<()> {
         let files = [certificate, key].map(|path| path.display().to_string());
         let words = ["--admin-address", "0.0.0.0:0", "--admin-tls-cert", &files[0], "--admin-tls-key", &files[1]];
         let agent = stage.start_agent(&words)?;
-        let afar = agent.from_afar().await?;
+        let afar = agent.admin_from_afar().await?;
         for (user, path, code) in [
             (&scraper, "/metrics", 200),
             (&other, "/metrics", 403),

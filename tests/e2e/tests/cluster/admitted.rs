@@ -189,8 +189,11 @@ async fn refused(stage: &Stage) -> Result<()> {
     })
     .await?;
     ensure!(attempts.iter().all(|line| line.code == 422 || line.code == 403), "{attempts:#?}");
-    let times = attempts.iter().map(|line| Ok(serde_json::from_value::<MicroTime>(json!(line.received))?.0));
-    let times = times.map(|time| time.map(|time| time.as_millisecond())).collect::<Result<Vec<_>>>()?;
+    let times = attempts.iter().map(|line| {
+        let received: MicroTime = serde_json::from_value(json!(line.received))?;
+        Ok(received.0.as_millisecond())
+    });
+    let times = times.collect::<Result<Vec<_>>>()?;
     // A second, two, four, of each a quarter less by chance: no sooner than that, however fast the machine is.
     for (index, pair) in times.windows(2).take(3).enumerate() {
         ensure!(pair[1] - pair[0] >= 750 << index, "attempt {index} was followed too soon: {times:?}");

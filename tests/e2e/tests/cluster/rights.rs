@@ -207,7 +207,7 @@ async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) ->
 
 /// Asks for the metrics as whoever is not on this machine does.
 async fn metrics(stage: &Stage, agent: &Worker) -> Result<()> {
-    let address = agent.from_afar().await?;
+    let address = agent.admin_from_afar().await?;
     let answer = http::get_as(address, "/metrics", &stage.token(&stage.agent)?)?;
     ensure!(answer.status == 403, "{answer:?}");
     Ok(())
