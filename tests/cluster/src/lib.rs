@@ -17,8 +17,10 @@ mod ports;
 mod process;
 mod proxy;
 mod servers;
+mod taint_webhook;
 mod user;
 pub mod wait;
+mod webhook;
 mod wire;
 
 pub use audit::{Audit, Line, Mark, Target};
@@ -32,5 +34,7 @@ pub use objects::Objects;
 pub use process::Process;
 pub use proxy::{Fault, Proxy};
 pub use servers::{helm, kubectl};
+pub use taint_webhook::{TAINTED_AT, set_taint_times};
 pub use user::User;
+pub use webhook::{Asks, Say, Webhook};
 pub use wire::{Carries, Wire};

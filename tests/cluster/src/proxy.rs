@@ -14,7 +14,8 @@ use kube::Client;
 use kube::client::Body;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -32,13 +33,16 @@ pub enum Fault {
 
 /// A body on its way through.
 type Counted = UnsyncBoxBody<Bytes, <Body as hyper::body::Body>::Error>;
+/// When requests met the fault that was told last.
+type Met = Arc<Mutex<Vec<Instant>>>;
 
 /// A proxy at work; its connections end with the value.
 pub struct Proxy {
     address: SocketAddr,
     fault: Arc<Mutex<Option<Fault>>>,
+    stops: watch::Sender<Option<&'static str>>,
     cuts: watch::Sender<()>,
-    met: Arc<AtomicUsize>,
+    met: Met,
     gone: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
@@ -48,8 +52,9 @@ pub struct Proxy {
 struct Behind {
     client: Client,
     fault: Arc<Mutex<Option<Fault>>>,
+    stops: watch::Receiver<Option<&'static str>>,
     cuts: watch::Receiver<()>,
-    met: Arc<AtomicUsize>,
+    met: Met,
     gone: Arc<AtomicUsize>,
 }
 
@@ -60,16 +65,23 @@ impl Proxy {
         let address = listener.local_addr().context("failed to ask for the address of a proxy")?;
         let client = user::client(&cluster.kubeconfig(&User::nobody())?).await?;
         let (cuts, cut) = watch::channel(());
-        let (fault, met, gone) = (Arc::default(), Arc::default(), Arc::default());
-        let behind =
-            Behind { client, fault: Arc::clone(&fault), cuts: cut, met: Arc::clone(&met), gone: Arc::clone(&gone) };
+        let (stops, stop) = watch::channel(None);
+        let (fault, met, gone) = (Arc::default(), Met::default(), Arc::default());
+        let behind = Behind {
+            client,
+            fault: Arc::clone(&fault),
+            stops: stop,
+            cuts: cut,
+            met: Arc::clone(&met),
+            gone: Arc::clone(&gone),
+        };
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(stream, behind.clone()));
             }
         });
-        Ok(Self { address, fault, cuts, met, gone, serving })
+        Ok(Self { address, fault, stops, cuts, met, gone, serving })
     }
 
     /// Its address; plain HTTP, so that what it says needs no certificate.
@@ -79,8 +91,13 @@ impl Proxy {
 
     /// Treats every request so from now on, or well again; watches that are open go on.
     pub fn fail(&self, fault: Option<Fault>) {
-        self.met.store(0, Ordering::SeqCst);
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+        held(&self.met).clear();
+        *held(&self.fault) = fault;
+    }
+
+    /// Holds up requests whose path contains a text, or lets all of them go on.
+    pub fn hold(&self, path: Option<&'static str>) {
+        self.stops.send_replace(path);
     }
 
     /// Ends what is open, so that watches are asked for again.
@@ -88,15 +105,24 @@ impl Proxy {
         self.cuts.send_replace(());
     }
 
-    /// How many requests met the fault that was told last.
+    /// How many requests met the fault that was told last, or were held up since.
     pub fn met(&self) -> usize {
-        self.met.load(Ordering::SeqCst)
+        held(&self.met).len()
+    }
+
+    /// When each of them did.
+    pub fn times(&self) -> Vec<Instant> {
+        held(&self.met).clone()
     }
 
     /// How many answers said 410: what was asked for lies before what the API server remembers.
     pub fn gone(&self) -> usize {
         self.gone.load(Ordering::SeqCst)
     }
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Proxy {
@@ -118,10 +144,15 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
     }
 }
 
-async fn answer(behind: Behind, request: Request<Incoming>) -> Result<Response<Counted>> {
-    let fault = *behind.fault.lock().unwrap_or_else(PoisonError::into_inner);
+async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Response<Counted>> {
+    let stopped = |stop: &Option<&str>| stop.is_some_and(|text| request.uri().path().contains(text));
+    if stopped(&behind.stops.borrow()) {
+        held(&behind.met).push(Instant::now());
+    }
+    behind.stops.wait_for(|stop| !stopped(stop)).await.context("the proxy is gone")?;
+    let fault = *held(&behind.fault);
     if fault.is_some() {
-        behind.met.fetch_add(1, Ordering::SeqCst);
+        held(&behind.met).push(Instant::now());
     }
     let answer = match fault {
         None => carried(&behind.client, request).await,

@@ -36,14 +36,27 @@ pub fn metric(admin: SocketAddr, name: &str, holding: &str) -> Result<f64> {
     Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
 }
 
-/// Sends a request without a body. HTTP/1.0: the answer ends with the connection.
+/// Gets a path as whoever holds a token.
+///
+/// # Errors
+/// As of [`get`].
+pub fn get_as(address: SocketAddr, path: &str, token: &str) -> Result<Answer> {
+    ask(address, "GET", path, &format!("Authorization: Bearer {token}\r\n"))
+}
+
+/// Sends a request without a body.
 ///
 /// # Errors
 /// As of [`get`].
 pub fn send(address: SocketAddr, method: &str, path: &str) -> Result<Answer> {
+    ask(address, method, path, "")
+}
+
+/// HTTP/1.0: the answer ends with the connection.
+fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    stream.write_all(format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n").as_bytes())?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let text = String::from_utf8(bytes).context("the answer is no text")?;

@@ -4,6 +4,7 @@ use crate::agent::DEADLINE;
 use crate::{http, program};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,38 @@ pub fn tool(name: &str) -> Result<PathBuf> {
 /// Where rules and dashboards lie.
 pub fn monitoring() -> PathBuf {
     program::root().join("host/deploy/monitoring")
+}
+
+/// Every expression of the dashboards, and the sides of every comparison of the rules.
+///
+/// # Errors
+/// When a file cannot be read, or is not in the form that is expected.
+pub fn expressions() -> Result<BTreeSet<String>> {
+    let mut all = BTreeSet::new();
+    for entry in fs::read_dir(monitoring().join("dashboards"))? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|end| end != "json") {
+            continue;
+        }
+        let dashboard: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
+        let panels = dashboard["panels"].as_array().context("no panels")?;
+        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+        all.extend(targets.filter_map(|target| Some(target["expr"].as_str()?.to_owned())));
+    }
+    let rules: Value = serde_yaml::from_str(&fs::read_to_string(monitoring().join("rules.yaml"))?)?;
+    let groups = rules["groups"].as_array().context("no groups")?;
+    for rule in groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()) {
+        let expression = rule["expr"].as_str().context("no expression")?;
+        if rule["record"].is_string() {
+            all.insert(expression.to_owned());
+            continue;
+        }
+        for side in expression.split(" and ") {
+            let compared = [" > ", " < ", " != "].iter().find_map(|sign| side.rsplit_once(sign));
+            all.insert(compared.context("an alert that compares nothing")?.0.to_owned());
+        }
+    }
+    Ok(all)
 }
 
 impl Prometheus {
@@ -85,12 +118,13 @@ impl Prometheus {
         pairs.into_iter().map(|value| Ok(value.as_str().context("no value")?.parse()?)).collect()
     }
 
-    /// Waits until an expression has a value that is as the test wants it.
+    /// Waits until an expression has a value that is as the test wants it; what is not a number is none.
     ///
     /// # Errors
     /// When it never has.
     pub fn wait_for(&self, expression: &str, is: impl Fn(f64) -> bool) -> Result<()> {
-        let look = || self.query(expression).ok().filter(|values| values.iter().any(|value| is(*value)));
+        let look =
+            || self.query(expression).ok().filter(|values| values.iter().any(|value| !value.is_nan() && is(*value)));
         wait::until(&format!("the value of `{expression}`"), DEADLINE, look)?;
         Ok(())
     }

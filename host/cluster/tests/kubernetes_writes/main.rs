@@ -16,6 +16,4 @@ mod support;
 #[cfg(test)]
 mod taints;
 #[cfg(test)]
-mod webhook;
-#[cfg(test)]
 mod webhooks;

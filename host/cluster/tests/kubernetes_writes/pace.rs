@@ -1,12 +1,13 @@
-//! An API server with room for one write at a time: everything is written, and nobody is pushed beyond what they take.
+//! An API server that pushes back: everything is written in the end, and nothing is sent before the time it named.
 
 use crate::support::*;
 use anyhow::Result;
 use futures::future::try_join_all;
 use std::sync::Arc;
+use std::time::Duration;
 use transom_api::Word;
-use transom_cluster::kubernetes::{Purpose, Verb};
-use transom_test_cluster::{Cluster, Options, wait};
+use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb};
+use transom_test_cluster::{Cluster, Fault, Options, Proxy, wait};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_pushes_back_gets_everything_in_the_end() -> Result<()> {
@@ -46,4 +47,45 @@ async fn a_server_that_pushes_back_gets_everything_in_the_end() -> Result<()> {
         Ok(matches!(word, None | Some(Word::WriteConflict)).then_some(()))
     })
     .await
+}
+
+/// Longer than what is waited for a server that names no time.
+const NAMED: u32 = 3;
+/// The rights of an agent for a user that a proxy can know: one with a token.
+const WRITER: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: paced}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: agent}
+subjects: [{kind: ServiceAccount, name: paced, namespace: paced}]
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_comes_before_the_time_that_the_server_named() -> Result<()> {
+    let scene = Scene::new("paced").await?;
+    let user = scene.cluster.service_account("paced", "paced").await?;
+    scene.objects.apply_manifest(WRITER).await?;
+    let proxy = Proxy::start(scene.cluster).await?;
+    let agent = Arc::new(Kubernetes::connect(options(scene.cluster, &user, &proxy.server())?).await?);
+    wait::until("the rights", DEADLINE, async || {
+        Ok(agent.writer().perform(POLICY, &create(&scene.secret("first"), "one")).await.ok().map(drop))
+    })
+    .await?;
+    proxy.fail(Some(Fault::Code(429, Some(NAMED))));
+    let write = |name: &'static str| {
+        let (agent, step) = (Arc::clone(&agent), create(&scene.secret(name), "one"));
+        tokio::spawn(async move { agent.writer().perform(POLICY, &step).await.map_err(|failure| failure.reason) })
+    };
+    let one = write("one");
+    wait::until("a request that is pushed back", DEADLINE, async || Ok((proxy.met() > 0).then_some(()))).await?;
+    // Who comes later is told the same without asking.
+    let two = write("two");
+    wait::until("a second one", DEADLINE, async || Ok((proxy.met() > 1).then_some(()))).await?;
+    let times = proxy.times();
+    assert!(times[1] - times[0] >= Duration::from_secs(NAMED.into()), "again after {:?}", times[1] - times[0]);
+    proxy.fail(None);
+    for written in [one.await?, two.await?] {
+        assert!(written.is_ok(), "{written:?}");
+    }
+    Ok(())
 }

@@ -1,18 +1,28 @@
 //! Webhooks that refuse, break, or change what is written: each has its word, and no write is repeated for ever.
 
 use crate::support::*;
-use crate::webhook::{Say, Webhook};
 use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use transom_api::Word;
-use transom_test_cluster::wait;
+use transom_test_cluster::{Asks, Say, Webhook, wait};
 
 /// Whether a request is about a Secret of a test, not about the one that finds out whether a webhook is asked.
 fn of_test(request: &Value) -> bool {
     request["name"] != "probe"
+}
+
+/// Has the Secrets of a scene's namespace go through a webhook, and waits until they do.
+async fn install(webhook: &Webhook, scene: &Scene) -> Result<()> {
+    let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}});
+    let asks = Asks { name: &scene.namespace, group: "", resource: "secrets", scope: &here };
+    let probe = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe", "namespace": scene.namespace},
+        "data": {"probe": STANDARD.encode(CANARY)}});
+    webhook.install(&scene.objects, asks, probe).await
 }
 
 #[tokio::test]
@@ -24,7 +34,7 @@ async fn one_that_refuses_is_named_and_not_quoted_whatever_its_code() -> Result<
             false => Say::Patch(Vec::new()),
         })
         .await?;
-        webhook.install(&scene).await?;
+        install(&webhook, &scene).await?;
         let failure = scene.refused(&create(&scene.secret("s"), CANARY), Word::AdmissionRefused).await;
         assert_eq!(
             failure.message,
@@ -43,8 +53,8 @@ async fn one_that_refuses_is_named_and_not_quoted_whatever_its_code() -> Result<
 async fn one_that_cannot_be_called_is_named() -> Result<()> {
     let scene = Scene::new("broken").await?;
     let webhook = Webhook::start(|_| Say::Patch(Vec::new())).await?;
-    webhook.install(&scene).await?;
-    webhook.stop().await;
+    install(&webhook, &scene).await?;
+    webhook.stop().await?;
     let failure = wait::until("the end of its connections", DEADLINE, async || {
         Ok(scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.err())
     })
@@ -68,7 +78,7 @@ async fn what_it_adds_beside_ours_is_no_change() -> Result<()> {
         false => Say::Patch(Vec::new()),
     })
     .await?;
-    webhook.install(&scene).await?;
+    install(&webhook, &scene).await?;
     let made = scene.done(&create(&scene.secret("s"), "one")).await?;
     assert_eq!(made.label("injected"), Some("x"));
     let after = scene.done(&update(&made, "two")).await?;
@@ -92,7 +102,7 @@ async fn what_it_changes_is_written_once_and_again_when_something_else_is_wanted
         }
     })
     .await?;
-    webhook.install(&scene).await?;
+    install(&webhook, &scene).await?;
     let target = scene.secret("s");
     let failure = scene.refused(&create(&target, "one"), Word::AdmissionChanged).await;
     assert_eq!(
@@ -102,15 +112,15 @@ async fn what_it_changes_is_written_once_and_again_when_something_else_is_wanted
     // What the webhook left is found by the next evaluation, which wants the same again.
     let there = scene.there(&target).await?;
     scene.refused(&update(&there, "one"), Word::AdmissionChanged).await;
-    let asked = webhook.asked.load(Ordering::SeqCst);
+    let asked = webhook.asked();
     for _ in 0..20 {
         let there = scene.there(&target).await?;
         scene.refused(&update(&there, "one"), Word::AdmissionChanged).await;
     }
-    assert_eq!(webhook.asked.load(Ordering::SeqCst), asked, "the same write was sent again");
+    assert_eq!(webhook.asked(), asked, "the same write was sent again");
 
     scene.refused(&update(&scene.there(&target).await?, "two"), Word::AdmissionChanged).await;
-    assert!(webhook.asked.load(Ordering::SeqCst) > asked, "another write was not sent");
+    assert!(webhook.asked() > asked, "another write was not sent");
     on.store(false, Ordering::SeqCst);
     let mended = scene.done(&update(&scene.there(&target).await?, "three")).await?;
     scene.done(&update(&mended, "one")).await?;

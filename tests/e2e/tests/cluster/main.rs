@@ -3,12 +3,16 @@
 
 #![expect(clippy::print_stdout, reason = "how long it took to recover is for people to read")]
 
+mod admin;
 mod admission;
+mod admitted;
 mod agent;
+mod apart;
 mod beside;
 mod carried;
 mod case;
 mod clearing;
+mod crowded;
 mod faults;
 mod fleet;
 mod hostile;
@@ -16,12 +20,15 @@ mod keepers;
 mod leases;
 mod machine;
 mod managed;
+mod metrics;
 mod network;
 mod objects;
 mod policies;
 mod rights;
 mod rows;
 mod stage;
+mod suspended;
+mod taint_times;
 mod unharmed;
 mod wakes;
 mod walking;

@@ -10,10 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
-use transom_e2e::program;
+use std::time::Instant;
+use transom_e2e::{http, program};
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Line, Mark, wait};
 
@@ -209,30 +207,10 @@ async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) ->
 
 /// Asks for the metrics as whoever is not on this machine does.
 async fn metrics(stage: &Stage, agent: &Worker) -> Result<()> {
-    let port = wait::until("the address of the admin server", DEADLINE, async || {
-        let log = agent.log()?;
-        let told = log.lines().find(|line| line.contains("the admin server listens"));
-        let told: Option<Value> = told.and_then(|line| serde_json::from_str(line).ok());
-        Ok(told.and_then(|told| told["address"].as_str()?.rsplit(':').next()?.parse::<u16>().ok()))
-    })
-    .await?;
-    let kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
-    let token = kubeconfig["users"][0]["user"]["token"].as_str().context("the agent has no token")?;
-    let mut stream = TcpStream::connect((own_address()?, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    write!(stream, "GET /metrics HTTP/1.0\r\nAuthorization: Bearer {token}\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    ensure!(answer.starts_with("HTTP/1.0 403"), "{}", answer.lines().next().unwrap_or_default());
+    let address = agent.admin_from_afar().await?;
+    let answer = http::get_as(address, "/metrics", &stage.token(&stage.agent)?)?;
+    ensure!(answer.status == 403, "{answer:?}");
     Ok(())
-}
-
-/// An address of this machine that others could reach. Nothing is sent to find it.
-fn own_address() -> Result<IpAddr> {
-    let about = "this machine has no address but its own: it cannot ask as another one would";
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.connect("198.51.100.1:9").context(about)?;
-    Ok(socket.local_addr()?.ip())
 }
 
 #[test]

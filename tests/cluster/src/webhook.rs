@@ -1,12 +1,15 @@
 //! An admission webhook on loopback, over TLS as an API server wants it. Never decides: a test gives its answers.
 
-use crate::support::{CANARY, DEADLINE, Scene};
-use anyhow::{Context as _, Result};
+use crate::objects::Objects;
+use crate::wait;
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -14,8 +17,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const KIND: &str = "MutatingWebhookConfiguration";
+/// How long the API server may take to follow a configuration; far more than it needs on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(90);
+
 /// What a webhook says to a request.
-pub(crate) enum Say {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Say {
     /// Allowed, with these JSON patch operations.
     Patch(Vec<Value>),
     /// Denied, with a code and a message.
@@ -24,18 +33,30 @@ pub(crate) enum Say {
 
 type Answer = dyn Fn(&Value) -> Say + Send + Sync;
 
-/// A webhook that answers as long as its test runs.
-pub(crate) struct Webhook {
+/// What the API server asks a webhook about: creations and updates of one resource.
+#[derive(Clone, Copy, Debug)]
+pub struct Asks<'a> {
+    /// Name of the configuration, and the first part of that of the webhook: `<name>.example.org`.
+    pub name: &'a str,
+    /// Group of the resource, which has version `v1`.
+    pub group: &'a str,
+    /// The resource.
+    pub resource: &'a str,
+    /// What the configuration says besides, such as a selector.
+    pub scope: &'a Value,
+}
+
+/// A webhook that answers until its handle goes.
+pub struct Webhook {
     url: String,
     authority: String,
-    /// How often it was asked.
-    pub(crate) asked: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
 
 impl Webhook {
     /// Starts to answer.
-    pub(crate) async fn start(answer: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Result<Self> {
+    pub async fn start(answer: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Result<Self> {
         let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).map_err(|error| anyhow::anyhow!(error))?;
         let config =
@@ -55,39 +76,54 @@ impl Webhook {
         Ok(Self { url, authority: own.cert.pem(), asked, serving })
     }
 
-    /// Answers no more, and ends its connections.
-    pub(crate) async fn stop(self) {
-        self.serving.abort();
-        assert!(self.serving.await.is_err());
+    /// How often it was asked.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
-    /// The configuration that has the API server ask it about updates and creations of one resource.
-    pub(crate) fn configuration(&self, name: &str, group: &str, resource: &str, scope: &Value) -> Value {
+    /// Answers no more, and ends its connections.
+    pub async fn stop(mut self) -> Result<()> {
+        self.serving.abort();
+        ensure!((&mut self.serving).await.is_err(), "a webhook had ended before it was stopped");
+        Ok(())
+    }
+
+    /// Has the API server ask it, and waits until it does: `probe` is applied until then, whatever comes of it.
+    pub async fn install(&self, objects: &Objects, asks: Asks<'_>, probe: Value) -> Result<()> {
+        objects.apply(self.configuration(asks)).await?;
+        wait::until("a webhook that is asked", DEADLINE, async || {
+            // Whether it is allowed is the webhook's business.
+            drop(objects.apply(probe.clone()).await);
+            Ok((self.asked() > 0).then_some(()))
+        })
+        .await
+    }
+
+    /// Takes a configuration away; the API server follows soon.
+    pub async fn uninstall(objects: &Objects, name: &str) -> Result<()> {
+        let configurations = objects.api(ADMISSION, KIND, None).await?;
+        configurations.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    fn configuration(&self, asks: Asks<'_>) -> Value {
+        let Asks { name, group, resource, scope } = asks;
         let mut webhook = json!({
             "name": format!("{name}.example.org"),
             "clientConfig": {"url": self.url, "caBundle": STANDARD.encode(&self.authority)},
             "rules": [{"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource]}],
             "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 5,
         });
-        webhook.as_object_mut().unwrap().extend(scope.as_object().unwrap().clone());
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": name}, "webhooks": [webhook],
-        })
+        if let (Some(webhook), Some(scope)) = (webhook.as_object_mut(), scope.as_object()) {
+            webhook.extend(scope.clone());
+        }
+        json!({"apiVersion": ADMISSION, "kind": KIND, "metadata": {"name": name}, "webhooks": [webhook]})
     }
+}
 
-    /// Has the Secrets of a scene's namespace go through it, and waits until they do.
-    pub(crate) async fn install(&self, scene: &Scene) -> Result<()> {
-        let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}});
-        scene.objects.create(self.configuration(&scene.namespace, "", "secrets", &here)).await?;
-        let probe = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe", "namespace": scene.namespace},
-            "data": {"probe": STANDARD.encode(CANARY)}});
-        transom_test_cluster::wait::until("the webhook", DEADLINE, async || {
-            // Whether it is allowed is the webhook's business.
-            drop(scene.objects.apply(probe.clone()).await);
-            Ok((self.asked.load(Ordering::SeqCst) > 0).then_some(()))
-        })
-        .await
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        self.serving.abort();
     }
 }
 
@@ -98,7 +134,7 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: &Answer, asked:
         let mut length = 0;
         loop {
             let mut line = String::new();
-            anyhow::ensure!(stream.read_line(&mut line).await? > 0, "the connection ended");
+            ensure!(stream.read_line(&mut line).await? > 0, "the connection ended");
             let line = line.trim().to_ascii_lowercase();
             if let Some(value) = line.strip_prefix("content-length:") {
                 length = value.trim().parse()?;

@@ -1,0 +1,203 @@
+//! Admission that changes or refuses what the agent writes: people are told on the policy and on the subject, the audit
+//! log shows no loop of writes, and what others write meanwhile is left to them.
+
+use crate::admission::Refusal;
+use crate::agent::Worker;
+use crate::objects::{OUTPUT, home, subject};
+use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use transom_core::metrics::EVALUATIONS;
+use transom_e2e::http;
+use transom_test_cluster::{Asks, Line, Mark, Say, Webhook, wait};
+
+const EVENT: (&str, &str) = ("events.k8s.io/v1", "Event");
+const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
+/// How often somebody else writes what the webhook changed.
+const POKES: usize = 10;
+
+impl Stage {
+    /// Waits until the status of the policy and an Event on a subject say why it failed.
+    async fn wait_for_told(&self, name: &str, reason: &str) -> Result<()> {
+        let mut last = Value::Null;
+        let what = format!("{reason} in the status");
+        let told = wait::until(&what, DEADLINE, async || {
+            last = self.get(POLICY, None, OUTPUT).await?.context("the policy is gone")?["status"].take();
+            let all = |field: &str| last[field].as_array().cloned().unwrap_or_default();
+            let healthy = all("conditions").into_iter().find(|it| it["type"] == "Healthy").unwrap_or_default();
+            let worst = all("worst").iter().any(|it| it["name"] == name && it["reason"] == reason);
+            Ok((healthy["status"] == "False" && healthy["reason"] == reason && worst).then_some(()))
+        });
+        told.await.with_context(|| format!("the last status was {last}"))?;
+        wait::until(&format!("an Event of {reason}"), DEADLINE, async || {
+            let about = |event: &Value| {
+                let regarding = &event["regarding"];
+                event["reason"] == reason
+                    && event["type"] == "Warning"
+                    && (&regarding["kind"], &regarding["name"]) == (&json!("HostedCluster"), &json!(name))
+            };
+            let events = serde_json::to_value(self.list(EVENT).await?)?;
+            Ok(events.as_array().into_iter().flatten().any(about).then_some(()))
+        })
+        .await
+    }
+
+    /// What the agent asked of the secret of a cluster since a mark, whatever the answer.
+    async fn attempts(&self, name: &str, since: Mark) -> Result<Vec<Line>> {
+        let mut lines = self.lines(since).await?;
+        let of = |line: &Line| {
+            let target = line.target.as_ref();
+            target.is_some_and(|it| it.resource == "secrets" && it.namespace == home(name) && it.name == OUTPUT)
+        };
+        lines.retain(|line| line.is_write() && of(line));
+        Ok(lines)
+    }
+}
+
+async fn start(stage: &Stage) -> Result<(Worker, SocketAddr)> {
+    stage.install_policies().await?;
+    let mut agent = stage.start_agent(&["--policy-objects", "--admin-address", "127.0.0.1:0"])?;
+    agent.wait_for_first_pass().await?;
+    let admin = agent.wait_until_ready().await?;
+    Ok((agent, admin))
+}
+
+/// Another value each time, so that every write would wake the agent again.
+fn changing() -> impl Fn(&Value) -> Say + Send + Sync + 'static {
+    let times = AtomicU64::new(0);
+    move |request| match request["name"] == OUTPUT || request["name"] == "probe" {
+        true => {
+            let value = format!("{:08}", times.fetch_add(1, Ordering::SeqCst));
+            Say::Patch(vec![json!({"op": "add", "path": "/data/kubeconfig", "value": value})])
+        }
+        false => Say::Patch(Vec::new()),
+    }
+}
+
+#[test]
+fn what_admission_changes_is_told_and_written_once() -> Result<()> {
+    on_stage(async |stage| {
+        for name in ["changed", "sound"] {
+            stage.ready(name, true).await?;
+        }
+        let webhook = Webhook::start(changing()).await?;
+        let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": home("changed")}}});
+        let asks = Asks { name: "changing", group: "", resource: "secrets", scope: &here };
+        let changed = match webhook.install(stage.objects(), asks, probe("changed")).await {
+            Ok(()) => changed(stage).await,
+            failed => failed,
+        };
+        Webhook::uninstall(stage.objects(), "changing").await?;
+        changed?;
+        // With the webhook gone it is as before; what is wanted by then is another write than the one that was changed.
+        wait::until("the end of the webhook", DEADLINE, async || {
+            let left = stage.objects().apply(probe("changed")).await?;
+            Ok((left.data["data"]["kubeconfig"] == PROBED).then_some(()))
+        })
+        .await?;
+        let (agent, _) = start(stage).await?;
+        stage.wait_for_right("changed", 7443).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+/// The value of the Secret that finds out whether the webhook is asked.
+const PROBED: &str = "cHJvYmU=";
+
+fn probe(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe", "namespace": home(name)},
+        "data": {"kubeconfig": PROBED}})
+}
+
+/// While the webhook is there.
+async fn changed(stage: &Stage) -> Result<()> {
+    let mark = stage.mark()?;
+    let (mut agent, admin) = start(stage).await?;
+    agent.wait_for(&subject("changed"), "Failed AdmissionChanged").await?;
+    stage.wait_for_told("changed", "AdmissionChanged").await?;
+    ensure!(agent.log()?.contains("an admission webhook changed data.kubeconfig"), "{}", agent.tail());
+    stage.wait_for_right("sound", 6443).await?;
+    poke(stage, admin).await?;
+    let attempts = stage.attempts("changed", mark).await?;
+    ensure!((1..=2).contains(&attempts.len()), "one create and one update at most: {attempts:#?}");
+    agent.wait_for(&subject("changed"), "Failed AdmissionChanged").await?;
+    // Something else that is wanted is another write.
+    stage.move_port("changed", 7443).await?;
+    let count = attempts.len();
+    wait::until("another write", DEADLINE, async || {
+        Ok((stage.attempts("changed", mark).await?.len() > count).then_some(()))
+    })
+    .await?;
+    poke(stage, admin).await?;
+    agent.stop()?;
+    ensure!(stage.attempts("changed", mark).await?.len() == count + 1, "it was written more than once");
+    Ok(())
+}
+
+/// Somebody else writes the target: each of these writes wakes the agent, and is changed by the webhook, too.
+async fn poke(stage: &Stage, admin: SocketAddr) -> Result<()> {
+    for _ in 0..POKES {
+        let before = evaluations(admin)?;
+        let note = json!({"metadata": {"annotations": {"example.com/poke": before.to_string()}}});
+        stage.patch(SECRET, Some(&home("changed")), OUTPUT, note).await?;
+        wait::until("an evaluation", DEADLINE, async || Ok((evaluations(admin)? > before).then_some(()))).await?;
+    }
+    Ok(())
+}
+
+/// How often the policy was evaluated.
+fn evaluations(admin: SocketAddr) -> Result<f64> {
+    http::metric(admin, EVALUATIONS.name, &format!("policy=\"{OUTPUT}\""))
+}
+
+/// Refuses Secrets in one namespace.
+const REFUSAL: Refusal = Refusal {
+    name: "no-writes",
+    rule: "{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [secrets]}",
+    unless: "false",
+    within: "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: klusterlet-denied}}}",
+};
+
+#[test]
+fn what_admission_refuses_is_told_and_tried_again_ever_later() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("denied", true).await?;
+        REFUSAL.begin(stage).await?;
+        let refused = refused(stage).await;
+        REFUSAL.end(stage).await?;
+        refused
+    })
+}
+
+async fn refused(stage: &Stage) -> Result<()> {
+    wait::until("a secret that is refused", DEADLINE, async || {
+        let tried = stage.objects().apply(probe("denied")).await;
+        Ok(tried.is_err().then_some(()))
+    })
+    .await?;
+    let mark = stage.mark()?;
+    let (mut agent, _) = start(stage).await?;
+    agent.wait_for(&subject("denied"), "Failed AdmissionRefused").await?;
+    stage.wait_for_told("denied", "AdmissionRefused").await?;
+    let attempts = wait::until("four attempts", DEADLINE, async || {
+        let attempts = stage.attempts("denied", mark).await?;
+        Ok((attempts.len() >= 4).then_some(attempts))
+    })
+    .await?;
+    ensure!(attempts.iter().all(|line| line.code == 422 || line.code == 403), "{attempts:#?}");
+    let times = attempts.iter().map(|line| {
+        let received: MicroTime = serde_json::from_value(json!(line.received))?;
+        Ok(received.0.as_millisecond())
+    });
+    let times = times.collect::<Result<Vec<_>>>()?;
+    // A second, two, four, of each a quarter less by chance: no sooner than that, however fast the machine is.
+    for (index, pair) in times.windows(2).take(3).enumerate() {
+        ensure!(pair[1] - pair[0] >= 750 << index, "attempt {index} was followed too soon: {times:?}");
+    }
+    agent.stop()?;
+    Ok(())
+}

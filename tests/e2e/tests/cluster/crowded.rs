@@ -1,0 +1,104 @@
+//! Priority and fairness of the real API server: the agent has one seat and is refused whatever does not fit, and all
+//! that is to be written is written all the same. Never by answers that a test made up.
+
+use crate::fleet::{MANY, all_right, fleet, ports};
+use crate::stage::{DEADLINE, Stage, on_stage};
+use anyhow::{Result, ensure};
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ListParams};
+use transom_test_cluster::wait;
+
+const FLOWS: &str = "flowcontrol.apiserver.k8s.io/v1";
+const NAME: &str = "crowded";
+/// Requests that do not all fit into one seat.
+const CROWD: usize = 20;
+
+impl Stage {
+    /// Gives the agent one seat, and waits until the server keeps to it.
+    async fn crowd(&self) -> Result<()> {
+        // Of 600 seats each level gets what its share is of all shares; the second level only makes those many.
+        let manifest = format!(
+            "
+apiVersion: {FLOWS}
+kind: PriorityLevelConfiguration
+metadata: {{name: {NAME}}}
+spec:
+  type: Limited
+  limited: {{nominalConcurrencyShares: 1, lendablePercent: 0, borrowingLimitPercent: 0, limitResponse: {{type: Reject}}}}
+---
+apiVersion: {FLOWS}
+kind: PriorityLevelConfiguration
+metadata: {{name: {NAME}-others}}
+spec:
+  type: Limited
+  limited: {{nominalConcurrencyShares: 1000, lendablePercent: 100, limitResponse: {{type: Reject}}}}
+---
+apiVersion: {FLOWS}
+kind: FlowSchema
+metadata: {{name: {NAME}}}
+spec:
+  matchingPrecedence: 50
+  priorityLevelConfiguration: {{name: {NAME}}}
+  rules:
+  - subjects: [{{kind: ServiceAccount, serviceAccount: {{name: agent, namespace: transom}}}}]
+    resourceRules: [{{verbs: ['*'], apiGroups: ['*'], resources: ['*'], clusterScope: true, namespaces: ['*']}}]
+"
+        );
+        self.objects().apply_manifest(&manifest).await?;
+        let namespaces: Api<Namespace> = Api::all(self.cluster.client(&self.agent).await?);
+        wait::until("a request that is refused for want of a seat", DEADLINE, async || {
+            let asked =
+                join_all((0..CROWD).map(|_| async { namespaces.list(&ListParams::default()).await.err() })).await;
+            let refused = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 429);
+            Ok(asked.iter().flatten().any(refused).then_some(()))
+        })
+        .await
+    }
+
+    /// Takes the limit away.
+    async fn uncrowd(&self) -> Result<()> {
+        self.delete((FLOWS, "FlowSchema"), None, NAME).await?;
+        for name in [NAME.to_owned(), format!("{NAME}-others")] {
+            self.delete((FLOWS, "PriorityLevelConfiguration"), None, &name).await?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn an_agent_with_one_seat_writes_everything_in_the_end() -> Result<()> {
+    on_stage(async |stage| {
+        fleet(stage, MANY).await?;
+        let written = match stage.crowd().await {
+            Ok(()) => crowded(stage).await,
+            failed => failed,
+        };
+        stage.uncrowd().await?;
+        written
+    })
+}
+
+async fn crowded(stage: &Stage) -> Result<()> {
+    let mark = stage.mark()?;
+    let mut agent = stage.start_agent(&[])?;
+    all_right(stage, MANY, 6443).await?;
+    agent.wait_for_first_pass().await?;
+    ports(stage, 0..MANY, 7443).await?;
+    all_right(stage, MANY, 7443).await?;
+    agent.stop()?;
+    let lines = stage.lines(mark).await?;
+    let mut writes = lines
+        .iter()
+        .filter(|line| line.verb == "patch" && line.target.as_ref().is_some_and(|target| target.resource == "secrets"));
+    let (sent, pushed) =
+        writes.clone().fold((0, 0), |(sent, pushed), line| (sent + 1, pushed + usize::from(line.code == 429)));
+    println!(
+        "{sent} writes were sent for {} that were to be made, {pushed} of them refused for want of a seat",
+        2 * MANY
+    );
+    ensure!(pushed > 0, "no write was refused");
+    ensure!(writes.all(|line| line.code < 300 || line.code == 429 || line.code == 409), "another answer");
+    ensure!(sent <= 4 * 2 * MANY, "{sent} writes were sent");
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! A policy that is suspended and a subject that is paused: nothing is written and nothing removed, whatever happens
+//! meanwhile, and all of it is made up for afterwards.
+
+use crate::agent::Worker;
+use crate::objects::{CLUSTERS, OUTPUT, home, subject};
+use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use transom_test_cluster::{Mark, wait};
+
+const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
+
+impl Stage {
+    /// Waits until the status of the policy counts so many subjects held as suspended, of so many in all.
+    async fn wait_for_suspended(&self, held: u64, total: u64) -> Result<()> {
+        let mut last = Value::Null;
+        let came = wait::until("a status that counts the suspended", DEADLINE, async || {
+            last = self.get(POLICY, None, OUTPUT).await?.context("the policy is gone")?["status"].take();
+            let (count, waiting) = (&last["counts"], last["waiting"].as_array().into_iter().flatten());
+            let mut suspended = waiting.filter(|it| it["reason"] == "Suspended").map(|it| &it["count"]);
+            let counted = count["held"] == held && count["total"] == total;
+            Ok((counted && suspended.next().map_or(held == 0, |count| *count == held)).then_some(()))
+        });
+        came.await.with_context(|| format!("the last status was {last}"))
+    }
+
+    /// Writes of Secrets since a mark, the admin's own aside.
+    async fn secrets_written(&self, since: Mark) -> Result<Vec<String>> {
+        let lines = self.lines(since).await?;
+        let secrets = lines
+            .iter()
+            .filter(|line| line.is_write() && line.target.as_ref().is_some_and(|target| target.resource == "secrets"));
+        Ok(secrets.map(|line| format!("{} {} {}", line.verb, line.uri, line.code)).collect())
+    }
+
+    /// Waits until there is nothing of a subject any more.
+    async fn wait_for_none(&self, name: &str) -> Result<()> {
+        let secret = async || Ok(self.get(SECRET, Some(&home(name)), OUTPUT).await?.is_none().then_some(()));
+        wait::until(&format!("the end of the secret of {name}"), DEADLINE, secret).await
+    }
+
+    async fn suspend(&self, suspend: bool) -> Result<()> {
+        self.patch(POLICY, None, OUTPUT, json!({"spec": {"suspend": suspend}})).await
+    }
+}
+
+async fn start(stage: &Stage) -> Result<Worker> {
+    let mut agent = stage.start_agent(&["--policy-objects"])?;
+    agent.wait_for_first_pass().await?;
+    Ok(agent)
+}
+
+#[test]
+fn a_suspended_policy_writes_and_removes_nothing_until_it_goes_on() -> Result<()> {
+    on_stage(async |stage| {
+        let before = ["stays", "goes", "vanishes"];
+        for name in before {
+            stage.ready(name, true).await?;
+        }
+        stage.install_policies().await?;
+        let mut agent = start(stage).await?;
+        for name in before {
+            stage.wait_for_right(name, 6443).await?;
+        }
+        stage.suspend(true).await?;
+        stage.wait_for_suspended(3, 3).await?;
+        let mark = stage.mark()?;
+        stage.move_port("stays", 7443).await?;
+        stage.delete(HOSTED, Some(CLUSTERS), "goes").await?;
+        stage.ready("new", true).await?;
+        agent.wait_for(&subject("new"), "Held Suspended").await?;
+        stage.wait_for_suspended(3, 3).await?;
+        agent.stop()?;
+        // What happens while no agent is there is found by the next one, which is suspended, too.
+        stage.delete(HOSTED, Some(CLUSTERS), "vanishes").await?;
+        let mut agent = start(stage).await?;
+        agent.wait_for(&subject("new"), "Held Suspended").await?;
+        stage.wait_for_suspended(2, 2).await?;
+        for name in before {
+            ensure!(stage.made(name).await?.is_some_and(|made| made.server.ends_with(":6443")), "{name} was touched");
+        }
+        let written = stage.secrets_written(mark).await?;
+        ensure!(written.is_empty(), "written while suspended: {written:#?}");
+        stage.suspend(false).await?;
+        stage.wait_for_right("stays", 7443).await?;
+        stage.wait_for_right("new", 6443).await?;
+        stage.wait_for_none("goes").await?;
+        stage.wait_for_none("vanishes").await?;
+        stage.wait_for_suspended(0, 2).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_paused_subject_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
+    on_stage(async |stage| {
+        let pause = |value: Value| json!({"metadata": {"annotations": {"transom.dev/paused": value}}});
+        for name in ["paused", "other"] {
+            stage.ready(name, true).await?;
+        }
+        let mut agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass().await?;
+        stage.wait_for_right("paused", 6443).await?;
+        stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true"))).await?;
+        agent.wait_for(&subject("paused"), "Held Paused").await?;
+        let mark = stage.mark()?;
+        stage.move_port("paused", 7443).await?;
+        stage.delete(SECRET, Some(&home("paused")), OUTPUT).await?;
+        // Who is not paused comes after them, and is done.
+        stage.move_port("other", 7443).await?;
+        stage.wait_for_right("other", 7443).await?;
+        let written = stage.secrets_written(mark).await?;
+        ensure!(written.iter().all(|write| write.contains("klusterlet-other")), "written while paused: {written:#?}");
+        ensure!(!written.is_empty(), "the audit log has nothing");
+        stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(Value::Null)).await?;
+        stage.wait_for_right("paused", 7443).await?;
+        // The annotation goes with the subject, and with it what was made.
+        stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true"))).await?;
+        agent.wait_for(&subject("paused"), "Held Paused").await?;
+        stage.delete(HOSTED, Some(CLUSTERS), "paused").await?;
+        stage.wait_for_none("paused").await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
