@@ -22,7 +22,6 @@ use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
 use transom_core::contract::AgentFacts;
-use transom_core::reference::LOCAL;
 use transom_engine::{Engine, EngineOptions};
 
 /// How long evaluations under way may take to end.
@@ -55,6 +54,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         drive(&agent, screen).await;
         agent.tidy_status(&swap.names());
         agent.publish_policies();
+        let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
         agent.stop();
         return Ok(summary::tell(&agent, &swap, screen));
     }
@@ -66,7 +66,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     };
     let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
     let watching: Vec<_> = watching.collect();
-    let early = if agent.leading.leads() { first(&agent, &swap, screen, &mut ending).await? } else { false };
+    // Only now it could do the work at once: nobody waits for a leader that is still listing.
+    let early = tokio::select! {
+        ended = &mut ending => ended.map(|()| true)?,
+        leads = agent.connections.stand() => leads && first(&agent, &swap, screen, &mut ending).await?,
+    };
     let telling = Arc::clone(&agent);
     let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
     let swapping = tokio::spawn(watch::policies(Arc::clone(&agent), swap, args.server.components.clone()));
@@ -149,10 +153,9 @@ fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
     Some(AdminOptions { address: args.admin_address?, certificate })
 }
 
-/// The API server that says who may see metrics and state: the local one, else the first.
+/// The API server that says who may see metrics and state.
 fn reviews(agent: &Agent) -> Option<Reviews> {
-    let local = agent.connections.servers().find(|server| server.name() == LOCAL);
-    local.or_else(|| agent.connections.servers().next()).map(Kubernetes::reviews)
+    agent.connections.home().map(Kubernetes::reviews)
 }
 
 /// What a directory refuses for its size.

@@ -121,14 +121,19 @@ impl Worker {
         .with_context(|| format!("it said {}", self.tail()))
     }
 
+    /// Where its admin server listens, once it does.
+    pub(crate) fn admin_address(&self) -> Result<Option<SocketAddr>> {
+        let log = self.log()?;
+        let line = log.lines().find(|line| line.contains("the admin server listens"));
+        let Some((_, rest)) = line.and_then(|line| line.split_once("127.0.0.1:")) else { return Ok(None) };
+        let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Ok(Some(SocketAddr::from(([127, 0, 0, 1], port.parse()?))))
+    }
+
     /// Waits until it is ready, and gives the address of its admin server, for which it was asked on its command line.
     pub(crate) async fn wait_until_ready(&self) -> Result<SocketAddr> {
         let ready = wait::until("readiness", DEADLINE, async || {
-            let log = self.log()?;
-            let line = log.lines().find(|line| line.contains("the admin server listens"));
-            let Some((_, rest)) = line.and_then(|line| line.split_once("127.0.0.1:")) else { return Ok(None) };
-            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            let address = SocketAddr::from(([127, 0, 0, 1], port.parse()?));
+            let Some(address) = self.admin_address()? else { return Ok(None) };
             Ok(http::get(address, "/readyz").ok().filter(|answer| answer.status == 200).map(|_| address))
         });
         ready.await.with_context(|| format!("it said {}", self.tail()))

@@ -43,30 +43,16 @@ pub(crate) struct Stage {
     pub(crate) agent: User,
 }
 
-/// A server and its runtime, or why there is none; started by the first who needs it.
-type Started = OnceLock<Result<(Runtime, Stage), String>>;
-
 /// Runs one test on the server of this process, after those that came before it.
 pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    static STAGE: Started = OnceLock::new();
-    on(&STAGE, &[], test)
-}
-
-/// The same on a server that lists page by page: it does not know how to stream a list.
-pub(crate) fn on_stage_with_pages(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    static STAGE: Started = OnceLock::new();
-    on(&STAGE, &["--feature-gates=WatchList=false"], test)
-}
-
-fn on(started: &'static Started, flags: &[&str], test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    /// A server and its runtime, or why there is none; started by the first who needs it.
+    static STAGE: OnceLock<Result<(Runtime, Stage), String>> = OnceLock::new();
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let started = started.get_or_init(|| {
+    let started = STAGE.get_or_init(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| format!("failed to start a runtime: {error}"))?;
-        let apiserver = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let options = Options { apiserver, ..Options::default() };
-        let stage = runtime.block_on(Stage::start(&options)).map_err(|error| format!("{error:#}"))?;
+        let stage = runtime.block_on(Stage::start()).map_err(|error| format!("{error:#}"))?;
         Ok((runtime, stage))
     });
     let (runtime, stage) = started.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -77,8 +63,8 @@ fn on(started: &'static Started, flags: &[&str], test: impl AsyncFnOnce(&Stage) 
 }
 
 impl Stage {
-    async fn start(options: &Options) -> Result<Self> {
-        let cluster = Cluster::start(options).await?;
+    async fn start() -> Result<Self> {
+        let cluster = Cluster::start(&Options::default()).await?;
         cluster.install_crds(&CRDS).await?;
         let agent = cluster.service_account(HOME, ACCOUNT).await?;
         let stage = Self { cluster, agent };
