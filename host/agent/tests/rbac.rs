@@ -57,6 +57,17 @@ fn exact_namespaces_get_roles_and_other_connections_are_told() {
     let (_, shown, _) = rbac(&["--policies", policies, "--connection", "hub", "-o", "table"]);
     assert_eq!(shown.lines().count(), 2, "{shown}");
     assert!(shown.contains("klusterlets.operator.open-cluster-management.io"), "{shown}");
+    // The Lease lies on `local`, or, where no connection is called so, on the first.
+    let lease = ["--policies", policies, "-o", "table", "--lease-namespace", "agents", "--context", "hub=there"];
+    for (more, has) in [
+        (vec!["--connection", "hub"], true),
+        (vec!["--connection", "hub", "--context", "here"], false),
+        (vec!["--connection", "local", "--context", "here"], true),
+        (vec!["--connection", "local"], false),
+    ] {
+        let (_, shown, _) = rbac(&[&lease[..], &more].concat());
+        assert_eq!(shown.contains("leases.coordination.k8s.io"), has, "{more:?}: {shown}");
+    }
 }
 
 #[test]

@@ -41,17 +41,17 @@ impl<T: Clone + PartialEq> Latest<T> {
         self.wanted = Some(value);
     }
 
+    /// What is still to be written, whenever that may be.
+    pub fn left(&self) -> Option<&T> {
+        self.wanted.as_ref().filter(|wanted| self.written.as_ref() != Some(*wanted))
+    }
+
     /// What to do at this time.
     pub fn next(&self, now_ms: u64) -> Next<T> {
-        match &self.wanted {
-            Some(wanted) if self.written.as_ref() != Some(wanted) => {
-                if now_ms < self.not_before_ms {
-                    Next::At(self.not_before_ms)
-                } else {
-                    Next::Write(wanted.clone())
-                }
-            }
-            _ => Next::Nothing,
+        match self.left() {
+            None => Next::Nothing,
+            Some(_) if now_ms < self.not_before_ms => Next::At(self.not_before_ms),
+            Some(wanted) => Next::Write(wanted.clone()),
         }
     }
 
@@ -77,7 +77,7 @@ mod tests {
         latest.done(1, true, 10);
         latest.want(2);
         latest.want(3);
-        assert_eq!(latest.next(10), Next::At(5_010));
+        assert_eq!((latest.next(10), latest.left()), (Next::At(5_010), Some(&3)));
         assert_eq!(latest.next(5_010), Next::Write(3));
     }
 
@@ -86,7 +86,7 @@ mod tests {
         let mut latest = Latest::new(5_000);
         latest.found(1);
         latest.want(1);
-        assert_eq!(latest.next(0), Next::Nothing);
+        assert_eq!((latest.next(0), latest.left()), (Next::Nothing, None));
         latest.want(2);
         latest.done(2, false, 0);
         assert_eq!((latest.next(4_999), latest.next(5_000)), (Next::At(5_000), Next::Write(2)));

@@ -106,11 +106,13 @@ pub type Rights = BTreeMap<Objects, Right>;
 /// What is asked for.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// Name of the connection; what the agent itself needs is on [`LOCAL`].
+    /// Name of the connection.
     pub connection: &'a str,
+    /// Name of the connection on which the agent itself needs something: [`home`].
+    pub home: &'a str,
     /// How Secrets are read.
     pub secrets: SecretReads,
-    /// Whether nothing is written but what the agent itself does.
+    /// Whether nothing is written but the Lease.
     pub read_only: bool,
     /// What the agent itself does.
     pub own: Own<'a>,
@@ -130,7 +132,15 @@ pub struct Own<'a> {
     pub reviews: bool,
 }
 
-/// The rights that policies need on one connection, and on [`LOCAL`] those of the agent itself.
+/// The connection on which the agent does what is its own, such as its Lease: [`LOCAL`] where one is called so, else the
+/// first of these API servers; nothing where there is none.
+pub fn home<'a>(servers: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut servers = servers.into_iter();
+    let first = servers.next()?;
+    Some(if first == LOCAL { first } else { servers.find(|name| *name == LOCAL).unwrap_or(first) })
+}
+
+/// The rights that policies need on one connection, and on [`home`] those of the agent itself.
 pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
     let mut needed = Needed { asked, rights: Rights::new() };
     let whole = policies.iter().map(|policy| (*policy, None));
@@ -144,7 +154,7 @@ pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
             needed.events(policy);
         }
     }
-    if asked.connection == LOCAL {
+    if asked.connection == asked.home {
         needed.own(asked.own);
     }
     least::of(needed.rights)
@@ -248,10 +258,11 @@ impl Needed<'_> {
     fn own(&mut self, own: Own<'_>) {
         use Verb::{Create, Get, List, Patch, Update, Watch};
         let (policies, reviews, access) = (GROUP, "authentication.k8s.io", "authorization.k8s.io");
+        let says = own.policies && !self.asked.read_only;
         for (wanted, group, resource, verbs, why) in [
             (own.lease.is_some(), "coordination.k8s.io", "leases", &[Get, Create, Update][..], "elects its leader"),
             (own.policies, policies, "policies", &[List, Watch], "follows its policies"),
-            (own.policies, policies, "policies/status", &[Patch], "says how its policies fare"),
+            (says, policies, "policies/status", &[Patch], "says how its policies fare"),
             (own.reviews, reviews, "tokenreviews", &[Create], "asks who reads its metrics"),
             (own.reviews, access, "subjectaccessreviews", &[Create], "asks whether they may"),
         ] {
@@ -296,14 +307,18 @@ mod tests {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
         let policies: Vec<_> = manifests.iter().map(policy).collect();
         let own = Own { lease: Some("transom"), policies: true, reviews: true };
-        of(&policies.iter().collect::<Vec<_>>(), Asked { connection, secrets, read_only: false, own, kind: &kind })
+        of(
+            &policies.iter().collect::<Vec<_>>(),
+            Asked { connection, home: LOCAL, secrets, read_only: false, own, kind: &kind },
+        )
     }
 
     /// The same of an agent that writes nothing, and does nothing else.
     fn read_only(manifests: &[Value], secrets: SecretReads) -> Vec<String> {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
         let policies: Vec<_> = manifests.iter().map(policy).collect();
-        let asked = Asked { connection: LOCAL, secrets, read_only: true, own: Own::default(), kind: &kind };
+        let asked =
+            Asked { connection: LOCAL, home: LOCAL, secrets, read_only: true, own: Own::default(), kind: &kind };
         let rights = of(&policies.iter().collect::<Vec<_>>(), asked);
         assert_eq!(shown(&rights).len(), rights.len(), "more than the policies need");
         shown(&rights)
@@ -325,6 +340,21 @@ mod tests {
     const SERVICES: &str = "*/services./kube-apiserver: list watch";
     const EVENTS: &str = "*/events.events.k8s.io/*: create patch";
     const HOSTED: &str = "*/hostedclusters.hypershift.openshift.io/*: list watch";
+
+    #[test]
+    fn the_agent_is_at_home_on_local_or_on_the_first() {
+        assert_eq!(home([]), None);
+        assert_eq!(home(["hub", "edge"]), Some("hub"));
+        assert_eq!(home(["hub", LOCAL, "edge"]), Some(LOCAL));
+        let kind = |_: &str, kind: &str| kinds::guess(kind);
+        let own = Own { lease: Some("transom"), policies: true, reviews: true };
+        let count = |connection, home, read_only| {
+            let asked = Asked { connection, home, secrets: SecretReads::Watch, read_only, own, kind: &kind };
+            of(&[], asked).len()
+        };
+        // Read-only, the status of policies is not written.
+        assert_eq!([count("hub", "hub", false), count("hub", "hub", true), count(LOCAL, "hub", false)], [5, 4, 0]);
+    }
 
     #[test]
     fn a_grant_is_bound_by_names() {

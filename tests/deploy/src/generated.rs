@@ -9,9 +9,10 @@ use std::process::Command;
 use transom_api::Word;
 use transom_e2e::program;
 
-/// The policies that ship, and the word for both.
+/// The policies that ship, and the words for both and for neither of them.
 const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
 const BOTH: &str = "both";
+const NONE: &str = "none";
 /// The dashboards that ship.
 const DASHBOARDS: [&str; 2] = ["agent", "service-level"];
 /// The flags of `transom run` in both ways of installing, as far as rights depend on them.
@@ -42,13 +43,14 @@ pub fn all() -> Result<Vec<Generated>> {
         let text = read(&format!("policies/{policy}/policy.yaml"))?;
         all.push(Generated::new(&format!("host/deploy/chart/files/{policy}.yaml"), &text));
     }
-    for reads in ["watch", "strict"] {
-        for policies in [BOTH, POLICIES[0], POLICIES[1]] {
-            let text = rbac(policies, reads)?;
-            all.push(Generated::new(&format!("host/deploy/chart/files/rbac/{policies}-{reads}.yaml"), &text));
-            match (policies, reads) {
-                (BOTH, "watch") => all.push(Generated::new("host/deploy/base/rbac.yaml", &text)),
-                (BOTH, _) => all.push(Generated::new("host/deploy/strict/rbac.yaml", &text)),
+    for (reads, read_only) in [("watch", false), ("strict", false), ("watch", true), ("strict", true)] {
+        for policies in [BOTH, POLICIES[0], POLICIES[1], NONE] {
+            let text = rbac(policies, reads, read_only)?;
+            let end = if read_only { "-read-only" } else { "" };
+            all.push(Generated::new(&format!("host/deploy/chart/files/rbac/{policies}-{reads}{end}.yaml"), &text));
+            match (policies, reads, read_only) {
+                (BOTH, "watch", false) => all.push(Generated::new("host/deploy/base/rbac.yaml", &text)),
+                (BOTH, "strict", false) => all.push(Generated::new("host/deploy/strict/rbac.yaml", &text)),
                 _ => {}
             }
         }
@@ -95,20 +97,27 @@ fn read(path: &str) -> Result<String> {
 }
 
 /// What `transom rbac` prints, with a line about it.
-fn rbac(policies: &str, reads: &str) -> Result<String> {
+fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
+    let mut flags = [&INSTALLED[..], &["--secret-reads", reads]].concat();
+    flags.extend(read_only.then_some("--read-only"));
     let mut transom = Command::new(program::binary()?);
-    transom.arg("rbac").args(INSTALLED).args(["--secret-reads", reads]);
+    transom.arg("rbac").args(&flags);
+    let empty = tempfile::tempdir().context("failed to make a folder without policies")?;
     let what = match policies {
         BOTH => "the policies that ship".to_owned(),
-        one => format!("the policy {one}"),
+        NONE => {
+            transom.arg("--policies").arg(empty.path());
+            "an agent without policies".to_owned()
+        }
+        one => {
+            transom.arg("--policies").arg(program::root().join("policies").join(one));
+            format!("the policy {one}")
+        }
     };
-    if policies != BOTH {
-        transom.arg("--policies").arg(program::root().join("policies").join(policies));
-    }
     let printed = rendered::said(&mut transom)?;
     Ok(format!(
-        "# What `transom rbac {} --secret-reads {reads}` prints for {what}; made by `cargo xtask deploy`, never by hand.\n{printed}",
-        INSTALLED.join(" ")
+        "# What `transom rbac {}` prints for {what}; made by `cargo xtask deploy`, never by hand.\n{printed}",
+        flags.join(" ")
     ))
 }
 

@@ -26,6 +26,7 @@ use transom_core::watches::{self, Scope, SecretReads};
 pub(crate) struct Connections {
     by_name: BTreeMap<String, Cluster>,
     secrets: SecretReads,
+    home: Option<String>,
     leadership: Mutex<Option<Leadership>>,
     policy_objects: bool,
 }
@@ -33,7 +34,19 @@ pub(crate) struct Connections {
 impl Connections {
     /// These connections by name.
     pub(crate) fn new(by_name: BTreeMap<String, Cluster>, secrets: SecretReads) -> Self {
-        Self { by_name, secrets, leadership: Mutex::default(), policy_objects: false }
+        Self { by_name, secrets, home: None, leadership: Mutex::default(), policy_objects: false }
+    }
+
+    /// The same with a connection on which the agent does what is its own.
+    pub(crate) fn at(mut self, home: Option<String>) -> Self {
+        self.home = home;
+        self
+    }
+
+    /// The API server on which the agent does what is its own.
+    pub(crate) fn home(&self) -> Option<&Kubernetes> {
+        let name = self.home.as_deref()?;
+        self.servers().find(|server| server.name() == name)
     }
 
     /// The same for one of several replicas, which works while it holds the lease.
@@ -46,6 +59,19 @@ impl Connections {
     pub(crate) fn leading(&self) -> Leading {
         let leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner);
         leadership.as_ref().map_or_else(Leading::always, Leadership::leading)
+    }
+
+    /// Stands for the lease from now on, and waits for the first word on who has it: true when this replica does the
+    /// work, also where there is no election.
+    pub(crate) async fn stand(&self) -> bool {
+        if let Some(leadership) = &*self.leadership.lock().unwrap_or_else(PoisonError::into_inner) {
+            leadership.stand();
+        }
+        let mut leading = self.leading();
+        while !leading.leads() && leading.holder().is_none() && leading.trouble().is_none() {
+            leading.changed().await;
+        }
+        leading.leads()
     }
 
     /// Gives the lease back, so that another replica takes over at once.
@@ -214,6 +240,13 @@ impl Connections {
     /// Tells every cluster about a policy.
     pub(crate) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> std::io::Result<()> {
         self.all().try_for_each(|cluster| cluster.publish_policy(policy, status))
+    }
+
+    /// Writes what was told of policies and is not written yet, each once; for before the end.
+    pub(crate) async fn finish_policies(&self) {
+        for cluster in self.all() {
+            cluster.finish_policies().await;
+        }
     }
 
     /// A `Policy` object has this status already.

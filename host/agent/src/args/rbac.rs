@@ -1,7 +1,7 @@
 //! Flags of `rbac`. Never reads a policy.
 
 use super::OutputFormat;
-use super::server::Reads;
+use super::server::{NamedContext, Reads, parse_context};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,6 +26,9 @@ pub(crate) struct RbacArgs {
     /// The connection on whose cluster the rights are.
     #[arg(long, value_name = "NAME", default_value = LOCAL)]
     pub(crate) connection: String,
+    /// As given to `run`: the first is where the agent does what is its own, unless one is called `local`.
+    #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
+    pub(crate) context: Vec<NamedContext>,
     /// As given to `run`: the policies are objects, and their status is written.
     #[arg(long)]
     pub(crate) policy_objects: bool,

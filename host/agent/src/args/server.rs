@@ -8,7 +8,7 @@ use transom_core::watches::SecretReads;
 /// Flags of API servers.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// Kubeconfig; KUBECONFIG, ~/.kube/config or the pod's identity when absent.
+    /// Kubeconfig; when absent KUBECONFIG, ~/.kube/config or the pod's identity, the first that there is.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig, with the name of the connection in front when it is not `local`; may be repeated.
@@ -20,11 +20,11 @@ pub(crate) struct ServerArgs {
     /// Folder in which the components lie that `Policy` objects name as files.
     #[arg(long, value_name = "DIR", default_value = ".", requires = "policy_objects")]
     pub(crate) components: PathBuf,
-    /// Write nothing to an API server, but the Lease and the status of `Policy` objects where these are asked for; tell
-    /// what would be written.
+    /// Write nothing to an API server but the Lease where one is asked for; tell what would be written.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Work only while holding the Lease in this namespace, so that one of several replicas writes.
+    /// Work only while holding the Lease in this namespace of `local`, or of the first context where none is called so: one
+    /// of several replicas writes.
     #[arg(long, value_name = "NS", conflicts_with = "once", value_parser = super::rbac::parse_label)]
     pub(crate) lease_namespace: Option<String>,
     /// How Secrets are read whose names are not known before there is a subject.
@@ -60,7 +60,7 @@ pub(crate) struct NamedContext {
 }
 
 /// `NAME=CONTEXT`, or `CONTEXT` for the local connection; names of contexts may hold `=`, those of connections may not.
-fn parse_context(text: &str) -> Result<NamedContext, String> {
+pub(super) fn parse_context(text: &str) -> Result<NamedContext, String> {
     let (name, context) = text.split_once('=').unwrap_or((LOCAL, text));
     if super::is_connection(name) && !context.is_empty() {
         return Ok(NamedContext { name: name.to_owned(), context: context.to_owned() });

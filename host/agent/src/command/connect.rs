@@ -11,7 +11,7 @@ use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
 use transom_core::lease::Timing;
 use transom_core::reference::LOCAL;
-use transom_core::rights::LEASE;
+use transom_core::rights::{self, LEASE};
 
 /// Every connection that the flags name; without a directory, the API server of the kubeconfig or of the pod.
 ///
@@ -25,19 +25,23 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         let options = DirectoryOptions { watch: !args.once, limits, ..DirectoryOptions::new(name, dir) };
         insert(&mut by_name, name, &dir.display(), Cluster::Directory(Arc::new(Directory::open(options)?)))?;
     }
-    let mut leadership = None;
+    let mut opened = Vec::new();
     for options in servers(args) {
         let what = options.context.clone().unwrap_or_else(|| "the API server".to_owned());
-        let name = options.name.clone();
-        let server = Kubernetes::connect(options).await?;
-        // One lease for all connections: it lies where the agent itself runs.
-        if let Some(namespace) = args.server.lease_namespace.as_ref().filter(|_| leadership.is_none()) {
-            leadership = Some(Leadership::start(&server, &lease(namespace)));
-        }
-        let leading = leadership.as_ref().map_or_else(Leading::always, Leadership::leading);
-        insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(OnServer::new(server, &replica(), leading))))?;
+        opened.push((what, Kubernetes::connect(options).await?));
     }
-    let connections = Connections::new(by_name, args.server.secret_reads.into()).elected(leadership);
+    // One lease for all connections: it lies where the agent itself runs.
+    let home = rights::home(opened.iter().map(|(_, server)| server.name())).map(str::to_owned);
+    let at_home = opened.iter().find(|(_, server)| Some(server.name()) == home.as_deref());
+    let leadership = args.server.lease_namespace.as_ref().zip(at_home);
+    let leadership = leadership.map(|(namespace, (_, server))| Leadership::new(server, &lease(namespace)));
+    let leading = leadership.as_ref().map_or_else(Leading::always, Leadership::leading);
+    for (what, server) in opened {
+        let name = server.name().to_owned();
+        let on = OnServer::new(server, &replica(), leading.clone());
+        insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(on)))?;
+    }
+    let connections = Connections::new(by_name, args.server.secret_reads.into()).at(home).elected(leadership);
     Ok(if args.server.policy_objects { connections.with_policy_objects() } else { connections })
 }
 
@@ -46,7 +50,7 @@ pub(crate) fn names(args: &RunArgs) -> BTreeSet<String> {
     args.dir.iter().map(|dir| dir.name.clone()).chain(servers(args).into_iter().map(|server| server.name)).collect()
 }
 
-/// Refuses flags that a directory cannot follow.
+/// Refuses flags that a directory cannot follow, and policies of an API server that is not connected.
 fn check(args: &RunArgs) -> anyhow::Result<()> {
     for NamedDir { name, dir } in &args.dir {
         let at = dir.display();
@@ -63,6 +67,9 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
                 "failed to use `--policy-objects` on `{at}`: they are objects of an API server; name a folder by `--policies`"
             );
         }
+    }
+    if args.server.policy_objects && !servers(args).iter().any(|server| server.name == LOCAL) {
+        bail!("failed to use `--policy-objects`: they are objects of the API server `{LOCAL}`, and none is connected");
     }
     Ok(())
 }

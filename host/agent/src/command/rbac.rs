@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use transom_core::policy::{Policy, Writes, check, manifest};
+use transom_core::reference::LOCAL;
 use transom_core::rights::{self, Asked, Objects, Own, Right, Rights, kinds};
 
 /// Prints the rights that the policies need on one connection.
@@ -27,8 +28,10 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         ));
     }
     let kind = |_: &str, kind: &str| kinds::guess(kind);
+    let home = rights::home(args.context.iter().map(|context| context.name.as_str())).unwrap_or(LOCAL);
     let asked = Asked {
         connection: &args.connection,
+        home,
         secrets: args.secret_reads.into(),
         read_only: args.read_only,
         own: own(args),

@@ -22,7 +22,6 @@ use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
 use transom_core::contract::AgentFacts;
-use transom_core::reference::LOCAL;
 use transom_engine::{Engine, EngineOptions};
 
 /// How long evaluations under way may take to end.
@@ -55,6 +54,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         drive(&agent, screen).await;
         agent.tidy_status(&swap.names());
         agent.publish_policies();
+        let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
         agent.stop();
         return Ok(summary::tell(&agent, &swap, screen));
     }
@@ -71,13 +71,15 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let swapping = watch::policies(Arc::clone(&agent), swap.clone(), args.server.components.clone());
     // A policy may change before everything that is there was evaluated under it.
     let swapping = tokio::spawn(swapping);
-    if agent.leading.leads() {
-        tokio::select! {
-            () = first(&agent, &swap, screen) => ending.await?,
-            ended = &mut ending => ended?,
+    // Only now it could do the work at once: nobody waits for a leader that is still listing.
+    let work = async {
+        if agent.connections.stand().await {
+            first(&agent, &swap, screen).await;
         }
-    } else {
-        ending.await?;
+    };
+    tokio::select! {
+        () = work => ending.await?,
+        ended = &mut ending => ended?,
     }
     agent.stop();
     swapping.abort();
@@ -141,10 +143,9 @@ fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
     Some(AdminOptions { address: args.admin_address?, certificate })
 }
 
-/// The API server that says who may see metrics and state: the local one, else the first.
+/// The API server that says who may see metrics and state.
 fn reviews(agent: &Agent) -> Option<Reviews> {
-    let local = agent.connections.servers().find(|server| server.name() == LOCAL);
-    local.or_else(|| agent.connections.servers().next()).map(Kubernetes::reviews)
+    agent.connections.home().map(Kubernetes::reviews)
 }
 
 /// What a directory refuses for its size.

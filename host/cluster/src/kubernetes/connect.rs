@@ -1,10 +1,11 @@
 //! From flags and environment to a client of one API server. Never shows what a kubeconfig holds.
 
+mod config;
+
 use super::cause::Cause;
 use super::stream;
 use http::header::{HeaderValue, USER_AGENT};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -20,7 +21,8 @@ const GREETING: Duration = Duration::from_secs(10);
 pub struct KubernetesOptions {
     /// Name of the connection; the cluster of every reference.
     pub name: String,
-    /// A kubeconfig; nothing for `KUBECONFIG`, the user's own, or the pod's identity, in this order.
+    /// A kubeconfig; nothing for `KUBECONFIG`, the user's own, or the pod's identity: the first that there is, and no other
+    /// one when it is broken.
     pub kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig; nothing for its current one.
     pub context: Option<String>,
@@ -41,7 +43,7 @@ pub struct ConnectError {
 /// A client; nothing is sent yet.
 pub(super) async fn client(options: &KubernetesOptions) -> Result<Client, ConnectError> {
     let failed = |message: String| ConnectError { connection: options.name.clone(), message };
-    let mut config = config(options).await.map_err(failed)?;
+    let mut config = config::of(options).await.map_err(failed)?;
     let agent = HeaderValue::from_static(concat!("transom/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     // Every request of ours is paced and tried again in one place.
@@ -63,42 +65,6 @@ pub(super) async fn greet(options: &KubernetesOptions, client: &Client) -> Resul
             Err(failed("there is no API server at its address".to_owned()))
         }
         Err(cause) => Err(failed(cause.message)),
-    }
-}
-
-async fn config(options: &KubernetesOptions) -> Result<Config, String> {
-    let context = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
-    match (&options.kubeconfig, &options.context) {
-        (Some(path), _) => {
-            let about = |error| format!("kubeconfig `{}`: {error}", path.display());
-            let read = Kubeconfig::read_from(path).map_err(|error| about(kubeconfig_cause(&error)))?;
-            let config = Config::from_custom_kubeconfig(read, &context).await;
-            config.map_err(|error| about(kubeconfig_cause(&error)))
-        }
-        (None, Some(name)) => {
-            let config = Config::from_kubeconfig(&context).await;
-            config.map_err(|error| format!("context `{name}`: {}", kubeconfig_cause(&error)))
-        }
-        (None, None) => Config::infer().await.map_err(|_| {
-            "there is neither a usable kubeconfig (KUBECONFIG, ~/.kube/config) nor a pod's service account; give --kubeconfig"
-                .to_owned()
-        }),
-    }
-}
-
-/// What is wrong with a kubeconfig, without a word of what it holds: a parser's text may quote a value.
-fn kubeconfig_cause(error: &kube::config::KubeconfigError) -> String {
-    use kube::config::KubeconfigError as E;
-    match error {
-        E::ReadConfig(cause, _) => cause.to_string(),
-        E::Parse(_) | E::KindMismatch | E::ApiVersionMismatch => "it is not one well-formed kubeconfig".to_owned(),
-        E::CurrentContextNotSet => "it sets no current-context; name one with --context".to_owned(),
-        E::LoadContext(name) => format!("it has no context `{name}`"),
-        E::LoadClusterOfContext(name) => format!("it has no cluster `{name}`, which the context names"),
-        E::MissingClusterUrl => "its cluster has no server".to_owned(),
-        E::ParseClusterUrl(_) => "the server of its cluster is no URL".to_owned(),
-        E::FindPath => "there is none: neither KUBECONFIG nor a home directory is set".to_owned(),
-        _ => "it cannot be used: a certificate, key or proxy in it is broken".to_owned(),
     }
 }
 

@@ -29,26 +29,42 @@ pub struct LeaseOptions {
     pub timing: Timing,
 }
 
-/// A candidate at work: a task that ends with this value. When it is dropped without [`Leadership::release`] the lease
-/// is left to end by itself.
+/// What a candidate is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Nothing yet: whoever is not ready would hold the lease and do no work.
+    Wait,
+    /// To stand for the lease.
+    Stand,
+    /// To give it back, and to end.
+    Stop,
+}
+
+/// A candidate: a task that ends with this value. When it is dropped without [`Leadership::release`] the lease is left
+/// to end by itself.
 pub struct Leadership {
     leading: Leading,
-    stop: watch::Sender<bool>,
+    order: watch::Sender<Order>,
     task: JoinHandle<()>,
 }
 
 impl Leadership {
-    /// Starts to stand for the lease. Needs the rights to get, create and update that one Lease. Must be called inside
-    /// of a tokio runtime.
-    pub fn start(kubernetes: &Kubernetes, options: &LeaseOptions) -> Self {
+    /// One that asks for nothing before [`Leadership::stand`]. Needs the rights to get, create and update that one Lease.
+    /// Must be called inside of a tokio runtime.
+    pub fn new(kubernetes: &Kubernetes, options: &LeaseOptions) -> Self {
         let leases = Api::namespaced(kubernetes.shared.client.clone(), &options.namespace);
         // Another process may bear the same name: a pod's container that was started again.
         let me = format!("{}_{:016x}", options.instance, RandomState::new().hash_one(&options.instance));
         let (tell, leading) = leading::channel();
-        let (stop, stopped) = watch::channel(false);
+        let (order, told) = watch::channel(Order::Wait);
         let counts = Arc::clone(kubernetes.writer().counts());
-        let candidate = Candidate::new(leases, options, &me, counts, tell, stopped);
-        Self { leading, stop, task: tokio::spawn(candidate.run()) }
+        let candidate = Candidate::new(leases, options, &me, counts, tell, told);
+        Self { leading, order, task: tokio::spawn(candidate.run()) }
+    }
+
+    /// Stands for the lease from now on: for when this replica could do the work at once.
+    pub fn stand(&self) {
+        self.order.send_replace(Order::Stand);
     }
 
     /// Whether this replica leads, for whoever writes.
@@ -61,7 +77,7 @@ impl Leadership {
     /// until the API server answers.
     pub async fn release(mut self) {
         self.leading.stop();
-        let _ = self.stop.send(true);
+        self.order.send_replace(Order::Stop);
         let _ = (&mut self.task).await;
     }
 }

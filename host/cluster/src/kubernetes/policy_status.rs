@@ -31,15 +31,19 @@ const LONG: Duration = Duration::from_secs(86_400);
 /// The status of the policies of one API server.
 pub struct PolicyStatuses {
     sender: Sender,
+    read_only: bool,
     by_policy: Mutex<BTreeMap<String, Latest<Value>>>,
+    /// Held by whoever writes now.
+    turn: tokio::sync::Mutex<()>,
     news: Notify,
     start: Instant,
 }
 
 impl PolicyStatuses {
-    /// Nothing is known yet.
-    pub(super) fn new(sender: Sender) -> Self {
-        Self { sender, by_policy: Mutex::default(), news: Notify::new(), start: Instant::now() }
+    /// Nothing is known yet; one that is read-only never writes.
+    pub(super) fn new(sender: Sender, read_only: bool) -> Self {
+        let (by_policy, turn) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { sender, read_only, by_policy, turn, news: Notify::new(), start: Instant::now() }
     }
 
     /// The status that a policy has on the server: it is not written again.
@@ -49,6 +53,9 @@ impl PolicyStatuses {
 
     /// The status that a policy should have: the value of its field `status`.
     pub fn publish(&self, policy: &str, status: Value) {
+        if self.read_only {
+            return;
+        }
         self.latest(|all| all.entry(policy.to_owned()).or_insert_with(|| Latest::new(INTERVAL_MS)).want(status));
         self.news.notify_one();
     }
@@ -70,8 +77,19 @@ impl PolicyStatuses {
         }
     }
 
+    /// Writes once what is left, however soon that is after the write before; for before the end.
+    pub async fn finish(&self, told: impl Fn(&str, &WriteFailure)) {
+        let _turn = self.turn.lock().await;
+        let left = |(policy, latest): (&String, &Latest<Value>)| Some((policy.clone(), latest.left()?.clone()));
+        let left: Vec<(String, Value)> = self.latest(|all| all.iter().filter_map(left).collect());
+        for (policy, status) in left {
+            self.write(&policy, status, &told).await;
+        }
+    }
+
     /// Writes what is due; gives when to look again.
     async fn flush(&self, told: &impl Fn(&str, &WriteFailure)) -> Instant {
+        let _turn = self.turn.lock().await;
         let mut wake_at = Instant::now() + LONG;
         let next: Vec<(String, Next<Value>)> = {
             let now_ms = self.now_ms();

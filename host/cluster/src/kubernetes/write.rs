@@ -61,9 +61,9 @@ impl Writer {
         Events::new(self.sender.clone(), instance, self.read_only)
     }
 
-    /// The status of policies, at the same pace.
+    /// The status of policies, at the same pace; it is not written where this is read-only.
     pub fn policy_statuses(&self) -> PolicyStatuses {
-        PolicyStatuses::new(self.sender.clone())
+        PolicyStatuses::new(self.sender.clone(), self.read_only)
     }
 
     /// Whether the times of taints are left to a webhook of the cluster: `SetByCluster`, or `SetByUs`.

@@ -50,8 +50,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         let options = KubernetesOptions { kubeconfig: Some(path), ..KubernetesOptions::default() };
         let kubernetes = Kubernetes::connect(options).await?;
         let (namespace, lease, instance) = ("home".to_owned(), LEASE.to_owned(), name.to_owned());
-        let leadership = Leadership::start(&kubernetes, &LeaseOptions { namespace, name: lease, instance, timing });
+        let leadership = Leadership::new(&kubernetes, &LeaseOptions { namespace, name: lease, instance, timing });
         kubernetes.writer().lead_by(leadership.leading());
+        leadership.stand();
         Ok((kubernetes, leadership))
     }
 

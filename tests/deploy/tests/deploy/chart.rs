@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use transom_test_cluster::{helm, kubectl};
 use transom_test_deploy::rendered::{self, chart, folder, kustomization, said};
@@ -118,6 +118,59 @@ fn rights_follow_the_policies_that_are_installed() -> Result<()> {
     assert!(!none.iter().any(|object| object["kind"].as_str().is_some_and(|kind| kind.contains("Role"))));
     for object in hosting.iter().filter(|object| object["kind"] == "ClusterRoleBinding") {
         assert_eq!(object.pointer("/subjects/0/namespace"), Some(&"elsewhere".into()));
+    }
+    Ok(())
+}
+
+/// Every `verb group/resource` that is granted.
+fn granted(objects: &[Value]) -> BTreeSet<String> {
+    let roles = objects.iter().filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
+    let rules = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    let words = |rule: &Value, field: &str| -> Vec<String> {
+        rule[field].as_array().into_iter().flatten().filter_map(|word| Some(word.as_str()?.to_owned())).collect()
+    };
+    let one = |rule: &Value| -> Vec<String> {
+        let what = format!("{}/{}", words(rule, "apiGroups").concat(), words(rule, "resources").concat());
+        words(rule, "verbs").iter().map(|verb| format!("{verb} {what}")).collect()
+    };
+    rules.flat_map(one).collect()
+}
+
+/// What the agent itself does, whatever its policies say.
+const OWN: [&str; 8] = [
+    "create authentication.k8s.io/tokenreviews",
+    "create authorization.k8s.io/subjectaccessreviews",
+    "create coordination.k8s.io/leases",
+    "get coordination.k8s.io/leases",
+    "list transom.dev/policies",
+    "patch transom.dev/policies/status",
+    "update coordination.k8s.io/leases",
+    "watch transom.dev/policies",
+];
+
+#[test]
+fn without_the_policies_that_ship_the_agent_may_still_do_what_is_its_own() -> Result<()> {
+    let neither = "policies.builtInTaints=false,policies.externalManagedKubeconfig=false";
+    for reads in ["watch", "strict"] {
+        let objects = chart(&["--set", neither, "--set", &format!("secretReads={reads}")])?;
+        assert_eq!(granted(&objects), OWN.map(str::to_owned).into(), "{reads}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_read_only_agent_may_write_nothing_but_its_lease() -> Result<()> {
+    for policies in ["", ",policies.builtInTaints=false", ",policies.externalManagedKubeconfig=false"] {
+        for reads in ["watch", "strict"] {
+            let all = granted(&chart(&["--set", &format!("secretReads={reads}{policies}")])?);
+            let read = granted(&chart(&["--set", &format!("readOnly=true,secretReads={reads}{policies}")])?);
+            assert!(read.is_subset(&all) && read.len() < all.len(), "{read:?}");
+            let writes =
+                read.iter().filter(|right| !["get ", "list ", "watch "].iter().any(|verb| right.starts_with(verb)));
+            // Reviews are questions.
+            let wanted = OWN.iter().filter(|right| right.starts_with("create ") || right.starts_with("update "));
+            assert!(writes.eq(wanted), "{reads}{policies}: {read:?}");
+        }
     }
     Ok(())
 }

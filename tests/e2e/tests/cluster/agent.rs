@@ -150,7 +150,7 @@ impl Worker {
     }
 
     /// Where its admin server listens; nothing before it has said so.
-    fn admin(&self) -> Result<Option<SocketAddr>> {
+    pub(crate) fn admin(&self) -> Result<Option<SocketAddr>> {
         if self.admin.is_some() {
             return Ok(self.admin);
         }

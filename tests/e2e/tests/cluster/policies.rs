@@ -217,3 +217,39 @@ fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
         Ok(())
     })
 }
+
+/// `transom run --once --policy-objects` to its end, with what it asked for that changes something.
+async fn once(stage: &Stage, words: &[&str]) -> Result<Vec<String>> {
+    let mark = stage.mark()?;
+    let output = stage.command(&[&["--once", "--policy-objects"], words].concat())?.output()?;
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let lines = stage.lines(mark).await?;
+    let changing = lines.iter().filter(|line| !["get", "list", "watch"].contains(&line.verb.as_str()));
+    Ok(changing.map(|line| format!("{} {}", line.verb, line.uri)).collect())
+}
+
+#[test]
+fn a_run_that_ends_leaves_the_last_status_and_a_read_only_one_leaves_nothing() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_crd_of_policies().await?;
+        stage.objects().apply_manifest(SHIPPED).await?;
+        stage.ready("one", true).await?;
+        stage.ready("late", false).await?;
+        let asked = once(stage, &["--read-only"]).await?;
+        ensure!(asked.is_empty(), "a read-only run asked for {asked:#?}");
+        for namespaces in 0..2 {
+            if namespaces == 1 {
+                stage.objects().namespace("klusterlet-late").await?;
+            }
+            let asked = once(stage, &[]).await?;
+            let status = stage.get(POLICY, None, NAME).await?.context("the policy is gone")?["status"].take();
+            let counts =
+                json!({"total": 2, "applied": 1 + namespaces, "held": 0, "waiting": 1 - namespaces, "failed": 0});
+            ensure!(loaded(&status, 1) && status["counts"] == counts, "{status}, after {asked:#?}");
+            ensure!(asked.iter().filter(|asked| asked.contains("/status")).count() == 1, "{asked:#?}");
+        }
+        let asked = once(stage, &[]).await?;
+        ensure!(asked.is_empty(), "nothing is new, and yet it asked for {asked:#?}");
+        Ok(())
+    })
+}

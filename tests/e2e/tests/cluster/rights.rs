@@ -1,11 +1,10 @@
 //! The agent with exactly the rights that `transom rbac` prints for its flags: nothing that it asks for is denied, and
-//! there is no rule that it does not use. Never one right more. The server lists page by page: one that streams its
-//! lists would leave `list` to those that do not.
+//! there is no rule that it does not use. Never one right more.
 
 use crate::admission::Refusal;
 use crate::agent::Worker;
 use crate::objects::{CLUSTERS, rotated};
-use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage_with_pages};
+use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, PostParams};
@@ -162,7 +161,7 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
 
 /// The agent under these flags and exactly the rights that are printed for them.
 fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
-    on_stage_with_pages(async |stage| {
+    on_stage(async |stage| {
         given(stage).await?;
         if rbac.contains(&"--policy-objects") {
             stage.install_policies().await?;
@@ -234,6 +233,12 @@ fn every_right_of_a_read_only_agent_is_used_and_none_is_missing() -> Result<()> 
     exactly(&["--read-only"], &["--read-only"])
 }
 
+#[test]
+fn every_right_of_an_installed_read_only_agent_is_used_and_none_is_missing() -> Result<()> {
+    let all = &["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0", "--read-only"];
+    exactly(all, all)
+}
+
 /// Refuses taints, and nothing else of a managed cluster.
 const REFUSAL: Refusal = Refusal {
     name: "no-taints",
@@ -244,7 +249,7 @@ const REFUSAL: Refusal = Refusal {
 
 #[test]
 fn every_right_of_the_taints_alone_is_used_and_none_is_missing() -> Result<()> {
-    on_stage_with_pages(async |stage| {
+    on_stage(async |stage| {
         let policies = ["--policies", &program::policy("built-in-taints").display().to_string()];
         given(stage).await?;
         REFUSAL.begin(stage).await?;

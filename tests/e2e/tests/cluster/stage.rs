@@ -53,12 +53,6 @@ pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<(
     on(&STAGE, &[], test)
 }
 
-/// The same on a server that lists page by page: it does not know how to stream a list.
-pub(crate) fn on_stage_with_pages(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    static STAGE: Started = OnceLock::new();
-    on(&STAGE, &["--feature-gates=WatchList=false"], test)
-}
-
 /// The same on a server that answers watches from etcd: what etcd has forgotten it does not know either.
 pub(crate) fn on_stage_without_cache(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static STAGE: Started = OnceLock::new();

@@ -76,6 +76,7 @@ fn wrong_use_is_told_and_does_nothing() -> Result<()> {
         (vec!["run", "--once", "--dir", &file], "it is no folder"),
         (vec!["run", "--once", "--dir", &dir, "--read-only"], "--read-only"),
         (vec!["run", "--once", "--dir", &dir, "--policy-objects"], "--policy-objects"),
+        (vec!["run", "--context", "hub=there", "--policy-objects"], "the API server `local`, and none is connected"),
         (vec!["run", "--once", "--dir", &dir, "--policies", &empty], "failed to find a policy"),
         (vec!["render", &dir, "--policies", &empty], "failed to find a policy"),
     ] {

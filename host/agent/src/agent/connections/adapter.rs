@@ -177,6 +177,13 @@ impl Cluster {
         }
     }
 
+    /// Writes what was told of policies and is not written yet.
+    pub(super) async fn finish_policies(&self) {
+        if let Self::Kubernetes(on) = self {
+            on.statuses.finish(unwritten).await;
+        }
+    }
+
     /// A `Policy` object has this status already: it is not written again.
     pub(super) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
         if let Self::Kubernetes(on) = self {

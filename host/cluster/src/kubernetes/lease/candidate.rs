@@ -1,7 +1,7 @@
 //! Does what the election says, one request at a time. Never decides, never gives a request longer than the lease has.
 
 use super::leading::{Told, Trouble, Until};
-use super::{LeaseOptions, spec};
+use super::{LeaseOptions, Order, spec};
 use crate::kubernetes::cause::Cause;
 use crate::kubernetes::counts::{Counts, Purpose, Verb};
 use k8s_openapi::api::coordination::v1::Lease as Body;
@@ -25,7 +25,7 @@ pub(super) struct Candidate {
     patience: Duration,
     counts: Arc<Counts>,
     tell: watch::Sender<Told>,
-    stopped: watch::Receiver<bool>,
+    order: watch::Receiver<Order>,
     trouble: Option<Trouble>,
 }
 
@@ -37,7 +37,7 @@ impl Candidate {
         me: &str,
         counts: Arc<Counts>,
         tell: watch::Sender<Told>,
-        stopped: watch::Receiver<bool>,
+        order: watch::Receiver<Order>,
     ) -> Self {
         Self {
             leases,
@@ -49,15 +49,18 @@ impl Candidate {
             patience: Duration::from_millis(options.timing.hold_ms / 2),
             counts,
             tell,
-            stopped,
+            order,
             trouble: None,
         }
     }
 
-    /// Stands for the lease until it is told to stop, and then gives it back.
+    /// Stands for the lease from when it is told to until it is told to stop, and then gives it back.
     pub(super) async fn run(mut self) {
+        if self.order.wait_for(|order| *order != Order::Wait).await.is_err() {
+            return;
+        }
         loop {
-            if *self.stopped.borrow_and_update() {
+            if *self.order.borrow_and_update() == Order::Stop {
                 self.election.stop();
             }
             match self.election.next(self.now()) {
@@ -70,10 +73,10 @@ impl Candidate {
         }
     }
 
-    /// Waits for a time, or for the word to stop; whoever could say it is gone with this task.
+    /// Waits for a time, or for the order to stop; whoever could say it is gone with this task.
     async fn rest(&mut self, until_ms: u64) {
         let until = self.start + Duration::from_millis(until_ms);
-        let _ = tokio::time::timeout_at(until.into(), self.stopped.changed()).await;
+        let _ = tokio::time::timeout_at(until.into(), self.order.changed()).await;
     }
 
     async fn look(&mut self) {

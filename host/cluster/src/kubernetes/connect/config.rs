@@ -1,0 +1,113 @@
+//! Where the settings of a client come from: a kubeconfig or the pod's identity, and the proxy in between. Never goes on
+//! to the next place when one is broken: the agent would work on another cluster. Never shows what a kubeconfig holds.
+
+use super::KubernetesOptions;
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use std::path::{Path, PathBuf};
+
+/// Names files of kubeconfigs; the first to say something counts.
+const KUBECONFIG: &str = "KUBECONFIG";
+
+/// The settings that options and environment name, or what is wrong with them.
+pub(super) async fn of(options: &KubernetesOptions) -> Result<Config, String> {
+    let Some((place, kubeconfig)) = kubeconfig(options.kubeconfig.as_deref())? else {
+        return match &options.context {
+            Some(name) => {
+                Err(format!("there is no kubeconfig for the context `{name}`: no KUBECONFIG, no ~/.kube/config"))
+            }
+            None => Config::incluster().map_err(|error| {
+                format!(
+                    "there is no kubeconfig (--kubeconfig, KUBECONFIG, ~/.kube/config), and this is no pod: {error}"
+                )
+            }),
+        };
+    };
+    let about = |error| format!("{place}: {}", cause(&error));
+    let of_cluster = proxy_url(&kubeconfig, options.context.as_deref());
+    let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice).await.map_err(about)?;
+    config.proxy_url = proxy(of_cluster, &config.cluster_url).map_err(KubeconfigError::ParseProxyUrl).map_err(about)?;
+    Ok(config)
+}
+
+/// The kubeconfig that is to be used, and what it is called; nothing where none is given and the user has none.
+fn kubeconfig(given: Option<&Path>) -> Result<Option<(String, Kubeconfig)>, String> {
+    if let Some(path) = given {
+        let place = format!("kubeconfig `{}`", path.display());
+        return Ok(Some((place.clone(), read(path, &place)?)));
+    }
+    let variable = std::env::var_os(KUBECONFIG).unwrap_or_default();
+    let paths = std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
+    let mut merged: Option<Kubeconfig> = None;
+    for path in paths {
+        let place = format!("kubeconfig `{}`, which {KUBECONFIG} names", path.display());
+        let next = read(&path, &place)?;
+        let both = merged.unwrap_or_default().merge(next);
+        merged = Some(both.map_err(|error| format!("{place}: {}", cause(&error)))?);
+    }
+    if let Some(kubeconfig) = merged {
+        let place = format!("kubeconfig `{}`, which {KUBECONFIG} names", variable.display());
+        return Ok(Some((place, kubeconfig)));
+    }
+    let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
+    let Some(path) = home.map(own).filter(|path| path.exists()) else { return Ok(None) };
+    let place = format!("kubeconfig `{}`", path.display());
+    Ok(Some((place.clone(), read(&path, &place)?)))
+}
+
+/// Where the user's own lies.
+fn own(home: PathBuf) -> PathBuf {
+    home.join(".kube").join("config")
+}
+
+fn read(path: &Path, place: &str) -> Result<Kubeconfig, String> {
+    Kubeconfig::read_from(path).map_err(|error| format!("{place}: {}", cause(&error)))
+}
+
+/// What the cluster of a context says of a proxy.
+fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let name = context.or(kubeconfig.current_context.as_deref())?;
+    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster)?.cluster.as_ref()?;
+    cluster.proxy_url.clone().filter(|url| !url.is_empty())
+}
+
+/// The proxy on the way to an API server: the kubeconfig's, else that of the environment, unless `NO_PROXY` names the
+/// server. kube holds `NO_PROXY` against the proxy itself, and also where a kubeconfig names one.
+fn proxy(of_cluster: Option<String>, server: &Uri) -> Result<Option<Uri>, http::uri::InvalidUri> {
+    if let Some(url) = of_cluster {
+        return url.parse().map(Some);
+    }
+    let exempt = variable(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+    // Any proxy will do to ask whether one is used.
+    let used = Matcher::builder().all("http://proxy").no(exempt).build().intercept(server).is_some();
+    let url = variable(["HTTPS_PROXY", "https_proxy"]).filter(|_| used);
+    url.map(|url| url.parse()).transpose()
+}
+
+/// The first of some variables that says something.
+fn variable(names: [&str; 2]) -> Option<String> {
+    names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+/// What is wrong with a kubeconfig, without a word of what it holds: a parser's text may quote a value.
+fn cause(error: &KubeconfigError) -> String {
+    use KubeconfigError as E;
+    match error {
+        E::ReadConfig(cause, _) => cause.to_string(),
+        E::Parse(_) | E::KindMismatch | E::ApiVersionMismatch => "it is not one well-formed kubeconfig".to_owned(),
+        E::CurrentContextNotSet => "it sets no current-context; name one with --context".to_owned(),
+        E::LoadContext(name) => format!("it has no context `{name}`"),
+        E::LoadClusterOfContext(name) => format!("it has no cluster `{name}`, which the context names"),
+        E::MissingClusterUrl => "its cluster has no server".to_owned(),
+        E::ParseClusterUrl(_) => "the server of its cluster is no URL".to_owned(),
+        E::ParseProxyUrl(_) => "the proxy-url of its cluster, or HTTPS_PROXY, is no URL".to_owned(),
+        E::ParseNoProxy(_) => {
+            "NO_PROXY is no list of hosts, addresses and networks, with one comma between two".to_owned()
+        }
+        _ => "it cannot be used: a certificate or key in it is broken".to_owned(),
+    }
+}

@@ -1,0 +1,271 @@
+//! On which API server the agent works, and by which way: kubeconfigs, the pod's identity, contexts, proxies, and where
+//! its Lease lies. Never by what it says of itself: who asked is read in the audit log.
+
+use crate::agent::Worker;
+use crate::stage::{DEADLINE, HOME, Stage, on_stage};
+use crate::tunnel::Tunnels;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+use transom_core::rights::LEASE;
+use transom_e2e::{http, program};
+use transom_test_cluster::{Carries, User, Wire, wait};
+
+const LEASES: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
+/// What else an environment may say about the way to a server.
+const VARIABLES: [&str; 7] =
+    ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "RUST_LOG"];
+/// Puts files where a pod has those of its service account, for the command that follows, and for nobody else.
+const POD: &str = "set -e; mount -t tmpfs none /var/run; place=/var/run/secrets/kubernetes.io/serviceaccount
+mkdir -p $place; cp \"$0\"/* $place; exec \"$@\"";
+
+/// A folder for what a user has, and a command that knows of nothing else.
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn new() -> Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()? })
+    }
+
+    fn put(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().context("a file lies in no folder")?)?;
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    /// `transom run --once` of a user who has nothing.
+    fn once(&self) -> Result<Command> {
+        self.by(Command::new(program::binary()?))
+    }
+
+    /// The same in a pod with a service account on this server.
+    fn once_in_pod(&self, stage: &Stage) -> Result<Command> {
+        let kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
+        let token = kubeconfig["users"][0]["user"]["token"].as_str().context("the agent has no token")?;
+        self.put("account/token", token)?;
+        self.put("account/ca.crt", &stage.cluster.authority())?;
+        let account = self.put("account/namespace", HOME)?;
+        let mut pod = Command::new("unshare");
+        pod.args(["--user", "--map-root-user", "--mount", "sh", "-c", POD]);
+        pod.arg(account.parent().context("no folder")?).arg(program::binary()?);
+        let server = stage.cluster.server();
+        let (host, port) = server.trim_start_matches("https://").split_once(':').context("the server has no port")?;
+        let mut pod = self.by(pod)?;
+        pod.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
+        Ok(pod)
+    }
+
+    fn by(&self, mut command: Command) -> Result<Command> {
+        let home = self.folder.path().join("home");
+        fs::create_dir_all(&home)?;
+        command.args(["run", "--once"]).current_dir(self.folder.path());
+        for name in VARIABLES {
+            command.env_remove(name);
+        }
+        command.env("HOME", home);
+        Ok(command)
+    }
+}
+
+/// It works, and on this server.
+async fn works(stage: &Stage, what: &str, command: &mut Command) -> Result<()> {
+    let mark = stage.mark()?;
+    let output = command.output().with_context(|| format!("{what}: failed to start it"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{what}: {}: {said}", output.status);
+    ensure!(!stage.lines(mark).await?.is_empty(), "{what}: it asked another server: {said}");
+    Ok(())
+}
+
+/// It says what is wrong, and asks nobody.
+async fn is_refused(stage: &Stage, named: &[&str], command: &mut Command) -> Result<()> {
+    let mark = stage.mark()?;
+    let output = command.output().context("failed to start it")?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(2), "{named:?}: {}: {said}", output.status);
+    ensure!(named.iter().all(|word| said.contains(word)) && said.lines().count() == 1, "{named:?}: {said}");
+    ensure!(stage.lines(mark).await?.is_empty(), "{named:?}: it worked on the server of its pod");
+    Ok(())
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path is no text")
+}
+
+#[test]
+fn a_kubeconfig_is_used_or_refused_and_without_one_the_identity_of_the_pod() -> Result<()> {
+    on_stage(async |stage| {
+        let desk = Desk::new()?;
+        let good = desk.put("good", &stage.cluster.kubeconfig(&stage.agent)?)?;
+        let broken = desk.put("broken", "apiVersion: v1\nkind: Config\nclusters: [{name: hunter2")?;
+        let missing = desk.folder.path().join("missing");
+        works(stage, "KUBECONFIG", desk.once()?.env("KUBECONFIG", &good)).await?;
+        works(stage, "the pod's identity", &mut desk.once_in_pod(stage)?).await?;
+        works(stage, "an empty KUBECONFIG", desk.once_in_pod(stage)?.env("KUBECONFIG", "")).await?;
+        is_refused(stage, &["there is no kubeconfig", "this is no pod"], &mut desk.once()?).await?;
+        // Nothing that is named and cannot be used is passed over for what the pod has.
+        for (bad, why) in [(&missing, "No such file"), (&broken, "well-formed")] {
+            let named = ["KUBECONFIG", text(bad)?, why];
+            is_refused(stage, &named, desk.once_in_pod(stage)?.env("KUBECONFIG", bad)).await?;
+        }
+        let both = std::env::join_paths([&good, &missing])?;
+        is_refused(stage, &["KUBECONFIG", text(&missing)?], desk.once_in_pod(stage)?.env("KUBECONFIG", both)).await?;
+        let words = ["--context", "nobody"];
+        let named = ["KUBECONFIG", text(&good)?, "no context `nobody`"];
+        is_refused(stage, &named, desk.once_in_pod(stage)?.env("KUBECONFIG", &good).args(words)).await?;
+        is_refused(stage, &["context `nobody`", "KUBECONFIG"], desk.once_in_pod(stage)?.args(words)).await?;
+        let flag = ["--kubeconfig", text(&missing)?];
+        is_refused(stage, &[flag[1]], desk.once_in_pod(stage)?.env("KUBECONFIG", &good).args(flag)).await?;
+        let own = desk.put("home/.kube/config", "nonsense")?;
+        is_refused(stage, &[text(&own)?, "well-formed"], &mut desk.once_in_pod(stage)?).await?;
+        desk.put("home/.kube/config", &stage.cluster.kubeconfig(&stage.agent)?)?;
+        works(stage, "~/.kube/config", &mut desk.once()?).await?;
+        works(stage, "KUBECONFIG before ~/.kube/config", desk.once()?.env("KUBECONFIG", &good)).await
+    })
+}
+
+/// A kubeconfig with a context for each user, called as the user here is.
+fn contexts(stage: &Stage, users: &[(&str, &User)]) -> Result<String> {
+    let mut all: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
+    let (mut named, mut contexts) = (Vec::new(), Vec::new());
+    for (name, user) in users {
+        let one: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(user)?)?;
+        named.push(json!({"name": name, "user": one["users"][0]["user"]}));
+        contexts.push(json!({"name": name, "context": {"cluster": "test", "user": name}}));
+    }
+    (all["users"], all["contexts"], all["current-context"]) = (json!(named), json!(contexts), Value::Null);
+    Ok(serde_yaml::to_string(&all)?)
+}
+
+#[test]
+fn of_two_contexts_the_lease_lies_on_local_else_on_the_first() -> Result<()> {
+    on_stage(async |stage| {
+        let desk = Desk::new()?;
+        let other = stage.another_agent("other").await?;
+        let kubeconfig = desk.put("two", &contexts(stage, &[("mine", &stage.agent), ("others", &other)])?)?;
+        for (flags, holder) in [
+            (["hub=others", "local=mine"], &stage.agent),
+            (["hub=mine", "edge=others"], &stage.agent),
+            (["mine", "hub=others"], &stage.agent),
+            (["zoo=others", "edge=mine"], &other),
+        ] {
+            stage.delete(LEASES, Some(HOME), LEASE).await?;
+            let mark = stage.mark()?;
+            let mut transom = Command::new(program::binary()?);
+            transom.args(["run", "--context", flags[0], "--context", flags[1], "--lease-namespace", HOME]);
+            let agent = stage.start_command(transom.env("KUBECONFIG", &kubeconfig).env("HOSTNAME", "one"))?;
+            wait::until("somebody with the Lease", DEADLINE, async || {
+                let lease = stage.get(LEASES, Some(HOME), LEASE).await?.unwrap_or_default();
+                Ok(lease["spec"]["holderIdentity"].as_str().is_some_and(|who| who.starts_with("one_")).then_some(()))
+            })
+            .await
+            .with_context(|| agent.tail())?;
+            agent.stop()?;
+            let lines = stage.all_lines(mark).await?;
+            for user in [&stage.agent, &other] {
+                let mut of_user = lines.iter().filter(|line| line.user == user.name()).peekable();
+                ensure!(of_user.peek().is_some(), "{flags:?}: {} asked nothing", user.name());
+                let leases = of_user.any(|line| line.target.as_ref().is_some_and(|target| target.resource == "leases"));
+                ensure!(leases == (user.name() == holder.name()), "{flags:?}: the Lease is not on one connection");
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_proxy_is_used_unless_the_server_is_exempt() -> Result<()> {
+    on_stage(async |stage| {
+        let (desk, proxy) = (Desk::new()?, Tunnels::start()?);
+        let server = stage.cluster.server();
+        let named = server.replace("127.0.0.1", "localhost");
+        let [by_name, by_address] = ["localhost", "127.0.0.1"].map(|host| format!("http://{host}:{}", proxy.port));
+        // The last is whether the proxy was on the way.
+        for (at, in_kubeconfig, in_environment, exempt, used) in [
+            (&server, Some(&by_address), None, "", true),
+            (&server, Some(&by_address), Some("http://127.0.0.1:1"), "127.0.0.1", true),
+            (&server, None, Some(by_address.as_str()), "", true),
+            (&server, None, Some(&by_address), "127.0.0.1", false),
+            (&server, None, Some(&by_name), "10.0.0.0/8,127.0.0.0/8", false),
+            (&server, None, Some(&by_name), "localhost", true),
+            (&named, None, Some(&by_address), "127.0.0.1", true),
+            (&named, None, Some(&by_address), "example.com, localhost", false),
+            (&named, None, Some(&by_address), "*", false),
+        ] {
+            let mut kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig_at(&stage.agent, at)?)?;
+            kubeconfig["clusters"][0]["cluster"]["proxy-url"] = json!(in_kubeconfig);
+            let path = desk.put("kubeconfig", &serde_yaml::to_string(&kubeconfig)?)?;
+            let mut command = desk.once()?;
+            command.arg("--kubeconfig").arg(path).env("NO_PROXY", exempt);
+            command.envs(in_environment.map(|proxy| ("HTTPS_PROXY", proxy)));
+            let case = format!("{at} by {in_kubeconfig:?} or {in_environment:?}, not for `{exempt}`");
+            works(stage, &case, &mut command).await?;
+            ensure!((proxy.made() > 0) == used, "{case}: the proxy was {}used", if used { "not " } else { "" });
+        }
+        let path = desk.put("kubeconfig", &stage.cluster.kubeconfig(&stage.agent)?)?;
+        let mut command = desk.once()?;
+        command.arg("--kubeconfig").arg(&path).env("HTTPS_PROXY", &by_address).env("NO_PROXY", "a,,b");
+        is_refused(stage, &["NO_PROXY"], &mut command).await
+    })
+}
+
+/// More than a slow wire carries while a test waits for anything.
+async fn much(stage: &Stage) -> Result<()> {
+    stage.objects().namespace("much").await?;
+    let data = json!({"data": "eHh4".repeat(200_000)});
+    for number in 0..8 {
+        let metadata = json!({"name": format!("much-{number}"), "namespace": "much"});
+        stage
+            .objects()
+            .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))
+            .await?;
+    }
+    Ok(())
+}
+
+fn status(agent: &Worker, path: &str) -> Result<Option<u16>> {
+    let Some(address) = agent.admin()? else { return Ok(None) };
+    Ok(http::get(address, path).ok().map(|answer| answer.status))
+}
+
+#[test]
+fn who_is_not_ready_does_not_stand_for_the_lease() -> Result<()> {
+    on_stage(async |stage| {
+        stage.delete(LEASES, Some(HOME), LEASE).await?;
+        much(stage).await?;
+        let wire = Wire::to(&stage.cluster.server())?;
+        wire.carry(Carries::Slowly(20_000));
+        let words = ["--lease-namespace", HOME, "--admin-address", "127.0.0.1:0"];
+        let [cold, warm] = [stage.another_agent("cold").await?, stage.another_agent("warm").await?];
+        let mark = stage.mark()?;
+        let mut command = stage.command_of(&cold, &wire.server(), &words)?;
+        let slow = stage.start_command(command.env("HOSTNAME", "cold"))?;
+        // It is healthy before it is ready.
+        wait::until("health", DEADLINE, async || Ok((status(&slow, "/healthz")? == Some(200)).then_some(()))).await?;
+        let mut command = stage.command_of(&warm, &stage.cluster.server(), &words)?;
+        let quick = stage.start_command(command.env("HOSTNAME", "warm"))?;
+        wait::until("the Lease with who is ready", DEADLINE, async || {
+            let lease = stage.get(LEASES, Some(HOME), LEASE).await?.unwrap_or_default();
+            Ok(lease["spec"]["holderIdentity"].as_str().is_some_and(|who| who.starts_with("warm_")).then_some(()))
+        })
+        .await?;
+        ensure!(status(&slow, "/readyz")? == Some(503), "the test is too slow: everything was listed meanwhile");
+        let start = std::time::Instant::now();
+        slow.stop()?;
+        ensure!(start.elapsed() < Duration::from_secs(10), "it took {:?} to end", start.elapsed());
+        quick.stop()?;
+        let lines = stage.all_lines(mark).await?;
+        let asked = lines.iter().any(|line| {
+            line.user == cold.name() && line.target.as_ref().is_some_and(|target| target.resource == "leases")
+        });
+        ensure!(!asked, "it asked for the Lease before it was ready");
+        Ok(())
+    })
+}
