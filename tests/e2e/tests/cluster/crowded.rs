@@ -1,7 +1,7 @@
 //! Priority and fairness of the real API server: the agent has one seat and is refused whatever does not fit, and all
 //! that is to be written is written all the same. Never by answers that a test made up.
 
-use crate::fleet::{MANY, all_right, fleet, ports};
+use crate::fleet::{all_right, fleet, ports};
 use crate::stage::{DEADLINE, Stage, on_stage};
 use anyhow::{Result, ensure};
 use futures::future::join_all;
@@ -11,6 +11,8 @@ use transom_test_cluster::wait;
 
 const FLOWS: &str = "flowcontrol.apiserver.k8s.io/v1";
 const NAME: &str = "crowded";
+/// Hosted clusters; with one seat it takes about a second to write one.
+const CLUSTERS: usize = 14;
 /// Requests that do not all fit into one seat.
 const CROWD: usize = 20;
 
@@ -69,7 +71,7 @@ spec:
 #[test]
 fn an_agent_with_one_seat_writes_everything_in_the_end() -> Result<()> {
     on_stage(async |stage| {
-        fleet(stage, MANY).await?;
+        fleet(stage, CLUSTERS).await?;
         let written = match stage.crowd().await {
             Ok(()) => crowded(stage).await,
             failed => failed,
@@ -81,11 +83,11 @@ fn an_agent_with_one_seat_writes_everything_in_the_end() -> Result<()> {
 
 async fn crowded(stage: &Stage) -> Result<()> {
     let mark = stage.mark()?;
-    let mut agent = stage.start_agent(&[])?;
-    all_right(stage, MANY, 6443).await?;
-    agent.wait_for_first_pass().await?;
-    ports(stage, 0..MANY, 7443).await?;
-    all_right(stage, MANY, 7443).await?;
+    // Its first pass may find nothing at all: even its lists are refused.
+    let agent = stage.start_agent(&[])?;
+    all_right(stage, CLUSTERS, 6443).await?;
+    ports(stage, 0..CLUSTERS, 7443).await?;
+    all_right(stage, CLUSTERS, 7443).await?;
     agent.stop()?;
     let lines = stage.lines(mark).await?;
     let mut writes = lines
@@ -95,10 +97,10 @@ async fn crowded(stage: &Stage) -> Result<()> {
         writes.clone().fold((0, 0), |(sent, pushed), line| (sent + 1, pushed + usize::from(line.code == 429)));
     println!(
         "{sent} writes were sent for {} that were to be made, {pushed} of them refused for want of a seat",
-        2 * MANY
+        2 * CLUSTERS
     );
     ensure!(pushed > 0, "no write was refused");
     ensure!(writes.all(|line| line.code < 300 || line.code == 429 || line.code == 409), "another answer");
-    ensure!(sent <= 4 * 2 * MANY, "{sent} writes were sent");
+    ensure!(sent <= 4 * 2 * CLUSTERS, "{sent} writes were sent");
     Ok(())
 }
