@@ -64,7 +64,8 @@ impl Agent {
             lanes: RwLock::default(),
             started: AtomicBool::default(),
             statuses: Statuses::default(),
-            policies_told: AtomicBool::default(),
+            // What changes between the first look and the first word of a watch is seen by a second look.
+            policies_told: AtomicBool::new(true),
             moved: Notify::new(),
             seeds: RandomState::new(),
         }

@@ -53,7 +53,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::watches::{Keep, Scope, Watches};
 
-/// How long somebody waits for the watch of what is to be known.
+/// How long a read waits for the list of what it is about.
 const LISTING: Duration = Duration::from_secs(30);
 
 /// One API server as a cluster. Safe to use from many threads; its watches end with it.
@@ -171,16 +171,13 @@ impl Kubernetes {
         Ok(read)
     }
 
-    /// Waits until changes of an object are told, where a watch is about it.
+    /// What identifies an object, as the API server has it now, for what cannot be taken back: a watch may not have told
+    /// of it yet. Asked by a list of the one name, to which a watch has the right anyway.
     ///
     /// # Errors
-    /// When they are not: what is known of it may be old.
-    pub async fn followed(&self, reference: &ObjectRef) -> Result<(), ReadFailure> {
-        let followed = timeout(LISTING, self.shared.followed_about(reference)).await;
-        match self.shared.unlisted(reference) {
-            Some(failure) => Err(failure),
-            None => followed.map_err(|_| shared::late(reference, LISTING)),
-        }
+    /// As of [`Kubernetes::read`].
+    pub async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        self.shared.confirm(reference).await
     }
 
     /// The objects of a kind that are watched, in a namespace or in all; sorted.

@@ -156,21 +156,21 @@ impl Connections {
         traces::gather(&reference.kind, read).await
     }
 
-    /// Waits until changes of an object are told, so that what is known of it is not old.
+    /// What identifies an object as it is now, whatever is known of it: for what cannot be taken back.
     ///
     /// # Errors
-    /// When they are not, with the reason.
-    pub(crate) async fn followed(&self, object: &ObjectRef) -> Result<(), Failure> {
-        let Cluster::Kubernetes(on) = self.cluster(object)? else { return Ok(()) };
-        let followed = on.server.followed(object).await;
-        followed.map_err(|failure| Failure::known(failure.reason, failure.message).about([object.clone()]))
+    /// When it cannot be asked for, with the reason.
+    pub(crate) async fn confirm(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
+        let Cluster::Kubernetes(on) = self.cluster(object)? else { return self.read(object).await };
+        let confirmed = on.server.confirm(object).await;
+        confirmed.map_err(|failure| Failure::known(failure.reason, failure.message).about([object.clone()]))
     }
 
     /// A place that cannot be read and may hold an object that is not found.
     pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
         match self.by_name.get(&object.cluster)? {
             Cluster::Directory(directory) => directory.unread(),
-            // A watch that cannot be listed is no absence: the object is asked for.
+            // An absence that is known of an API server is confirmed by the server.
             Cluster::Kubernetes(_) => None,
         }
     }

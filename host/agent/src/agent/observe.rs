@@ -2,6 +2,7 @@
 
 use super::Agent;
 use super::known::Told;
+use super::lane::Lane;
 use super::queue::Cause;
 use crate::telemetry;
 use std::sync::Arc;
@@ -30,8 +31,12 @@ impl Agent {
                     owner.filter(|key| !known.interest.concerned(&object.reference).any(|one| one == *key)).cloned()
                 };
                 self.changed(&object.reference, &Cause::Updated, || Some(mark::of(&object)));
-                if let Some(key) = orphaned {
-                    self.push(&key, Cause::Evaluate(Why::Input(object.reference)), None);
+                // A stamp may name anything; only what a policy is about is looked at.
+                let lane = orphaned.as_ref().and_then(|key| self.lane(&key.policy));
+                let admits =
+                    |(lane, key): &(Arc<Lane>, Key)| lane.loaded().revision.policy.subject.admits(&key.subject);
+                if let Some((lane, key)) = lane.zip(orphaned).filter(admits) {
+                    lane.push(&key.subject, Cause::Evaluate(Why::Input(object.reference)), None);
                 }
             }
             Observation::Gone(reference) => {

@@ -113,11 +113,13 @@ impl Queue {
         self.running.remove(subject);
     }
 
-    /// Forgets one cause that is still to come: its reason has gone.
+    /// Forgets one cause that is still to come: its reason has gone. What may run at once came to be known since.
     pub(crate) fn forget(&mut self, subject: &ObjectRef, why: &Why) {
         let Some(causes) = self.waiting.get_mut(subject) else { return };
         let before = earliest(causes);
-        causes.remove(why.word());
+        if causes.get(why.word()).is_some_and(|entry| entry.due.is_some()) {
+            causes.remove(why.word());
+        }
         let after = earliest(causes);
         before.map(|due| self.by_time.remove(&(due, subject.clone())));
         match after {
@@ -201,6 +203,11 @@ mod tests {
         queue.push(&subject("a"), timer(), None, now);
         queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)), now);
         assert_eq!(queue.wait(now), Some(Duration::ZERO));
+        queue.forget(&subject("a"), &Why::Timer);
+        assert_eq!(queue.wait(now), Some(Duration::ZERO), "what may run at once was said after the timer was set");
+        drop(queue.take(now));
+        queue.done(&subject("a"));
+        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)), now);
         queue.forget(&subject("a"), &Why::Timer);
         assert!(queue.is_idle(now) && queue.waiting.is_empty() && queue.by_time.is_empty());
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use transom_api::Word;
-use transom_core::catalogue::{Catalogue, Change, Place, Refusal};
+use transom_core::catalogue::{Catalogue, Change, Entry, Place, Refusal};
 use transom_core::policy::Policy;
 use transom_core::signal::Signal;
 use transom_engine::Engine;
@@ -89,7 +89,7 @@ impl Swap {
                 return Vec::new();
             }
         };
-        let unreadable = !found.broken.is_empty();
+        let unread: BTreeSet<String> = found.broken.iter().map(|(place, _)| place.clone()).collect();
         self.tell_broken(found.broken);
         let named = found.policies.iter().flat_map(|written| load::components(&written.value, &written.folder));
         self.components = named.collect();
@@ -98,10 +98,14 @@ impl Swap {
         for written in found.policies {
             by_name.entry(name(&written)).or_default().push(written);
         }
-        // What stands in a file that cannot be read now is not gone.
-        let gone: Vec<_> =
-            before.entries().map(|(name, _)| Arc::clone(name)).filter(|name| !by_name.contains_key(&**name)).collect();
-        for name in gone.iter().filter(|_| !unreadable) {
+        // What stands in a file that cannot be read now is not gone, and nobody knows in which it stands.
+        let may_stay = |entry: &Entry| match &self.source {
+            Source::Given(_) => unread.contains(&entry.place.text),
+            Source::Builtin | Source::Path(_) => !unread.is_empty(),
+        };
+        let gone = before.entries().filter(|(name, entry)| !by_name.contains_key(&***name) && !may_stay(entry));
+        let gone: Vec<_> = gone.map(|(name, _)| Arc::clone(name)).collect();
+        for name in &gone {
             self.catalogue = self.catalogue.without(name);
             self.loaded.remove(name);
         }

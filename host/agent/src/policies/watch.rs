@@ -43,16 +43,12 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, components: Path
     }
 }
 
-/// Takes the `Policy` objects as they are now, when one of them was told of; false when they say the same. While one
-/// cannot be read another look follows.
+/// Takes the `Policy` objects as they are now, when one of them was told of; false when they say the same.
 async fn take_objects(agent: &Agent, swap: &mut Swap, components: &Path) -> bool {
     if !agent.policies_told.swap(false, Ordering::AcqRel) {
         return false;
     }
     let found = agent.given(components).await;
-    if !found.broken.is_empty() {
-        agent.policies_told.store(true, Ordering::Release);
-    }
     swap.give(found)
 }
 

@@ -290,7 +290,6 @@ mod tests {
                 keep: Keep { namespaces: vec!["n*".into()], ..Keep::default() },
                 shelf: Shelf::default(),
                 synced: true,
-                followed: true,
                 failure: None,
                 restarts: 0,
                 last_word: Instant::now(),

@@ -2,11 +2,12 @@
 
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
-use super::decode;
+use super::decode::{self, Page};
 use super::shared::{Shared, failure};
 use super::shelf::Fault;
 use super::stream::{self, Unfit};
 use crate::ReadFailure;
+use kube::api::ListParams;
 use transom_api::Word;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
@@ -14,9 +15,7 @@ use transom_core::reference::ObjectRef;
 impl Shared {
     /// Asks for an object; nothing when there is none, or its kind is not served.
     pub(super) async fn ask(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        // A guest may have made up the name; what is no name would be another path.
-        let names = reference.namespace.iter().chain([&reference.name]);
-        if !names.into_iter().all(|name| is_name(name)) {
+        if !is_named(reference) {
             return Ok(None);
         }
         let fail = |fault: &Fault| failure(reference, fault);
@@ -40,6 +39,31 @@ impl Shared {
         }
     }
 
+    /// Asks whether an object is there, by a list of its name.
+    pub(super) async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        if !is_named(reference) {
+            return Ok(None);
+        }
+        let ObjectRef { api_version, kind, namespace, name, .. } = reference;
+        let fail = |cause: Cause| failure(reference, &of(cause));
+        let path = match self.path(api_version, kind, namespace.as_deref()).await {
+            Err(cause) if cause.reason == Word::KindMissing => return Ok(None),
+            path => path.map_err(fail)?,
+        };
+        self.counts.add(Verb::List, Purpose::Work);
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let answer = stream::page(&self.client, &path, &params).await.map_err(|cause| {
+            // The kind may have gone since its path was learnt.
+            self.resources.forget(api_version, kind);
+            fail(cause)
+        })?;
+        let bytes = answer.map_err(|unfit| fail(unfit.cause()))?;
+        let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;
+        let found = page.items.iter().flatten().map(|item| decode::identified(item.get(), reference));
+        let found: Option<Option<Object>> = found.collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().next()).ok();
+        found.ok_or_else(|| fail(Cause::malformed()))
+    }
+
     async fn fetch(&self, reference: &ObjectRef) -> Result<stream::Fetched, Cause> {
         let ObjectRef { api_version, kind, namespace, name, .. } = reference;
         let path = self.path(api_version, kind, namespace.as_deref()).await?;
@@ -50,6 +74,11 @@ impl Shared {
 
 fn of(cause: Cause) -> Fault {
     Fault { reason: cause.reason, message: cause.message }
+}
+
+/// Whether both parts of a reference are names: a guest may have made them up, and what is no name is another path.
+fn is_named(reference: &ObjectRef) -> bool {
+    reference.namespace.iter().chain([&reference.name]).all(|name| is_name(name))
 }
 
 /// Whether a text can be the name of an object: nothing in it means anything in a path.

@@ -176,8 +176,7 @@ impl Shared {
 
 /// Why an object is not read that is being listed for too long.
 pub(super) fn late(reference: &ObjectRef, after: Duration) -> ReadFailure {
-    let message =
-        format!("failed to read {reference}: its kind was not listed or followed within {} s", after.as_secs());
+    let message = format!("failed to read {reference}: its kind was not listed within {} s", after.as_secs());
     ReadFailure { reason: Word::ServerUnavailable, message }
 }
 

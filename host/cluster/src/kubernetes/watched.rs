@@ -18,8 +18,6 @@ pub(super) struct Watched {
     pub(super) shelf: Shelf,
     /// Whether it was listed whole, with what is kept now.
     pub(super) synced: bool,
-    /// Whether the API server tells its changes now.
-    pub(super) followed: bool,
     /// Why it cannot be followed now.
     pub(super) failure: Option<Fault>,
     /// How often it was begun again before its time.

@@ -20,8 +20,7 @@ impl Shared {
         self.change(|cache| {
             let before = cache.watches.iter_mut().find(|watched| watched.scope == *scope);
             if let Some(watched) = before {
-                (watched.number, watched.keep) = (number, keep.clone());
-                (watched.synced, watched.followed) = (false, false);
+                (watched.number, watched.keep, watched.synced) = (number, keep.clone(), false);
                 return cleared(watched);
             }
             cache.watches.push(Watched {
@@ -30,7 +29,6 @@ impl Shared {
                 keep: keep.clone(),
                 shelf: Shelf::default(),
                 synced: false,
-                followed: false,
                 failure: None,
                 restarts: 0,
                 last_word: Instant::now(),
@@ -70,11 +68,7 @@ impl Shared {
 
     /// The API server answered a watch that goes on from where it was.
     pub(super) fn heard(&self, number: u64) {
-        self.with(number, |watched| {
-            watched.followed = true;
-            cleared(watched)
-        });
-        self.settled.notify_waiters();
+        self.with(number, cleared);
     }
 
     /// The stream came to a version.
@@ -103,7 +97,6 @@ impl Shared {
     pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool) {
         self.with(number, |watched| {
             watched.restarts += 1;
-            watched.followed = false;
             if !told {
                 return Vec::new();
             }
@@ -124,12 +117,6 @@ impl Shared {
     pub(super) async fn listed_about(&self, reference: &ObjectRef) {
         let listing = |one: &Watched| one.is_whole() && !one.synced && one.failure.is_none();
         self.wait_while(|cache| cache.about(reference).any(listing)).await;
-    }
-
-    /// Waits until changes of an object are told, or it is found unreadable.
-    pub(super) async fn followed_about(&self, reference: &ObjectRef) {
-        let interrupted = |one: &Watched| one.is_whole() && !one.followed && one.failure.is_none();
-        self.wait_while(|cache| cache.about(reference).any(interrupted)).await;
     }
 
     async fn wait_while(&self, is_so: impl Fn(&Cache) -> bool) {

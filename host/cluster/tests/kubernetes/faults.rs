@@ -26,12 +26,15 @@ async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> R
     assert!(agent.read(&map_ref("goes")).await?.is_some());
     let other = agent.read(&ObjectRef::local("v1", "Secret", Some("default"), "x")).await;
     assert_eq!(other.map_err(|failure| failure.reason), Err(Word::ServerUnavailable));
-    let old = agent.followed(&map_ref("goes")).await;
-    assert_eq!(old.map_err(|failure| failure.reason), Err(Word::ServerUnavailable));
+    let asked = agent.confirm(&map_ref("goes")).await;
+    assert_eq!(asked.map_err(|failure| failure.reason), Err(Word::ServerUnavailable));
     delete(&cluster, &map_ref("goes")).await?;
     wire.carry(Carries::All);
     readable(&mut changes, &place).await?;
-    assert_eq!(agent.followed(&map_ref("goes")).await, Ok(()));
+    let stays = agent.confirm(&map_ref("stays")).await?;
+    assert!(stays.is_some_and(|map| !map.uid().is_empty() && map.data("text").is_none()));
+    assert_eq!(agent.confirm(&map_ref("goes")).await, Ok(None));
+    assert_eq!(agent.confirm(&ObjectRef::local("example.org/v1", "Thing", None, "x")).await, Ok(None));
     gone(&mut changes, &map_ref("goes")).await?;
 
     // A new API server knows nothing of the past: everything is listed, and compared.

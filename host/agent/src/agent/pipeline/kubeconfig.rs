@@ -156,12 +156,14 @@ impl Asking<'_> {
         let policy = &self.loaded.revision.policy;
         let Some(succession) = Succession::of(policy, self.subject, self.key, existing) else { return Ok(()) };
         let connected = self.agent.connections.has(&succession.former.subject.cluster);
-        // What was taken over cannot be given back: an old absence counts for nothing.
-        for keeper in succession.keepers.iter().filter(|_| connected) {
-            self.agent.connections.followed(keeper).await?;
-        }
         let keepers = self.look(&succession.keepers, seen).await?;
-        succession.judge(connected, &keepers)
+        succession.judge(connected, &keepers)?;
+        // What was taken over cannot be given back: a watch may not have told of a deletion yet.
+        let mut confirmed = Vec::with_capacity(keepers.len());
+        for keeper in &succession.keepers {
+            confirmed.push(self.agent.connections.confirm(keeper).await?.map(Arc::new));
+        }
+        succession.judge(connected, &confirmed)
     }
 
     /// Stage 5.

@@ -22,6 +22,10 @@ impl Agent {
                 format!("{} is not found, but {place} cannot be read: what was made for it stays", key.subject);
             return Err(Failure::known(Word::ReadFailed, message));
         }
+        if made && self.connections.confirm(&key.subject).await?.is_some() {
+            let message = format!("{} is there, though no event has told of it yet", key.subject);
+            return Err(Failure::known(Word::ReadFailed, message));
+        }
         let woken = self.known.lock().claims.remove(key);
         self.wake(woken);
         let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceGone, seen).await?;
@@ -59,12 +63,12 @@ impl Agent {
         Ok((self.apply(key, plan, seen).await, kept))
     }
 
-    /// Those of some objects that are there. What is removed cannot be given back: an old absence counts for nothing.
+    /// Those of some objects that are there. What is removed cannot be given back: an absence is confirmed.
     async fn present(&self, references: &[ObjectRef]) -> Result<Vec<ObjectRef>, Failure> {
         let mut present = Vec::new();
         for reference in references {
-            self.connections.followed(reference).await?;
-            if self.connections.read(reference).await?.is_some() {
+            let there = self.connections.read(reference).await?.is_some();
+            if there || self.connections.confirm(reference).await?.is_some() {
                 present.push(reference.clone());
             }
         }
