@@ -1,7 +1,8 @@
-//! On which API server the agent works, and by which way: kubeconfigs, the pod's identity, contexts, proxies, and where
-//! its Lease lies. Never by what it says of itself: who asked is read in the audit log.
+//! On which API server the agent works, and by which way: kubeconfigs, contexts, proxies, and where its Lease lies.
+//! Never by what it says of itself: who asked is read in the audit log.
 
 use crate::agent::Worker;
+use crate::leases::LEASES;
 use crate::stage::{DEADLINE, HOME, Stage, on_stage};
 use crate::tunnel::Tunnels;
 use anyhow::{Context as _, Result, ensure};
@@ -15,13 +16,9 @@ use transom_core::rights::LEASE;
 use transom_e2e::{http, program};
 use transom_test_cluster::{Carries, User, Wire, wait};
 
-const LEASES: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
 /// What else an environment may say about the way to a server.
 const VARIABLES: [&str; 7] =
     ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "RUST_LOG"];
-/// Puts files where a pod has those of its service account, for the command that follows, and for nobody else.
-const POD: &str = "set -e; mount -t tmpfs none /var/run; place=/var/run/secrets/kubernetes.io/serviceaccount
-mkdir -p $place; cp \"$0\"/* $place; exec \"$@\"";
 
 /// A folder for what a user has, and a command that knows of nothing else.
 struct Desk {
@@ -40,29 +37,18 @@ impl Desk {
         Ok(path)
     }
 
-    /// `transom run --once` of a user who has nothing.
-    fn once(&self) -> Result<Command> {
-        self.by(Command::new(program::binary()?))
-    }
-
-    /// The same in a pod with a service account on this server.
+    /// The same in a pod on this server, as far as its environment goes: a pod's account lies where a test may not write.
     fn once_in_pod(&self, stage: &Stage) -> Result<Command> {
-        let kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
-        let token = kubeconfig["users"][0]["user"]["token"].as_str().context("the agent has no token")?;
-        self.put("account/token", token)?;
-        self.put("account/ca.crt", &stage.cluster.authority())?;
-        let account = self.put("account/namespace", HOME)?;
-        let mut pod = Command::new("unshare");
-        pod.args(["--user", "--map-root-user", "--mount", "sh", "-c", POD]);
-        pod.arg(account.parent().context("no folder")?).arg(program::binary()?);
         let server = stage.cluster.server();
         let (host, port) = server.trim_start_matches("https://").split_once(':').context("the server has no port")?;
-        let mut pod = self.by(pod)?;
+        let mut pod = self.once()?;
         pod.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
         Ok(pod)
     }
 
-    fn by(&self, mut command: Command) -> Result<Command> {
+    /// `transom run --once` of a user who has nothing.
+    fn once(&self) -> Result<Command> {
+        let mut command = Command::new(program::binary()?);
         let home = self.folder.path().join("home");
         fs::create_dir_all(&home)?;
         command.args(["run", "--once"]).current_dir(self.folder.path());
@@ -107,9 +93,10 @@ fn a_kubeconfig_is_used_or_refused_and_without_one_the_identity_of_the_pod() -> 
         let broken = desk.put("broken", "apiVersion: v1\nkind: Config\nclusters: [{name: hunter2")?;
         let missing = desk.folder.path().join("missing");
         works(stage, "KUBECONFIG", desk.once()?.env("KUBECONFIG", &good)).await?;
-        works(stage, "the pod's identity", &mut desk.once_in_pod(stage)?).await?;
-        works(stage, "an empty KUBECONFIG", desk.once_in_pod(stage)?.env("KUBECONFIG", "")).await?;
-        is_refused(stage, &["there is no kubeconfig", "this is no pod"], &mut desk.once()?).await?;
+        // Without a kubeconfig it is the pod's identity that is looked for.
+        let identity = ["there is no kubeconfig", "no service account of a pod"];
+        is_refused(stage, &identity, &mut desk.once_in_pod(stage)?).await?;
+        is_refused(stage, &identity, desk.once_in_pod(stage)?.env("KUBECONFIG", "")).await?;
         // Nothing that is named and cannot be used is passed over for what the pod has.
         for (bad, why) in [(&missing, "No such file"), (&broken, "well-formed")] {
             let named = ["KUBECONFIG", text(bad)?, why];
@@ -123,6 +110,7 @@ fn a_kubeconfig_is_used_or_refused_and_without_one_the_identity_of_the_pod() -> 
         is_refused(stage, &["context `nobody`", "KUBECONFIG"], desk.once_in_pod(stage)?.args(words)).await?;
         let flag = ["--kubeconfig", text(&missing)?];
         is_refused(stage, &[flag[1]], desk.once_in_pod(stage)?.env("KUBECONFIG", &good).args(flag)).await?;
+        is_refused(stage, &identity, &mut desk.once()?).await?;
         let own = desk.put("home/.kube/config", "nonsense")?;
         is_refused(stage, &[text(&own)?, "well-formed"], &mut desk.once_in_pod(stage)?).await?;
         desk.put("home/.kube/config", &stage.cluster.kubeconfig(&stage.agent)?)?;

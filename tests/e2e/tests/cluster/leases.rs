@@ -15,7 +15,7 @@ use transom_core::rights::LEASE;
 use transom_e2e::http;
 use transom_test_cluster::{Carries, Line, Mark, User, Wire, wait};
 
-const LEASES: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
+pub(crate) const LEASES: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
 
 /// One replica at work.
 struct Replica {

@@ -3,6 +3,7 @@
 
 use crate::admission::Refusal;
 use crate::agent::Worker;
+use crate::leases::LEASES;
 use crate::objects::{CLUSTERS, rotated};
 use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +11,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use std::time::Instant;
+use transom_core::rights::LEASE;
 use transom_e2e::{http, program};
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Line, Mark, wait};
@@ -163,6 +165,8 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
 fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
     on_stage(async |stage| {
         given(stage).await?;
+        // Who finds one does not make it.
+        stage.delete(LEASES, Some(HOME), LEASE).await?;
         if rbac.contains(&"--policy-objects") {
             stage.install_policies().await?;
         }

@@ -20,7 +20,7 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<Config, String> {
             }
             None => Config::incluster().map_err(|error| {
                 format!(
-                    "there is no kubeconfig (--kubeconfig, KUBECONFIG, ~/.kube/config), and this is no pod: {error}"
+                    "there is no kubeconfig (--kubeconfig, KUBECONFIG, ~/.kube/config), and no service account of a pod: {error}"
                 )
             }),
         };
