@@ -64,8 +64,7 @@ impl Agent {
             lanes: RwLock::default(),
             started: AtomicBool::default(),
             statuses: Statuses::default(),
-            // What changes between the first look and the first word of a watch is seen by a second look.
-            policies_told: AtomicBool::new(true),
+            policies_told: AtomicBool::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
         }

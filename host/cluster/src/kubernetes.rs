@@ -163,21 +163,20 @@ impl Kubernetes {
     pub async fn read_fresh(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let before = self.shared.version(reference);
         let read = self.shared.ask(reference).await?;
-        match (&read, before) {
-            (Some(object), _) => self.shared.took(object),
-            (None, Some(version)) => self.shared.gone(reference, &version),
-            (None, None) => {}
-        }
+        self.shared.learnt(reference, read.as_ref(), before);
         Ok(read)
     }
 
-    /// What identifies an object, as the API server has it now, for what cannot be taken back: a watch may not have told
-    /// of it yet. Asked by a list of the one name, to which a watch has the right anyway.
+    /// An object as the API server has it now, for what cannot be taken back: a watch may not have told of it yet. Asked by
+    /// a list of the one name, to which a watch has the right anyway; the cache learns what is answered.
     ///
     /// # Errors
     /// As of [`Kubernetes::read`].
     pub async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        self.shared.confirm(reference).await
+        let before = self.shared.version(reference);
+        let read = self.shared.confirm(reference).await?;
+        self.shared.learnt(reference, read.as_ref(), before);
+        Ok(read)
     }
 
     /// The objects of a kind that are watched, in a namespace or in all; sorted.

@@ -156,7 +156,7 @@ impl Connections {
         traces::gather(&reference.kind, read).await
     }
 
-    /// What identifies an object as it is now, whatever is known of it: for what cannot be taken back.
+    /// An object as it is now, whatever is known of it: for what cannot be taken back.
     ///
     /// # Errors
     /// When it cannot be asked for, with the reason.

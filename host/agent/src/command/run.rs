@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -115,7 +116,10 @@ async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         Some(files) => files,
         None => {
             agent.connections.watch(&Catalogue::default()).await;
-            Swap::loading(engine, Source::Given(agent.given(&args.server.components).await), names)
+            let given = agent.given(&args.server.components).await;
+            // What changes from here to the first word of the watch is seen by another look.
+            agent.policies_told.store(true, Ordering::Release);
+            Swap::loading(engine, Source::Given(given), names)
         }
     };
     let (swap, changes) = loading.done().await?;

@@ -154,17 +154,6 @@ pub(super) fn answer(text: &str, reference: &ObjectRef) -> Result<Result<Object,
     }
 }
 
-/// What identifies an object on a page that should hold no other: its kind and metadata.
-pub(super) fn identified(text: &str, reference: &ObjectRef) -> Result<Object, Malformed> {
-    let identity = Identity::of(text)?;
-    let version = identity.version()?.to_owned();
-    if identity.metadata.name != reference.name {
-        return Err(Malformed);
-    }
-    let body = body(text, Some(&Paths::default())).map_err(|_| Malformed)?;
-    Ok(Object { reference: reference.clone(), version, body })
-}
-
 fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
     if text.len() > OBJECT_BYTES {
         return Err(too_large());

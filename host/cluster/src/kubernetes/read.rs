@@ -26,10 +26,8 @@ impl Shared {
         }
         match answer {
             Ok(Ok(bytes)) => {
-                let malformed = || fail(&of(Cause::malformed()));
-                let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?;
-                let object = decode::answer(text, reference).map_err(|_| malformed())?.map_err(|fault| fail(&fault))?;
-                Ok(Some(self.cache().projected(object)))
+                let text = std::str::from_utf8(&bytes).map_err(|_| fail(&of(Cause::malformed())))?;
+                self.understood(text, reference).map(Some)
             }
             Ok(Err(Unfit::TooLarge)) => Err(fail(&decode::too_large())),
             Ok(Err(late)) => Err(fail(&of(late.cause()))),
@@ -59,9 +57,14 @@ impl Shared {
         })?;
         let bytes = answer.map_err(|unfit| fail(unfit.cause()))?;
         let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;
-        let found = page.items.iter().flatten().map(|item| decode::identified(item.get(), reference));
-        let found: Option<Option<Object>> = found.collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().next()).ok();
-        found.ok_or_else(|| fail(Cause::malformed()))
+        page.items.iter().flatten().next().map(|item| self.understood(item.get(), reference)).transpose()
+    }
+
+    /// An object as an answer has it, with what is kept of its kind.
+    fn understood(&self, text: &str, reference: &ObjectRef) -> Result<Object, ReadFailure> {
+        let fail = |fault: &Fault| failure(reference, fault);
+        let answer = decode::answer(text, reference).map_err(|_| fail(&of(Cause::malformed())))?;
+        Ok(self.cache().projected(answer.map_err(|fault| fail(&fault))?))
     }
 
     async fn fetch(&self, reference: &ObjectRef) -> Result<stream::Fetched, Cause> {

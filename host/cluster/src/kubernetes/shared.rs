@@ -91,6 +91,15 @@ impl Shared {
         self.change(|cache| cache.took(object));
     }
 
+    /// What a fresh read said of an object that had a version before, if it was there.
+    pub(super) fn learnt(&self, reference: &ObjectRef, read: Option<&Object>, before: Option<Box<str>>) {
+        match (read, before) {
+            (Some(object), _) => self.took(object),
+            (None, Some(version)) => self.gone(reference, &version),
+            (None, None) => {}
+        }
+    }
+
     /// What a write answered is known at once, too, and that it was written is no news to whoever wrote it.
     pub(super) fn wrote(&self, object: &Object) {
         self.change(|cache| {

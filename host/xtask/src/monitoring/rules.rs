@@ -151,7 +151,7 @@ fn presence_alerts() -> Vec<Alert> {
         ),
         alert(
             "TransomInstallAbsent",
-            format!("{} unless {}", count(&format!("present_over_time({}[1d])", BUILD.name)), count(BUILD.name)),
+            format!("({} or 0 * {}) < 1", count(BUILD.name), count(&format!("present_over_time({}[1d])", BUILD.name))),
             "10m",
             "critical",
             "An install that was scraped within the last day is scraped no longer. After an uninstall this ends by itself.",

@@ -29,8 +29,8 @@ pub(crate) struct Worker {
     agent: Agent,
     /// Where its admin server listens, where that was not left to it.
     admin: Option<SocketAddr>,
-    /// The file for what its admin server shows at the end.
-    pages: PathBuf,
+    /// The file for what its admin server shows at the end; nothing where it has none, or one that speaks TLS.
+    pages: Option<PathBuf>,
 }
 
 /// One line of the log about a subject.
@@ -61,7 +61,7 @@ impl Stage {
         if !words.contains(&"--log-format") {
             command.args(["--log-format", "json"]);
         }
-        if !words.contains(&ADMIN) {
+        if !words.contains(&ADMIN) && !words.contains(&"--once") {
             command.args([ADMIN, "127.0.0.1:0"]);
         }
         command.env("RUST_LOG", "info,transom=debug").env("RUST_BACKTRACE", "0");
@@ -86,6 +86,8 @@ impl Stage {
         let mut address = command.get_args().skip_while(|word| *word != ADMIN).skip(1);
         let address = address.next().and_then(|word| word.to_str()?.parse().ok());
         let admin = address.filter(|address: &SocketAddr| address.port() != 0);
+        let has = |flag: &str| command.get_args().any(|word| word == flag);
+        let pages = Some(pages).filter(|_| has(ADMIN) && !has("--admin-tls-cert"));
         Ok(Worker { agent: Agent::start(command, log)?, admin, pages })
     }
 }
@@ -187,9 +189,11 @@ impl Worker {
 
     /// Asks it to end, and gives all that it said. What its admin server shows is kept first.
     pub(crate) fn stop(self) -> Result<String> {
-        let admin = self.admin()?.context("it never said where its admin server listens")?;
-        let pages = PAGES.iter().map(|page| Ok(http::get(admin, page)?.body)).collect::<Result<Vec<_>>>()?;
-        fs::write(&self.pages, pages.concat())?;
+        if let Some(path) = &self.pages {
+            let admin = self.admin()?.context("it never said where its admin server listens")?;
+            let pages = PAGES.iter().map(|page| Ok(http::get(admin, page)?.body)).collect::<Result<Vec<_>>>()?;
+            fs::write(path, pages.concat())?;
+        }
         self.agent.stop()
     }
 }

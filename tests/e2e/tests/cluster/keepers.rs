@@ -2,7 +2,7 @@
 
 use crate::objects::{CLUSTERS, subject};
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use transom_test_cluster::wait;
 
@@ -26,7 +26,7 @@ fn what_a_klusterlet_needs_stays_while_klusterlets_cannot_be_followed() -> Resul
         forbid_klusterlets(stage).await?;
         stage.cluster.restart_apiserver().await?;
         let told = async || Ok(agent.log()?.contains("failed to watch Klusterlet").then_some(()));
-        wait::until("a word on the watch", DEADLINE, told).await?;
+        wait::until("a word on the watch", DEADLINE, told).await.with_context(|| agent.tail())?;
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1,
             "metadata": {"name": "klusterlet-one"}, "spec": {}});
         stage.objects().create(klusterlet).await?;
