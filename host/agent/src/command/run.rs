@@ -138,6 +138,7 @@ async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
 async fn first(agent: &Arc<Agent>, swap: &Swap, screen: &Screen) {
     drive(agent, screen).await;
     agent.tidy_status(&agent.policies());
+    agent.publish_policies();
     summary::tell(agent, swap, screen);
 }
 

@@ -224,7 +224,9 @@ fn what_the_agent_writes_is_no_news_to_it() -> Result<()> {
                     }
                 }
             }
-            let after = evaluations(admin, policy)?;
+            // What was written is there before its evaluation is counted.
+            let counted = async || Ok(Some(evaluations(admin, policy)?).filter(|after| after - before >= 4.0));
+            let after = wait::until("four evaluations", DEADLINE, counted).await?;
             ensure!(after - before == 4.0, "{policy}: {} evaluations for 4 changes", after - before);
         }
         agent.stop()?;
