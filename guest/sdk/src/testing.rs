@@ -18,22 +18,31 @@
 //! | `context`, `cluster` | `compute` | `ok: {decision, ask-again-at}` or `err: {...}` |
 //! | `validate` (settings) | `validate` | a list of problems |
 //!
+//! What a guest is given is cut to what its description declares, as the host does: an undeclared field of a subject, of
+//! an object or of a managed cluster is as if it were not there. A taints guest that declares a path which fills no field
+//! of the record is refused, also as the host does.
+//!
 //! In `given.yaml`, settings, the `fields` of a subject and the value of a form `object` are written as YAML, not as
-//! JSON in a text. What is left out has its default: empty, zero, false, absent. An agent that is left out works for
-//! the hub's own cluster.
+//! JSON in a text. What is left out has its default: empty, zero, false, absent; a lease lasts 60 seconds. An agent that
+//! is left out works for the hub's own cluster.
 //!
 //! In `expected.yaml`, what is left out must have its default in the answer; which case of a variant it is, is always
 //! said. Only `message` may be left out and be
 //! there: sentences may change. Every answer must give only declared reasons, and the same when asked twice.
 
 mod compare;
+#[doc(hidden)]
+pub mod declared;
 mod given;
+mod inputs;
+mod path;
 
 use crate::bindings::guest::exports::transom::policy::guest::Guest as GuestExports;
 use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig::Guest as KubeconfigExports;
 use crate::bindings::taints::exports::transom::policy::taints::Guest as TaintsExports;
 use crate::bindings::trigger::exports::transom::policy::trigger::Guest as TriggerExports;
-use crate::{Guest, Kubeconfig, Taints, Trigger};
+use crate::{Guest, Kubeconfig, ObjectRef, Subject, Taints, Trigger};
+use declared::Declared;
 use given::Given;
 use serde::Serialize;
 use serde_json::Value;
@@ -65,9 +74,10 @@ impl std::error::Error for Failed {}
 pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     run::<G>(folder.as_ref(), |given| {
         if let Some(change) = given.change()? {
+            let change = of::<G>(&change.after.reference)?.change(change)?;
             return answer(<G as TriggerExports>::evaluate(given.context()?, change));
         }
-        let subject = given.subject()?.ok_or("there is neither `subject` nor `change`")?;
+        let subject = subject::<G>(given)?.ok_or("there is neither `subject` nor `change`")?;
         answer(<G as TriggerExports>::ready(given.context()?, subject))
     })
 }
@@ -78,13 +88,26 @@ pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
 /// The cases that did not come out as expected; also when there is none.
 pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     run::<G>(folder.as_ref(), |given| {
-        let subject = given.subject()?.ok_or("there is no `subject`")?;
-        if let Some(found) = given.inputs("found")? {
-            return answer(result(<G as KubeconfigExports>::require(given.context()?, subject, found)));
+        let subject = subject::<G>(given)?.ok_or("there is no `subject`")?;
+        let (found, inputs, context) = (given.inputs("found")?, given.inputs("inputs")?, given.context()?);
+        let require = |found| <G as KubeconfigExports>::require(context.clone(), subject.clone(), found);
+        if let Some(found) = found {
+            return answer(result(require(inputs::cut(&G::ABOUT, found, require)?)));
         }
-        let inputs = given.inputs("inputs")?.ok_or("there is neither `found` nor `inputs`")?;
-        answer(result(<G as KubeconfigExports>::transform(given.context()?, subject, inputs)))
+        let inputs = inputs.ok_or("there is neither `found` nor `inputs`")?;
+        let inputs = inputs::cut(&G::ABOUT, inputs, require)?;
+        answer(result(<G as KubeconfigExports>::transform(context.clone(), subject.clone(), inputs)))
     })
+}
+
+/// What a guest declares of the kind of an object.
+fn of<G: Guest>(object: &ObjectRef) -> Result<Declared, String> {
+    Declared::of(&G::ABOUT, (&object.api_version, &object.kind))
+}
+
+/// The subject of a case, cut to what the guest declares.
+fn subject<G: Guest>(given: &mut Given) -> Result<Option<Subject>, String> {
+    given.subject()?.map(|subject| of::<G>(&subject.reference)?.subject(subject)).transpose()
 }
 
 /// Runs the cases of a taints guest.
@@ -92,8 +115,10 @@ pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed>
 /// # Errors
 /// The cases that did not come out as expected; also when there is none.
 pub fn taints<G: Taints>(folder: impl AsRef<Path>) -> Result<(), Failed> {
+    declared::check(&G::ABOUT).map_err(|why| Failed(vec![(folder.as_ref().to_owned(), why)]))?;
     run::<G>(folder.as_ref(), |given| {
-        let cluster = given.take("cluster")?.ok_or("there is no `cluster`")?;
+        let cluster = given.cluster()?.ok_or("there is no `cluster`")?;
+        let cluster = of::<G>(&cluster.reference)?.cluster(cluster);
         answer(result(<G as TaintsExports>::compute(given.context()?, cluster)))
     })
 }
@@ -140,6 +165,7 @@ fn cases(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 fn run_one<G: Guest>(case: &Path, call: impl Fn(&mut Given) -> Result<Value, String>) -> Result<(), String> {
+    only_its_files(case)?;
     let given = read(&case.join("given.yaml"))?;
     let expected = read(&case.join("expected.yaml"))?;
     let ask = || {
@@ -157,6 +183,18 @@ fn run_one<G: Guest>(case: &Path, call: impl Fn(&mut Given) -> Result<Value, Str
     }
     compare::declared(&G::ABOUT, &found)?;
     compare::equal(&expected, &found)
+}
+
+/// Refuses a file that no case has: it would be a misspelt one, and be missed in silence.
+fn only_its_files(case: &Path) -> Result<(), String> {
+    let failed = |error| format!("failed to read the folder: {error}");
+    for entry in fs::read_dir(case).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name != "given.yaml" && name != "expected.yaml" {
+            return Err(format!("`{}` is no file of a case: want given.yaml and expected.yaml", name.display()));
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Value, String> {

@@ -156,3 +156,85 @@ fn a_guest_that_is_not_built_is_told_where_its_component_belongs() {
     assert_eq!(code, Some(1));
     assert!(differences.contains("of-my-own/target/guests/of-my-own.wasm`"), "{differences}");
 }
+
+/// The taints guest of this repository in a crate of its own, with its cases, and its component with other words in it.
+fn patched(from: &str, to: &str) -> (TempDir, PathBuf) {
+    assert_eq!(from.len(), to.len(), "a component keeps its size");
+    let mut bytes = fs::read(top().join("target/guests/taints.wasm")).expect("run `cargo xtask guests`");
+    let found: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
+    assert_eq!(found.len(), 1, "`{from}` stands {} times in the component", found.len());
+    bytes[found[0]..found[0] + to.len()].copy_from_slice(to.as_bytes());
+    let temporary = changed("taints", "T14-swap", "given.yaml", ("", ""));
+    let built = temporary.path().join("taints/target/guests");
+    fs::create_dir_all(&built).unwrap();
+    fs::write(built.join("taints.wasm"), bytes).unwrap();
+    let component = built.join("taints.wasm");
+    (temporary, component)
+}
+
+#[test]
+fn a_guest_that_does_not_declare_what_it_reads_fails_its_cases() {
+    let declared = "status.conditions[ManagedClusterConditionAvailable]";
+    let (as_it_is, _) = patched(declared, declared);
+    assert_eq!(judged(&as_it_is, &top()), (Some(0), "[]".to_owned()));
+    let (blind, _) = patched(declared, "status.conditions[ManagedClusterConditionAvailablX]");
+    let (code, differences) = judged(&blind, &top());
+    assert_eq!(code, Some(1), "the case gives what the guest does not declare");
+    assert!(differences.contains("`ok.decision"), "{differences}");
+}
+
+#[test]
+fn a_declared_path_that_fills_nothing_is_refused_wherever_the_component_is_looked_at() {
+    let declared = "status.conditions[ManagedClusterConditionAvailable]";
+    let (temporary, component) = patched(declared, "status.conditionz[ManagedClusterConditionAvailable]");
+    let wanted = "the nearest path that does is `status.conditions`";
+    let (code, differences) = judged(&temporary, &top());
+    assert!(code == Some(1) && differences.contains(wanted), "{differences}");
+    let policy = fs::read_to_string(top().join("policies/built-in-taints/policy.yaml")).unwrap();
+    let policy = policy.replace("builtin:taints", component.to_str().unwrap());
+    let file = temporary.path().join("policy.yaml");
+    fs::write(&file, policy).unwrap();
+    for words in [["validate", file.to_str().unwrap()], ["inspect", component.to_str().unwrap()]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_transom")).args(words).output().unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
+        assert!(told.contains("DescriptionInvalid") && told.contains(wanted), "{words:?}: {told}");
+    }
+}
+
+#[test]
+fn a_case_that_lacks_a_file_or_has_a_misspelt_one_fails_and_names_it() {
+    for policy in [false, true] {
+        for (missing, instead) in [
+            ("given.yaml", None),
+            ("expected.yaml", None),
+            ("given.yaml", Some("given.yml")),
+            ("expected.yaml", Some("expectd.yaml")),
+            ("", Some("then.yml")),
+        ] {
+            let temporary = changed("taints", "T14-swap", "given.yaml", ("", ""));
+            let home = temporary.path().join("taints");
+            if policy {
+                fs::remove_file(home.join("Cargo.toml")).unwrap();
+            }
+            let case = home.join("cases/T14-swap");
+            match (missing, instead) {
+                ("", Some(instead)) => fs::write(case.join(instead), "").unwrap(),
+                (missing, Some(instead)) => fs::rename(case.join(missing), case.join(instead)).unwrap(),
+                (missing, None) => fs::remove_file(case.join(missing)).unwrap(),
+            }
+            let (code, differences) = judged(&temporary, &top());
+            assert_eq!(code, Some(1), "{missing} {instead:?}");
+            for named in [missing, instead.unwrap_or_default()] {
+                assert!(differences.contains(named), "{missing} {instead:?}: {differences}");
+            }
+        }
+    }
+    // A folder with nothing in it that was added is a case all the same.
+    let temporary = changed("taints", "T14-swap", "given.yaml", ("", ""));
+    fs::create_dir(temporary.path().join("taints/cases/forgotten")).unwrap();
+    let rows = rows(&transom_test(temporary.path(), &top()));
+    assert_eq!(rows.iter().filter(|row| row["passed"] == true).count(), 1, "{rows:?}");
+    assert!(rows.iter().any(|row| row["differences"].to_string().contains("there is no `given.yaml`")), "{rows:?}");
+}

@@ -1,6 +1,8 @@
 //! A ManagedCluster as its record, filled only with what the guest declared.
 //! Never guesses: a declared field of the wrong type is named.
 
+pub mod declared;
+
 use crate::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
 use crate::failure::InvalidField;
 use crate::object::Object;
@@ -8,7 +10,7 @@ use crate::object::field::Place;
 use crate::projection::Declared;
 
 /// `spec.leaseDurationSeconds` where a cluster says nothing.
-const DEFAULT_LEASE_SECONDS: u32 = 60;
+pub const DEFAULT_LEASE_SECONDS: u32 = 60;
 
 /// Reads a ManagedCluster. What was not declared is empty, and its shape does not count.
 ///

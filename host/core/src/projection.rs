@@ -4,8 +4,8 @@
 pub mod path;
 pub mod read;
 
-use crate::contract::Subject;
 use crate::contract::description::Read;
+use crate::contract::{Change, Subject};
 use crate::digest::Digest;
 use crate::object::Object;
 use path::{Path, PathError, Segment};
@@ -238,6 +238,23 @@ impl Declared {
             deleting: object.deleting(),
             fields: self.fields.project(&object.body),
         }
+    }
+
+    /// A subject as a case gives it, cut to what crosses.
+    pub fn cut(&self, subject: Subject) -> Subject {
+        Subject { fields: self.fields.project(&subject.fields), ..subject }
+    }
+
+    /// A change as a case gives it, cut to what crosses: of what changed, the paths that are declared or lie below one.
+    pub fn cut_change(&self, change: Change) -> Change {
+        let Change { before, after, mut changed } = change;
+        changed.retain(|text| Path::parse(text).is_ok_and(|path| self.covers(&path)));
+        Change { before: self.cut(before), after: self.cut(after), changed }
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        let mut declared = self.fields.list().iter().chain(self.changes.list());
+        declared.any(|declared| path.segments().starts_with(declared.segments()))
     }
 
     /// Where an object has another shape than a declared path needs.

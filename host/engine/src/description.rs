@@ -3,7 +3,8 @@
 use crate::failure::LoadError;
 use crate::receipt::printable;
 use std::collections::BTreeSet;
-use transom_core::contract::description::{Description, Read};
+use transom_core::contract::description::{Description, Read, World};
+use transom_core::managed_cluster::declared;
 use transom_core::projection::Declared;
 
 /// Reasons that a guest may declare.
@@ -16,12 +17,12 @@ const PATHS: usize = 64;
 const NAME_CHARS: usize = 64;
 
 /// The reasons that the guest may answer with, when all of its description is in order.
-pub(crate) fn check(description: &Description) -> Result<BTreeSet<String>, LoadError> {
+pub(crate) fn check(description: &Description, world: World) -> Result<BTreeSet<String>, LoadError> {
     named("name", &description.name)?;
     named("version", &description.version)?;
     at_most("kinds that it reads", description.reads.len(), KINDS)?;
     at_most("reasons", description.reasons.len(), REASONS)?;
-    description.reads.iter().try_for_each(check_read)?;
+    description.reads.iter().try_for_each(|read| check_read(read, world))?;
     schema(&description.settings_schema)?;
     let mut words = BTreeSet::new();
     for reason in &description.reasons {
@@ -42,13 +43,19 @@ fn is_reason(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
-fn check_read(read: &Read) -> Result<(), LoadError> {
+fn check_read(read: &Read, world: World) -> Result<(), LoadError> {
     named("apiVersion", &read.api_version)?;
     named("kind", &read.kind)?;
     at_most("paths of one kind", read.fields.len() + read.changes.len(), PATHS)?;
-    match Declared::compile(read) {
-        Ok(_) => Ok(()),
-        Err(error) => refuse(format!("what it reads of {}: {}", read.kind, printable(&error.to_string()))),
+    let compiled = Declared::compile(read).map_err(|error| error.to_string());
+    // Only a taints guest is given a record; to the others crosses what is declared, whatever it is.
+    let fault = match compiled {
+        Ok(_) => (world == World::Taints).then(|| declared::fault(read)).flatten(),
+        Err(error) => Some(error),
+    };
+    match fault {
+        None => Ok(()),
+        Some(fault) => refuse(format!("what it reads of {}: {}", read.kind, printable(&fault))),
     }
 }
 
@@ -105,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_good_description_gives_its_words() {
-        assert_eq!(check(&good()).unwrap().into_iter().collect::<Vec<_>>(), ["NotReady"]);
+        assert_eq!(check(&good(), World::Trigger).unwrap().into_iter().collect::<Vec<_>>(), ["NotReady"]);
     }
 
     #[test]
@@ -127,9 +134,24 @@ mod tests {
         for (fault, named) in faults {
             let mut description = good();
             fault(&mut description);
-            let error = check(&description).unwrap_err();
+            let error = check(&description, World::Trigger).unwrap_err();
             assert_eq!(error.reason(), "DescriptionInvalid");
             assert!(error.to_string().contains(named), "{error} does not name {named}");
         }
+    }
+
+    #[test]
+    fn only_a_guest_that_is_given_a_record_must_declare_what_fills_it() {
+        assert!(check(&good(), World::Kubeconfig).is_ok());
+        let of_node = check(&good(), World::Taints).unwrap_err();
+        assert!(of_node.to_string().contains("reads v1 Node"), "{of_node}");
+        let mut typo = good();
+        "cluster.open-cluster-management.io/v1".clone_into(&mut typo.reads[0].api_version);
+        "ManagedCluster".clone_into(&mut typo.reads[0].kind);
+        assert!(check(&typo, World::Taints).is_ok());
+        typo.reads[0].fields.push("status.clusterClaim".to_owned());
+        let refused = check(&typo, World::Taints).unwrap_err();
+        assert_eq!(refused.reason(), "DescriptionInvalid");
+        assert!(refused.to_string().contains("`status.clusterClaims`"), "{refused}");
     }
 }

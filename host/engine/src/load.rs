@@ -83,7 +83,7 @@ impl Engine {
         let located = locate(&code.compiled.component, world);
         let (about, exports) = located.map_err(|missing| mismatch(&code, world, &missing))?;
         let description = describe(&code, &about, &exports, world)?;
-        let words = crate::description::check(&description)?;
+        let words = crate::description::check(&description, world)?;
         Ok(Guest::from(Arc::new(Loaded { code, about, exports, world, description, words })))
     }
 

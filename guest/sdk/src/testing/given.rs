@@ -1,9 +1,11 @@
 //! What a case gives, as the arguments of a call. Never a default that hides a misspelt word: what is left over is
 //! an error.
 
+use super::declared::LEASE_SECONDS;
 use crate::Subject;
 use crate::bindings::guest::transom::policy::types::{Agent, Context};
 use crate::kubeconfig::Input;
+use crate::taints::ManagedCluster;
 use crate::trigger::Change;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -61,6 +63,14 @@ impl Given {
             as_text(change.get_mut("after"), "fields", true);
         }
         self.take("change")
+    }
+
+    /// The managed cluster; left out, its lease lasts as long as where an object says nothing.
+    pub(super) fn cluster(&mut self) -> Result<Option<ManagedCluster>, String> {
+        if let Some(Value::Object(cluster)) = self.0.get_mut("cluster") {
+            cluster.entry("lease-duration-seconds").or_insert_with(|| LEASE_SECONDS.into());
+        }
+        self.take("cluster")
     }
 
     pub(super) fn inputs(&mut self, word: &str) -> Result<Option<Vec<Input>>, String> {

@@ -14,6 +14,9 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The files of a case; the last is for cases of policies, and may be absent.
+const FILES: [&str; 3] = ["given.yaml", "expected.yaml", "then.yaml"];
+
 /// One case and what became of it.
 struct Verdict {
     case: PathBuf,
@@ -61,9 +64,11 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     Ok(if failed { Ending::Failed } else { Ending::Right })
 }
 
-/// Every folder with given.yaml and expected.yaml, in order of name.
+/// Every case, in order of name: a folder that lies in one named `cases`, or holds a file of a case. One that holds only
+/// folders groups cases.
 fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    if path.join("given.yaml").is_file() && path.join("expected.yaml").is_file() {
+    let in_cases = path.parent().and_then(Path::file_name).is_some_and(|name| name == "cases");
+    if FILES.iter().any(|name| path.join(name).is_file()) || (in_cases && !groups(path)?) {
         cases.push(path.to_owned());
         return Ok(());
     }
@@ -76,11 +81,40 @@ fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether a folder holds folders and nothing else.
+fn groups(path: &Path) -> anyhow::Result<bool> {
+    let failed = || format!("failed to read the folder `{}`", path.display());
+    let entries = fs::read_dir(path).with_context(failed)?.collect::<Result<Vec<_>, _>>().with_context(failed)?;
+    Ok(!entries.is_empty() && entries.iter().all(|entry| entry.path().is_dir()))
+}
+
+/// Refuses a case that lacks a file, or holds one that no case has: that is a misspelt one.
+fn whole(case: &Path) -> anyhow::Result<()> {
+    let failed = || format!("failed to read the folder `{}`", case.display());
+    let mut strange = Vec::new();
+    for entry in fs::read_dir(case).with_context(failed)? {
+        let name = entry.with_context(failed)?.file_name();
+        if !FILES.iter().any(|file| name == *file) {
+            strange.push(format!("`{}`", name.display()));
+        }
+    }
+    let instead = match strange.is_empty() {
+        true => String::new(),
+        false => format!("; there is {}, which is no file of a case", strange.join(", ")),
+    };
+    match FILES.iter().take(2).find(|name| !case.join(name).is_file()) {
+        Some(missing) => bail!("there is no `{missing}`{instead}"),
+        None if !strange.is_empty() => bail!("{} is no file of a case: want {}", strange.join(", "), FILES.join(", ")),
+        None => Ok(()),
+    }
+}
+
 /// Runs one case: of a guest when it lies in the guest's crate, else of the policy that it lies under.
 async fn judge(engine: &transom_engine::Engine, case: PathBuf, warm: &mut Warm) -> Verdict {
-    let found = match guest::crate_above(&case) {
-        Some(home) => guest::run(engine, home, &case, &mut warm.guests),
-        None => policy::run(engine, &case, &mut warm.policies).await,
+    let found = match (whole(&case), guest::crate_above(&case)) {
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(home)) => guest::run(engine, home, &case, &mut warm.guests),
+        (Ok(()), None) => policy::run(engine, &case, &mut warm.policies).await,
     };
     let differences = found.unwrap_or_else(|error| vec![format!("{error:#}")]);
     Verdict { case, differences }

@@ -5,6 +5,8 @@ mod answers;
 #[cfg(test)]
 mod canaries;
 #[cfg(test)]
+mod declared;
+#[cfg(test)]
 mod engines;
 #[cfg(test)]
 mod kept;

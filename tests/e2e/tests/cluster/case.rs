@@ -4,12 +4,13 @@
 use crate::agent::Told;
 use crate::objects::{Identifiers, case_text, encode, identified, kind, merge_patch, named, parse, place};
 use crate::stage::{DEADLINE, Stage};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use transom_e2e::program;
 use transom_test_cluster::wait;
@@ -46,6 +47,7 @@ pub(crate) fn rows(policy: &str, prefix: &str) -> Result<Vec<Row>> {
 }
 
 fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
+    only_its_files(&program::root().join("policies").join(policy).join("cases").join(name))?;
     let tag = format!("{prefix}{}", name.split('-').next().unwrap_or(name).to_lowercase());
     let text = |file: &str| case_text(policy, name, file, |word| format!("{word}-{tag}"));
     let mut objects = parse(&text("given.yaml")?.context("there is no given.yaml")?)?;
@@ -58,6 +60,26 @@ fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
     let then = text("then.yaml")?.map(|text| parse(&text)).transpose()?.unwrap_or_default();
     let identifiers = Identifiers::new();
     Ok(Row { name: name.to_owned(), tag, gone: gone.collect(), given, objects, then, expected, identifiers })
+}
+
+/// A misspelt file would be missed in silence.
+fn only_its_files(case: &Path) -> Result<()> {
+    for entry in fs::read_dir(case).with_context(|| format!("failed to read `{}`", case.display()))? {
+        let name = entry?.file_name();
+        let known = ["given.yaml", "then.yaml", "expected.yaml"].iter().any(|file| name == *file);
+        ensure!(known, "`{}` is no file of a case", name.display());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_row_with_a_misspelt_file_is_refused() -> Result<()> {
+    let case = tempfile::tempdir()?;
+    fs::write(case.path().join("given.yaml"), "")?;
+    only_its_files(case.path())?;
+    fs::write(case.path().join("then.yml"), "")?;
+    ensure!(only_its_files(case.path()).is_err(), "`then.yml` is taken for a file of a case");
+    Ok(())
 }
 
 impl Row {

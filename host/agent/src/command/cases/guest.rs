@@ -3,6 +3,7 @@
 
 mod answer;
 mod arguments;
+mod cut;
 mod expected;
 mod inputs;
 mod words;
@@ -13,8 +14,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_artifacts::{Location, builtin_names};
+use transom_core::contract::decide::Input;
 use transom_core::contract::description::World;
-use transom_core::document;
+use transom_core::{document, managed_cluster};
 use transom_engine::{Call, Engine, Guest, Limits};
 use words::Words;
 
@@ -97,24 +99,28 @@ fn ask(guest: &Guest, given: &Value) -> anyhow::Result<Value> {
 fn trigger(guest: &Guest, given: &mut Words) -> anyhow::Result<Value> {
     let context = arguments::context(given)?;
     if let Some(change) = given.maybe("change", arguments::change)? {
+        let change = cut::of(guest, &change.after.reference)?.cut_change(change);
         return answered(guest.evaluate(&Limits::default(), &context, &change), answer::verdict);
     }
     let subject = given.maybe("subject", arguments::subject)?.context("there is neither `subject` nor `change`")?;
+    let subject = cut::of(guest, &subject.reference)?.cut(subject);
     answered(guest.ready(&Limits::default(), &context, &subject), answer::readiness)
 }
 
 fn kubeconfig(guest: &Guest, given: &mut Words) -> anyhow::Result<Value> {
     let context = arguments::context(given)?;
     let subject = given.maybe("subject", arguments::subject)?.context("there is no `subject`")?;
+    let subject = cut::of(guest, &subject.reference)?.cut(subject);
+    let require = |found: &[Input]| guest.require(&Limits::default(), &context, &subject, found);
     if given.has("found") {
-        let found = given.each("found", inputs::input)?;
-        let call = guest.require(&Limits::default(), &context, &subject, &found);
+        let found = cut::inputs(guest, given.each("found", inputs::input)?, require)?;
+        let call = require(&found);
         return answered(call, |result| answer::result(result, answer::requirement));
     }
     if !given.has("inputs") {
         bail!("there is neither `found` nor `inputs`");
     }
-    let inputs = given.each("inputs", inputs::input)?;
+    let inputs = cut::inputs(guest, given.each("inputs", inputs::input)?, require)?;
     let call = guest.transform(&Limits::default(), &context, &subject, &inputs);
     answered(call, |result| answer::result(result, answer::kubeconfig))
 }
@@ -122,6 +128,7 @@ fn kubeconfig(guest: &Guest, given: &mut Words) -> anyhow::Result<Value> {
 fn taints(guest: &Guest, given: &mut Words) -> anyhow::Result<Value> {
     let context = arguments::context(given)?;
     let cluster = given.maybe("cluster", arguments::cluster)?.context("there is no `cluster`")?;
+    let cluster = managed_cluster::declared::cut(&cluster, &cut::of(guest, &cluster.reference)?)?;
     answered(guest.compute(&Limits::default(), &context, &cluster), |result| answer::result(result, answer::taints))
 }
 

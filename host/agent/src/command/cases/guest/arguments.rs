@@ -4,6 +4,7 @@ use super::words::Words;
 use serde_json::{Map, Value};
 use transom_core::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
 use transom_core::contract::{AgentFacts, Change, Context, Subject};
+use transom_core::managed_cluster::DEFAULT_LEASE_SECONDS;
 use transom_core::reference::ObjectRef;
 
 /// The context; left out, the time is 1970, there are no settings, and the agent works for the hub's own cluster.
@@ -59,7 +60,10 @@ pub(super) fn cluster(words: &mut Words) -> anyhow::Result<ManagedCluster> {
         created_seconds: words.plain("created-seconds")?,
         deleting: words.plain("deleting")?,
         accepted: words.plain("accepted")?,
-        lease_duration_seconds: words.plain("lease-duration-seconds")?,
+        lease_duration_seconds: match words.has("lease-duration-seconds") {
+            true => words.plain("lease-duration-seconds")?,
+            false => DEFAULT_LEASE_SECONDS,
+        },
         kubernetes_version: words.plain("kubernetes-version")?,
         labels: words.each("labels", pair)?,
         annotations: words.each("annotations", pair)?,

@@ -1,0 +1,213 @@
+//! Cuts what a case gives to what a guest declares, by the rules of the host. Never looser than these:
+//! `tests/conformance` compares the two on generated paths and values.
+
+use super::path::{Segment, parse};
+use crate::taints::{Condition, ManagedCluster, Pair};
+use crate::trigger::Change;
+use crate::{About, Subject};
+use serde_json::{Map, Value};
+
+/// Version and kind of what a taints guest is given.
+const MANAGED_CLUSTER: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
+/// Seconds of a lease where a cluster says nothing.
+pub(super) const LEASE_SECONDS: u32 = 60;
+
+/// Every place that fills a field of the record of a ManagedCluster; what may stand below it is said in [`fills`].
+const PLACES: [&str; 12] = [
+    "metadata.name",
+    "metadata.uid",
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.labels",
+    "metadata.annotations",
+    "spec.hubAcceptsClient",
+    "spec.leaseDurationSeconds",
+    "spec.taints",
+    "status.version.kubernetes",
+    "status.clusterClaims",
+    "status.conditions",
+];
+
+/// What a guest declares of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    fields: Vec<Vec<Segment>>,
+    changes: Vec<Vec<Segment>>,
+}
+
+impl Declared {
+    /// Reads paths whose values cross, and those of which only changes do.
+    ///
+    /// # Errors
+    /// At the first text that is no path.
+    pub fn new(fields: &[&str], changes: &[&str]) -> Result<Self, String> {
+        let read = |texts: &[&str]| texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>();
+        Ok(Self { fields: read(fields)?, changes: read(changes)? })
+    }
+
+    /// What a description declares of a kind; nothing where it does not name the kind.
+    pub(super) fn of(about: &About, (version, kind): (&str, &str)) -> Result<Self, String> {
+        let read = about.reads.iter().find(|read| (read.api_version, read.kind) == (version, kind));
+        read.map_or_else(|| Ok(Self::default()), |read| Self::new(read.fields, read.changes))
+    }
+
+    /// The declared fields of a value.
+    pub fn project(&self, value: &Value) -> Value {
+        let all: Vec<&[Segment]> = self.fields.iter().map(Vec::as_slice).collect();
+        select(&all, value).unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// A subject with nothing but declared fields.
+    pub(super) fn subject(&self, subject: Subject) -> Result<Subject, String> {
+        let fields =
+            serde_json::from_str(&subject.fields).map_err(|error| format!("failed to read `fields`: {error}"))?;
+        Ok(Subject { fields: self.project(&fields).to_string(), ..subject })
+    }
+
+    /// A change with nothing but declared fields; of what changed, the paths that are declared or lie below one.
+    pub(super) fn change(&self, change: Change) -> Result<Change, String> {
+        let Change { before, after, mut changed } = change;
+        changed.retain(|text| parse(text).is_ok_and(|path| covered(self.fields.iter().chain(&self.changes), &path)));
+        Ok(Change { before: self.subject(before)?, after: self.subject(after)?, changed })
+    }
+
+    /// A record with nothing but declared fields.
+    pub fn cluster(&self, given: ManagedCluster) -> ManagedCluster {
+        let whole = |text: &str| parse(text).is_ok_and(|path| covered(&self.fields, &path));
+        let list = |all: Vec<_>, text| if whole(text) { all } else { Vec::new() };
+        ManagedCluster {
+            accepted: given.accepted && whole("spec.hubAcceptsClient"),
+            lease_duration_seconds: match whole("spec.leaseDurationSeconds") {
+                true => given.lease_duration_seconds,
+                false => LEASE_SECONDS,
+            },
+            kubernetes_version: given.kubernetes_version.filter(|_| whole("status.version.kubernetes")),
+            labels: self.pairs(given.labels, "labels"),
+            annotations: self.pairs(given.annotations, "annotations"),
+            claims: list(given.claims, "status.clusterClaims"),
+            conditions: given.conditions.into_iter().filter_map(|one| self.condition(one)).collect(),
+            taints: if whole("spec.taints") { given.taints } else { Vec::new() },
+            ..given
+        }
+    }
+
+    /// The declared entries of a map, by key.
+    fn pairs(&self, mut pairs: Vec<Pair>, map: &str) -> Vec<Pair> {
+        pairs.retain(|pair| covered(&self.fields, &["metadata", map, &pair.key].map(|key| Segment::Field(key.into()))));
+        pairs.sort_by(|one, other| (&one.key, &one.value).cmp(&(&other.key, &other.value)));
+        pairs
+    }
+
+    /// A condition with its declared fields; nothing when none of it is declared. Its type always stays.
+    fn condition(&self, given: Condition) -> Option<Condition> {
+        let at = |field: &str| {
+            let list = ["status", "conditions"].map(|key| Segment::Field(key.into()));
+            [&list[..], &[Segment::Element(given.kind.clone()), Segment::Field(field.into())]].concat()
+        };
+        let crosses = |field: &str| covered(&self.fields, &at(field));
+        let declared = ["type", "status", "reason", "lastTransitionTime"].into_iter().any(crosses);
+        declared.then(|| Condition {
+            reason: if crosses("reason") { given.reason.clone() } else { String::new() },
+            changed_seconds: given.changed_seconds.filter(|_| crosses("lastTransitionTime")),
+            ..given.clone()
+        })
+    }
+}
+
+/// Whether some path is this one or lies above it.
+fn covered<'a>(declared: impl IntoIterator<Item = &'a Vec<Segment>>, path: &[Segment]) -> bool {
+    declared.into_iter().any(|declared| path.starts_with(declared))
+}
+
+/// What is left of a value when only these paths of it cross; nothing when nothing of it does.
+fn select(paths: &[&[Segment]], value: &Value) -> Option<Value> {
+    if paths.iter().any(|path| path.is_empty()) {
+        return Some(value.clone());
+    }
+    let below = |wanted: &Segment| -> Vec<&[Segment]> {
+        paths
+            .iter()
+            .filter_map(|path| path.split_first().filter(|(first, _)| *first == wanted))
+            .map(|(_, rest)| rest)
+            .collect()
+    };
+    match value {
+        Value::Object(map) => {
+            let keep =
+                |(key, value): (&String, _)| Some((key.clone(), select(&below(&Segment::Field(key.clone())), value)?));
+            let kept: Map<_, _> = map.iter().filter_map(keep).collect();
+            (!kept.is_empty()).then_some(Value::Object(kept))
+        }
+        Value::Array(items) => {
+            let keep = |item: &Value| {
+                let kind = item.get("type")?.as_str()?;
+                let paths = below(&Segment::Element(kind.into()));
+                let nothing = || Value::Object(Map::new());
+                let mut kept = (!paths.is_empty()).then(|| select(&paths, item).unwrap_or_else(nothing))?;
+                kept.as_object_mut()?.insert("type".into(), kind.into());
+                Some(kept)
+            };
+            let kept: Vec<_> = items.iter().filter_map(keep).collect();
+            (!kept.is_empty()).then_some(Value::Array(kept))
+        }
+        _ => None,
+    }
+}
+
+/// What is wrong with what a taints guest declares: the host refuses to load it for the same.
+///
+/// # Errors
+/// With another kind than a taints guest is given, a path that fills no field, or a condition without its status.
+pub fn check(about: &About) -> Result<(), String> {
+    let (version, kind) = MANAGED_CLUSTER;
+    for read in about.reads {
+        if (read.api_version, read.kind) != MANAGED_CLUSTER {
+            let other = format!("{} {}", read.api_version, read.kind);
+            return Err(format!(
+                "it reads {other}, but a taints guest is given a {kind} of {version} and nothing else"
+            ));
+        }
+        let declared = Declared::new(read.fields, read.changes)?;
+        for (path, text) in declared.fields.iter().zip(read.fields) {
+            if !fills(path) {
+                let nearest = nearest(text);
+                return Err(format!(
+                    "`{text}` fills no field of the record of a {kind}; the nearest path that does is `{nearest}`"
+                ));
+            }
+            let [at @ .., Segment::Field(_)] = path.as_slice() else { continue };
+            let status = [at, &[Segment::Field("status".into())]].concat();
+            if matches!(at, [_, _, Segment::Element(_)]) && !covered(&declared.fields, &status) {
+                return Err(format!(
+                    "`{text}` is declared without `status`, which a condition of the record must have"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a path leads to a field of the record, or to a place above one.
+fn fills(path: &[Segment]) -> bool {
+    PLACES.iter().any(|text| {
+        let place: Vec<_> = text.split('.').map(|key| Segment::Field(key.into())).collect();
+        if place.starts_with(path) {
+            return true;
+        }
+        match (*text, path.strip_prefix(place.as_slice())) {
+            ("metadata.labels" | "metadata.annotations", Some([Segment::Field(_)])) => true,
+            ("status.conditions", Some([Segment::Element(_)])) => true,
+            ("status.conditions", Some([Segment::Element(_), Segment::Field(field)])) => {
+                ["type", "status", "reason", "lastTransitionTime"].contains(&field.as_str())
+            }
+            _ => false,
+        }
+    })
+}
+
+/// The place that reads most like a path.
+fn nearest(text: &str) -> &'static str {
+    let plain = text.split('[').next().unwrap_or_default().to_lowercase();
+    let likeness = |place: &&&str| strsim::sorensen_dice(&plain, &place.to_lowercase());
+    PLACES.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other))).copied().unwrap_or_default()
+}
