@@ -27,6 +27,8 @@ use transom_api::{State, Word};
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
 use transom_core::kubeconfig::KubeconfigLimits;
+use transom_core::metrics::{Attempt, Counted, is_news};
+use transom_core::policy::Writes;
 use transom_core::signal::Signal;
 use transom_core::work::Key;
 
@@ -125,9 +127,11 @@ impl Agent {
                 known.marks.remove(&key);
                 known.ends.remove(&key);
             }
+            known.counted.retain(|key, _| *key.policy != *policy);
             known.judged.retain(|key, _| *key.policy != *policy);
             known.claims.remove_policy(policy)
         };
+        telemetry::forgotten(policy);
         self.wake(woken);
     }
 
@@ -150,8 +154,8 @@ impl Agent {
         }
     }
 
-    /// An evaluation ended by a fault of ours.
-    pub(crate) fn faulted(&self, key: &Key) {
+    /// An evaluation ended by a fault of ours; that it does so again is no other attempt.
+    pub(crate) fn faulted(&self, key: &Key, writes: &Writes) {
         let told = Told {
             state: State::Failed,
             reason: Word::AgentFailed.into(),
@@ -160,6 +164,12 @@ impl Agent {
             since_seconds: self.clock.now_seconds(),
         };
         let mut known = self.known.lock();
+        let now = Counted { attempt: Attempt::Failed, at_seconds: told.since_seconds };
+        let counts = matches!(writes, Writes::Kubeconfig(_)) && is_news(known.counted.get(key).copied(), now, true);
+        if counts {
+            known.counted.insert(key.clone(), now);
+        }
+        telemetry::fault(key, counts);
         let told = told.after(known.told.get(key));
         known.told.insert(key.clone(), told);
     }

@@ -13,7 +13,13 @@ use transom_core::time::parse_rfc3339;
 
 /// Watches cluster objects, asks sandboxed guests what should follow, and applies the answer.
 #[derive(Debug, Parser)]
-#[command(name = "transom", version, max_term_width = 120, arg_required_else_help = true)]
+#[command(
+    name = "transom",
+    version,
+    max_term_width = 120,
+    arg_required_else_help = true,
+    after_help = "Environment:\n  RUST_LOG  which log lines are shown, such as `debug` or `info,transom::guest=debug` (lines of guests); `info` when\n            absent, and only errors and lines of guests where a command ends by itself"
+)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -25,7 +31,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Work on an API server, or on a directory of manifests, until stopped, or once.
     #[command(
-        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use."
+        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use. RUST_LOG says which log lines are shown."
     )]
     Run(RunArgs),
     /// Show what would be written, and write nothing.

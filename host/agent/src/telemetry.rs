@@ -10,37 +10,57 @@ use crate::args::LogFormat;
 use crate::metrics;
 use std::panic;
 use std::time::Duration;
-use tracing::{debug, error, info, warn};
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata, debug, error, info, warn};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt};
 use transom_api::{State, Word};
 use transom_core::metrics::Attempt;
 use transom_core::outcome::Outcome;
-use transom_core::policy::Writes;
-use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
 use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::{LogLevel, Receipt};
 
-/// The client prints bodies that it cannot read, and those may hold a Secret: it stays silent whatever is asked for.
-const QUIET: &str = ",kube_client=off";
+/// The target of lines that guests wrote.
+const GUEST: &str = "transom::guest";
+/// The target of lines about one subject.
+const SUBJECT: &str = "transom::subject";
+/// The usual filter.
+const USUAL: &str = "info";
+/// The filter of a run that ends: it tells in its summary what became of subjects, but not what guests logged.
+const USUAL_ONCE: &str = "error,transom::subject=off,transom::guest=debug";
 
 /// Sends log lines to standard error, and keeps what a panic carries out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {
-    // A run that ends tells what it came to in its summary.
-    let usual = if once { "error" } else { "info" };
-    let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let filter = EnvFilter::try_new(format!("{asked}{QUIET}")).ok().filter(|_| !asked.is_empty());
-    let filter = filter.unwrap_or_else(|| EnvFilter::new(format!("{usual}{QUIET}")));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let usual = EnvFilter::new(if once { USUAL_ONCE } else { USUAL });
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.is_empty());
+    let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or(usual);
+    let shown = tracing_subscriber::registry().with(filter).with(filter_fn(may_be_shown));
     // A line that standard error does not take is lost; to complain about it there would be a panic.
-    let lines = lines.log_internal_errors(false);
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = match format {
-        LogFormat::Text => lines.compact().try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => shown.with(lines.compact()).try_init(),
+        LogFormat::Json => shown.with(lines.json().flatten_event(true)).try_init(),
     };
     quiet_panics();
+}
+
+/// The same for commands that print what they find: of log lines those of guests are shown, for whoever writes one.
+pub(crate) fn start_beside_output() {
+    start(LogFormat::Text, true);
+}
+
+/// Whatever is asked for, libraries are not shown below `info`, and those that carry requests are not shown at all: they
+/// print URLs with what may stand in them, headers, and bodies that they cannot read.
+fn may_be_shown(line: &Metadata<'_>) -> bool {
+    const OURS: &str = "transom";
+    const CARRIERS: [&str; 7] = ["kube", "hyper", "h2", "http", "rustls", "tower", "tokio"];
+    let target = line.target();
+    let carries = || CARRIERS.iter().any(|carrier| target.starts_with(carrier));
+    target.starts_with(OURS) || (*line.level() <= Level::INFO && !carries())
 }
 
 /// A panic's text may quote a value; only where it happened is told.
@@ -51,21 +71,53 @@ pub(crate) fn quiet_panics() {
     }));
 }
 
-/// The end of an evaluation: a line for each transition and for each write, a quiet one for the rest.
-pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: bool) {
-    for (kind, target) in &report.writes {
-        let repaired = work.why == Why::Audit;
-        tell(&Signal::Written { key: work.key.clone(), kind: *kind, target: target.clone() });
-        if repaired {
-            tell(&Signal::RepairedByAudit { key: work.key.clone(), target: target.clone() });
-        }
-    }
+/// The end of an evaluation: a line for each write with its cause, and one for each transition that no write tells of. What
+/// was right at first sight is quiet; so is a conflict that is settled at once.
+pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: Option<First>) {
     let why = work.why.word();
+    for (kind, target) in &report.writes {
+        let (key, target) = (work.key.clone(), target.clone());
+        tell(&match work.why {
+            Why::Audit => Signal::RepairedByAudit { key, kind: *kind, target },
+            _ => Signal::Written { key, why, kind: *kind, target },
+        });
+    }
     let (policy, subject, reason, message) = (&report.policy, &report.subject, &report.reason, &report.message);
+    // One macro call for each level: a level is part of what is known at compile time.
+    macro_rules! line {
+        ($level:ident) => {
+            $level!(target: SUBJECT, %policy, %subject, why, state = ?report.state, %reason, "{message}")
+        };
+    }
+    match level(report, transition) {
+        Level::ERROR => line!(error),
+        Level::WARN => line!(warn),
+        Level::INFO => line!(info),
+        _ => line!(debug),
+    }
+}
+
+/// Whether a transition is the first that is known of a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// Nothing was known of it.
+    Sight,
+    /// It was in another state, or there for another reason.
+    Change,
+}
+
+/// How loud the end of an evaluation is: an error that only somebody can end is told as one, a failure that is tried again
+/// by itself as a warning.
+fn level(report: &Report, transition: Option<First>) -> Level {
+    let conflict = report.reason == Word::WriteConflict.into() && report.failures <= 1;
     match (transition, report.state) {
-        (false, _) => debug!(%policy, %subject, why, state = ?report.state, %reason, "{message}"),
-        (true, State::Failed) => warn!(%policy, %subject, why, state = ?report.state, %reason, "{message}"),
-        (true, _) => info!(%policy, %subject, why, state = ?report.state, %reason, "{message}"),
+        (None, _) => Level::DEBUG,
+        (_, State::Failed) if conflict => Level::DEBUG,
+        (_, State::Failed) if report.failures == 0 => Level::ERROR,
+        (_, State::Failed) => Level::WARN,
+        (_, State::Applied) if !report.writes.is_empty() => Level::DEBUG,
+        (Some(First::Sight), State::Applied) => Level::DEBUG,
+        (Some(_), _) => Level::INFO,
     }
 }
 
@@ -106,12 +158,19 @@ pub(crate) fn policies(loaded: usize, refused: usize) {
     }
 }
 
-/// An evaluation ended by a fault of ours; where it happened was told by the panic's hook.
-pub(crate) fn fault(policy: &str, subject: &ObjectRef, writes: &Writes) {
-    if let (Some(meters), Writes::Kubeconfig(_)) = (metrics::get(), writes) {
+/// An evaluation ended by a fault of ours; where it happened was told by the panic's hook. `counts` as a failed attempt.
+pub(crate) fn fault(key: &Key, counts: bool) {
+    if let (Some(meters), true) = (metrics::get(), counts) {
         meters.attempted(Attempt::Failed);
     }
-    error!(%policy, %subject, reason = Word::AgentFailed.as_str(), "the evaluation ended by a fault of the agent; it is tried again");
+    error!(policy = %key.policy, subject = %key.subject, reason = Word::AgentFailed.as_str(), "the evaluation ended by a fault of the agent; it is tried again");
+}
+
+/// A policy is gone, and what was counted for it with it.
+pub(crate) fn forgotten(policy: &str) {
+    if let Some(meters) = metrics::get() {
+        meters.forget(policy);
+    }
 }
 
 /// A status could not be written; the work itself is done.
@@ -122,20 +181,18 @@ pub(crate) fn unpublished(report: &Report, error: &std::io::Error) {
 /// Says one signal.
 pub(crate) fn tell(signal: &Signal) {
     match signal {
-        Signal::Evaluated { key, why, state, reason, message } => {
-            info!(policy = %key.policy, subject = %key.subject, why, ?state, %reason, "{message}");
-        }
         Signal::Ignored { key } => {
             debug!(policy = %key.policy, subject = %key.subject, "the trigger guest ignored an update");
         }
-        Signal::Written { key, kind, target } => {
-            info!(policy = %key.policy, subject = %key.subject, %target, "{}", kind.past());
+        Signal::Written { key, why, kind, target } => {
+            info!(target: SUBJECT, policy = %key.policy, subject = %key.subject, %target, why, "{}", kind.past());
         }
-        Signal::RepairedByAudit { key, target } => {
+        Signal::RepairedByAudit { key, kind, target } => {
             if let Some(meters) = metrics::get() {
                 meters.repaired(&key.policy);
             }
-            warn!(policy = %key.policy, subject = %key.subject, %target, "repaired by an audit: no event had told of this difference");
+            let (policy, subject, why, what) = (&key.policy, &key.subject, Why::Audit.word(), kind.past());
+            warn!(target: SUBJECT, %policy, %subject, %target, why, "{what} by an audit: no event had told of this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
         Signal::Swapped { policy } => info!(%policy, "swapped"),
@@ -147,7 +204,64 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::Unreadable { place, reason, message } => warn!(%place, reason = reason.as_str(), "{message}"),
         Signal::Readable { place } => info!(%place, "readable again"),
         Signal::GuestLogged { key, level, line } => {
-            info!(policy = %key.policy, subject = %key.subject, level, "guest: {line}");
+            let (policy, subject) = (&key.policy, &key.subject);
+            match *level {
+                "warn" => warn!(target: GUEST, %policy, %subject, "guest: {line}"),
+                "info" => info!(target: GUEST, %policy, %subject, "guest: {line}"),
+                _ => debug!(target: GUEST, %policy, %subject, "guest: {line}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::outcome::WriteKind;
+    use transom_core::reference::ObjectRef;
+
+    fn report(state: State, word: Word, failures: u32, wrote: bool) -> Report {
+        let subject = ObjectRef::local("v1", "Thing", None, "a");
+        Report {
+            policy: "p".to_owned(),
+            writes: wrote.then(|| (WriteKind::Patch, subject.clone())).into_iter().collect(),
+            subject,
+            state,
+            reason: word.into(),
+            message: String::new(),
+            target: None,
+            inputs: None,
+            observed_generation: None,
+            at_seconds: 0,
+            again_after_ms: None,
+            failures,
+        }
+    }
+
+    #[test]
+    fn how_loud_the_end_of_an_evaluation_is() {
+        use First::{Change, Sight};
+        use State::{Applied, Failed, Held, Waiting};
+        for (end, transition, expected) in [
+            // What was right at first sight is nothing to tell of; that it is right again is.
+            ((Applied, Word::AsDesired, 0, false), Some(Sight), Level::DEBUG),
+            ((Applied, Word::AsDesired, 0, false), Some(Change), Level::INFO),
+            ((Applied, Word::AsDesired, 0, false), None, Level::DEBUG),
+            // The line of the write says it.
+            ((Applied, Word::AsDesired, 0, true), Some(Change), Level::DEBUG),
+            ((Waiting, Word::TargetClaimed, 0, false), Some(Sight), Level::INFO),
+            ((Held, Word::Paused, 0, false), Some(Change), Level::INFO),
+            // Nobody but a person ends this one.
+            ((Failed, Word::KubeconfigUnparsable, 0, false), Some(Sight), Level::ERROR),
+            ((Failed, Word::KubeconfigUnparsable, 0, false), None, Level::DEBUG),
+            ((Failed, Word::ServerUnavailable, 1, false), Some(Change), Level::WARN),
+            ((Failed, Word::ServerUnavailable, 7, false), None, Level::DEBUG),
+            // Ordinary: tried again at once.
+            ((Failed, Word::WriteConflict, 1, false), Some(Change), Level::DEBUG),
+            ((Failed, Word::WriteConflict, 2, false), Some(Change), Level::WARN),
+        ] {
+            let (state, word, failures, wrote) = end;
+            assert_eq!(level(&report(state, word, failures, wrote), transition), expected, "{end:?} {transition:?}");
         }
     }
 }

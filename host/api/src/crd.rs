@@ -70,15 +70,11 @@ fn of<T: JsonSchema>() -> Value {
 /// What `kubectl get` shows.
 fn columns() -> Value {
     let column = |name: &str, kind: &str, path: &str, about: &str| json!({"name": name, "type": kind, "jsonPath": path, "description": about});
+    let status = |condition: &str, field: &str| format!(".status.conditions[?(@.type=='{condition}')].{field}");
     json!([
         column("Subject", "string", ".spec.subject.kind", "Kind of the objects that the policy is about."),
-        column(
-            "Loaded",
-            "string",
-            ".status.conditions[?(@.type=='Loaded')].reason",
-            "Whether the newest revision is at work, or why not."
-        ),
-        column("Healthy", "string", ".status.conditions[?(@.type=='Healthy')].status", "Whether no subject failed."),
+        column("Ready", "string", &status("Ready", "status"), "Whether it is loaded, watched and healthy."),
+        column("Reason", "string", &status("Ready", "reason"), "Why it is not ready, in one word."),
         column("Applied", "integer", ".status.counts.applied", "Subjects that are as they should be."),
         column("Waiting", "integer", ".status.counts.waiting", "Subjects that something is not there for yet."),
         column("Held", "integer", ".status.counts.held", "Subjects that are left as they are on purpose."),

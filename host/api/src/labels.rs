@@ -6,6 +6,9 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const MANAGER: &str = "transom";
 /// Label: name of the policy that made the object.
 pub const POLICY: &str = "transom.dev/policy";
+/// Label, `true`: the object was there without a stamp and was taken over, so that what the agent made and what it found
+/// can be told apart by a selector.
+pub const ADOPTED: &str = "transom.dev/adopted";
 /// Annotation: the subject that the object was made for, as JSON (cluster, apiVersion, kind, namespace, name, uid).
 pub const SOURCE: &str = "transom.dev/source";
 /// Annotation: digest of the inputs of the last write; credential bytes are not part of it.

@@ -33,7 +33,7 @@ pub struct PolicyStatus {
     /// Watches that cannot be followed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwatched: Vec<WatchStatus>,
-    /// `Loaded`, `Watched` and `Healthy`.
+    /// `Ready`, which sums up `Loaded`, `Watched` and `Healthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -167,6 +167,8 @@ pub struct Condition {
 /// Which conditions there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionType {
+    /// All of the others hold.
+    Ready,
     /// The newest revision is at work.
     Loaded,
     /// Everything that the policy needs can be watched.

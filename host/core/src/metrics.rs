@@ -57,27 +57,56 @@ impl Metric {
 /// One try to bring a kubeconfig to where it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It was written.
+    /// It is there as it should be, whether it had to be written or not.
     Succeeded,
-    /// It was not.
+    /// It is not.
     Failed,
 }
 
-/// What an evaluation counts as. Waiting, holding and finding everything right is no attempt; nor is a conflict that is
-/// tried again at once, nor what became of a subject that is gone or could not be read (`subject_read` is false).
-pub fn attempt(writes: &Writes, subject_read: bool, report: &Report) -> Option<Attempt> {
+/// What counted last for a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// How it ended.
+    pub attempt: Attempt,
+    /// When, in seconds since 1970.
+    pub at_seconds: i64,
+}
+
+/// The same result for the same subject counts once in this many seconds: an object that somebody changes every second
+/// must not outweigh the fleet.
+const SAME_SECONDS: i64 = 60;
+
+/// What an evaluation counts as: an attempt when it decided a kubeconfig, whether it had to write or not. Waiting and
+/// holding are no attempts, nor is a conflict that is tried again at once, nor what became of a subject that is gone or
+/// could not be read (`subject_read` is false). Time alone (`timed`: another try, or a time that a guest asked for) makes
+/// no new attempt of a result that counted `before`.
+pub fn attempt(
+    writes: &Writes,
+    subject_read: bool,
+    timed: bool,
+    before: Option<Counted>,
+    report: &Report,
+) -> Option<Counted> {
     if !matches!(writes, Writes::Kubeconfig(_)) || !subject_read {
         return None;
     }
+    let wrote = report.writes.iter().any(|(kind, _)| matches!(kind, WriteKind::Create | WriteKind::Update));
     let first_conflict = report.reason == Word::WriteConflict.into() && report.failures <= 1;
-    match report.state {
-        State::Failed if first_conflict => None,
-        State::Failed => Some(Attempt::Failed),
-        State::Applied | State::Held | State::Waiting => {
-            let copied = |(kind, _): &(WriteKind, _)| matches!(kind, WriteKind::Create | WriteKind::Update);
-            report.writes.iter().any(copied).then_some(Attempt::Succeeded)
-        }
-    }
+    let attempt = match report.state {
+        State::Failed => (!first_conflict).then_some(Attempt::Failed),
+        State::Applied => Some(Attempt::Succeeded),
+        State::Held | State::Waiting => wrote.then_some(Attempt::Succeeded),
+    }?;
+    let now = Counted { attempt, at_seconds: report.at_seconds };
+    (wrote || is_news(before, now, timed)).then_some(now)
+}
+
+/// Whether a result counts beside the one that counted before.
+pub fn is_news(before: Option<Counted>, now: Counted, timed: bool) -> bool {
+    let same = before.filter(|before| before.attempt == now.attempt);
+    // A clock that was set back starts anew.
+    let just_counted = |before: Counted| (0..SAME_SECONDS).contains(&now.at_seconds.saturating_sub(before.at_seconds));
+    same.is_none_or(|before| !timed && !just_counted(before))
 }
 
 #[cfg(test)]
@@ -105,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_wrote_or_failed() {
+    fn an_attempt_decided_a_kubeconfig() {
         let writes = policy(&kubeconfig_manifest()).writes;
         use Attempt::{Failed, Succeeded};
         for (state, word, kinds, failures, expected) in [
-            (State::Applied, Word::AsDesired, &[][..], 0, None),
+            (State::Applied, Word::AsDesired, &[][..], 0, Some(Succeeded)),
             (State::Applied, Word::AsDesired, &[WriteKind::Create][..], 0, Some(Succeeded)),
             (State::Applied, Word::AsDesired, &[WriteKind::Update][..], 0, Some(Succeeded)),
             (State::Waiting, Word::TargetClaimed, &[][..], 0, None),
@@ -122,11 +151,73 @@ mod tests {
             (State::Failed, Word::WriteConflict, &[][..], 2, Some(Failed)),
         ] {
             let report = report(state, word, kinds, failures);
-            assert_eq!(attempt(&writes, true, &report), expected, "{word:?} {kinds:?} {failures}");
-            assert_eq!(attempt(&writes, false, &report), None, "nothing was read: {word:?}");
+            let counted = |writes, read| attempt(writes, read, false, None, &report).map(|counted| counted.attempt);
+            assert_eq!(counted(&writes, true), expected, "{word:?} {kinds:?} {failures}");
+            assert_eq!(counted(&writes, false), None, "nothing was read: {word:?}");
             let taints = Writes::Taints(TaintsRule { keys: BTreeSet::new() });
-            assert_eq!(attempt(&taints, true, &report), None, "no kubeconfig: {word:?}");
+            assert_eq!(counted(&taints, true), None, "no kubeconfig: {word:?}");
         }
+    }
+
+    /// How many attempts, and how many failed, a subject counts for: each row is when, whether time alone called, and
+    /// how it ended.
+    fn counts(rows: &[(i64, bool, Report)]) -> (usize, usize) {
+        let writes = policy(&kubeconfig_manifest()).writes;
+        let mut before = None;
+        let counted: Vec<_> = rows
+            .iter()
+            .filter_map(|(at_seconds, timed, report)| {
+                let report = Report { at_seconds: *at_seconds, ..report.clone() };
+                let counted = attempt(&writes, true, *timed, before, &report)?;
+                before = Some(counted);
+                Some(counted.attempt)
+            })
+            .collect();
+        (counted.len(), counted.iter().filter(|attempt| **attempt == Attempt::Failed).count())
+    }
+
+    #[test]
+    fn a_trigger_counts_once_however_often_it_is_tried_again() {
+        let (right, wrote) = (
+            report(State::Applied, Word::AsDesired, &[], 0),
+            report(State::Applied, Word::AsDesired, &[WriteKind::Update], 0),
+        );
+        let missing = |failures| report(State::Failed, Word::ReadFailed, &[], failures);
+        let away = |failures| report(State::Failed, Word::ServerUnavailable, &[], failures);
+        let conflict = |failures| report(State::Failed, Word::WriteConflict, &[], failures);
+        // Found right at the start, at two resyncs: three good attempts.
+        assert_eq!(
+            counts(&[(0, false, right.clone()), (1_800, false, right.clone()), (3_600, false, right.clone())]),
+            (3, 0)
+        );
+        // A failure is tried again a thousand times, also with another reason: one attempt.
+        let mut tries: Vec<_> = (0..1_000).map(|n| (n * 300, n > 0, missing(u32::try_from(n).unwrap() + 1))).collect();
+        tries.push((400_000, true, away(1_001)));
+        assert_eq!(counts(&tries), (1, 1));
+        // The try that succeeds counts, written or not; a resync of a failure is an attempt of its own.
+        tries.push((400_300, true, right.clone()));
+        assert_eq!(counts(&tries), (2, 1));
+        assert_eq!(counts(&[(0, false, missing(1)), (1_800, false, missing(9)), (2_000, true, wrote.clone())]), (3, 2));
+        // A time that a guest asks for each second makes no attempts of its own, unless something is written.
+        let mut asked: Vec<_> = (0..100).map(|n| (n, n > 0, right.clone())).collect();
+        asked.push((100, true, wrote.clone()));
+        assert_eq!(counts(&asked), (2, 0));
+        // The first conflict is no attempt; that it goes on is one.
+        let conflicts: Vec<_> = (1..9).map(|n| (i64::from(n), n > 1, conflict(n))).collect();
+        assert_eq!(counts(&conflicts), (1, 1));
+    }
+
+    #[test]
+    fn an_object_that_is_changed_all_the_time_does_not_outweigh_the_fleet() {
+        let failed = report(State::Failed, Word::KubeconfigEmpty, &[], 0);
+        let right = report(State::Applied, Word::AsDesired, &[], 0);
+        for one in [failed.clone(), right.clone()] {
+            let hour: Vec<_> = (0..3_600).map(|second| (second, false, one.clone())).collect();
+            assert_eq!(counts(&hour).0, 60, "{:?}", one.state);
+        }
+        // What turns counts at once, and a clock that was set back does not silence it.
+        assert_eq!(counts(&[(0, false, right.clone()), (1, false, failed.clone()), (2, false, right.clone())]), (3, 1));
+        assert_eq!(counts(&[(9_000, false, right.clone()), (5, false, right)]), (2, 0));
     }
 
     #[test]

@@ -4,24 +4,11 @@ use crate::outcome::WriteKind;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use std::sync::Arc;
-use transom_api::{Reason, State, Word};
+use transom_api::Word;
 
 /// One thing worth telling.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
-    /// An evaluation ended.
-    Evaluated {
-        /// What was evaluated.
-        key: Key,
-        /// Why, in one word.
-        why: &'static str,
-        /// The state it ended in.
-        state: State,
-        /// The reason.
-        reason: Reason,
-        /// The sentence for people.
-        message: String,
-    },
     /// A trigger guest was asked and ignored a change.
     Ignored {
         /// Whose change.
@@ -31,6 +18,8 @@ pub enum Signal {
     Written {
         /// For which key.
         key: Key,
+        /// Why, in one word.
+        why: &'static str,
         /// Which kind of write.
         kind: WriteKind,
         /// Which object.
@@ -40,6 +29,8 @@ pub enum Signal {
     RepairedByAudit {
         /// Whose output.
         key: Key,
+        /// Which kind of write.
+        kind: WriteKind,
         /// Which object.
         target: ObjectRef,
     },

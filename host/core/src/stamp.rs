@@ -89,6 +89,13 @@ impl Stamp {
     }
 }
 
+/// Says on a stamped body that the object was there before; whoever makes it anew does not say so.
+pub fn put_adopted(body: &mut Value) {
+    if let Some(map) = body.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        map.insert(labels::ADOPTED.to_owned(), Value::from("true"));
+    }
+}
+
 /// The value as a map; anything else counts as an empty one.
 fn map_of(value: Option<Value>) -> Map<String, Value> {
     match value {

@@ -62,6 +62,12 @@ pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
     }
 }
 
+/// Whether a subject has been in its state for longer than that takes when nothing is wrong.
+pub fn is_overdue(state: State, reason: &Reason, since_seconds: i64, now_seconds: i64) -> bool {
+    let waits = now_seconds.saturating_sub(since_seconds);
+    expected_seconds(state, reason).is_some_and(|expected| waits > i64::from(expected))
+}
+
 /// The status of a policy.
 pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) -> PolicyStatus {
     let mut sum = Sum { now_seconds: known.now_seconds, ..Sum::default() };
@@ -82,6 +88,7 @@ pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) ->
         }
         _ => [loaded(entry), watched(&unwatched), sum.healthy()],
     };
+    let said = std::iter::once(ready(&said)).chain(said);
     unwatched.truncate(MAX_LISTED);
     for watch in &mut unwatched {
         watch.message = cut(&watch.message);
@@ -90,7 +97,7 @@ pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) ->
         observed_generation: entry.place.generation,
         revision,
         counts: sum.counts,
-        conditions: said.into_iter().map(|said| condition(said, known)).collect(),
+        conditions: said.map(|said| condition(said, known)).collect(),
         worst: sum.worst(),
         waiting: sum.waiting(),
         unwatched,
@@ -159,6 +166,19 @@ fn loaded(entry: &Entry) -> Said {
     }
 }
 
+/// All conditions as one, for whoever waits for a policy without knowing them: the first that does not hold speaks.
+fn ready(said: &[Said]) -> Said {
+    let bad = said.iter().find(|one| one.status == ConditionStatus::False);
+    let open = bad.or_else(|| said.iter().find(|one| one.status == ConditionStatus::Unknown));
+    let speaks = open.or(said.last());
+    Said {
+        kind: ConditionType::Ready,
+        status: open.map_or(ConditionStatus::True, |one| one.status),
+        reason: open.map_or_else(|| Word::AsDesired.as_str().to_owned(), |one| one.reason.clone()),
+        message: speaks.map(|one| one.message.clone()).unwrap_or_default(),
+    }
+}
+
 fn watched(unwatched: &[WatchStatus]) -> Said {
     let (reason, message) = match unwatched {
         [] => (Word::AsDesired.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
@@ -204,8 +224,7 @@ impl<'a> Sum<'a> {
         if state == State::Applied {
             return;
         }
-        let waits = self.now_seconds.saturating_sub(since_seconds);
-        let overdue = expected_seconds(state, reason).is_some_and(|expected| waits > i64::from(expected));
+        let overdue = is_overdue(state, reason, since_seconds, self.now_seconds);
         let group = self.groups.entry((state, reason)).or_insert(Group { since_seconds, ..Group::default() });
         group.count = group.count.saturating_add(1);
         group.overdue = group.overdue.saturating_add(u32::from(overdue));
@@ -351,6 +370,41 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_is_ready_when_every_condition_holds() {
+        let entry = entry();
+        let refused = Refusal { word: Word::PolicyInvalid, message: "spec: no".to_owned() };
+        let newer = Entry { refused: Some(refused), ..entry.clone() };
+        let never = Entry { revision: None, at_work: None, ..newer.clone() };
+        let failed = [("a", State::Failed, Word::GuestTrapped.into(), NOW)];
+        let waits = [("a", State::Waiting, Word::TargetClaimed.into(), NOW)];
+        for (entry, subjects, expected) in [
+            (&entry, &[][..], (ConditionStatus::True, "AsDesired")),
+            (&entry, &waits[..], (ConditionStatus::True, "AsDesired")),
+            (&entry, &failed[..], (ConditionStatus::False, "GuestTrapped")),
+            (&newer, &[][..], (ConditionStatus::False, "PolicyInvalid")),
+            (&newer, &failed[..], (ConditionStatus::False, "PolicyInvalid")),
+            (&never, &[][..], (ConditionStatus::False, "PolicyInvalid")),
+        ] {
+            let status = status(entry, None, NOW, subjects);
+            let (found, reason, _) = said(&status, ConditionType::Ready);
+            assert_eq!((found, reason), expected, "{subjects:?}");
+            assert_eq!(status.conditions.len(), 4);
+        }
+        let unwatched = WatchStatus {
+            cluster: "local".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            namespace: None,
+            reason: "ReadForbidden".to_owned(),
+            message: "no".to_owned(),
+        };
+        let known = Known { entry: &entry, unwatched: &[unwatched], before: None, now_seconds: NOW };
+        let status = of(known, std::iter::empty());
+        assert_eq!(said(&status, ConditionType::Ready).0, ConditionStatus::False);
+        assert_eq!(said(&status, ConditionType::Ready).1, "ReadForbidden");
+    }
+
+    #[test]
     fn without_a_failed_subject_a_policy_is_healthy() {
         let nobody = status(&entry(), None, NOW, &[]);
         assert_eq!(
@@ -399,7 +453,12 @@ mod tests {
         let (then, now) = (format_rfc3339(NOW), format_rfc3339(NOW + 90));
         assert_eq!(
             times,
-            [(ConditionType::Loaded, &*then), (ConditionType::Watched, &*then), (ConditionType::Healthy, &*now)]
+            [
+                (ConditionType::Ready, &*now),
+                (ConditionType::Loaded, &*then),
+                (ConditionType::Watched, &*then),
+                (ConditionType::Healthy, &*now)
+            ]
         );
     }
 

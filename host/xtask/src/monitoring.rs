@@ -1,15 +1,21 @@
 //! `cargo xtask monitoring`: rules, dashboards and documentation from the one list of metrics. A test holds what is
 //! committed against what would be written; never part of what the agent needs to run.
 
+mod alert;
 mod dashboards;
 mod document;
+mod health;
 mod objective;
 mod rules;
+mod slo;
 
 use crate::{progress, workspace};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::fs;
+
+/// One install is one job in one namespace.
+const INSTALL: &str = "namespace, job";
 
 /// Writes every file.
 pub(crate) fn run() -> Result<()> {
@@ -26,10 +32,11 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Paths below the root of the workspace, and what stands there.
-fn files() -> [(&'static str, String); 4] {
+fn files() -> [(&'static str, String); 5] {
     [
         ("host/deploy/monitoring/rules.yaml", rules::text()),
-        ("host/deploy/monitoring/dashboards/service-level.json", json(&dashboards::service_level())),
+        ("host/deploy/monitoring/dashboards/service-level.json", json(&dashboards::objectives())),
+        ("host/deploy/monitoring/dashboards/generation.json", json(&dashboards::indicators())),
         ("host/deploy/monitoring/dashboards/agent.json", json(&dashboards::agent())),
         ("host/docs/metrics.md", document::text()),
     ]

@@ -266,6 +266,7 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
             since: time.clone(),
         }],
         conditions: vec![
+            condition(ConditionType::Ready, ConditionStatus::False, "GuestTrapped"),
             condition(ConditionType::Loaded, ConditionStatus::True, "Loaded"),
             condition(ConditionType::Healthy, ConditionStatus::False, "GuestTrapped"),
         ],
@@ -282,10 +283,12 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
     let words: Vec<_> = shown.split_whitespace().take(8).collect();
     assert_eq!(
         words,
-        ["policy.transom.dev/built-in-taints", "ManagedCluster", "Loaded", "False", "1", "1", "0", "1"].map(|word| {
-            // Without another kind of the category the name stands alone.
-            if shown.starts_with("policy.") { word } else { word.trim_start_matches("policy.transom.dev/") }
-        })
+        ["policy.transom.dev/built-in-taints", "ManagedCluster", "False", "GuestTrapped", "1", "1", "0", "1"].map(
+            |word| {
+                // Without another kind of the category the name stands alone.
+                if shown.starts_with("policy.") { word } else { word.trim_start_matches("policy.transom.dev/") }
+            }
+        )
     );
     let _: &Map<String, Value> = written.data["spec"].as_object().context("the spec stays")?;
     Ok(())

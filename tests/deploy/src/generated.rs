@@ -14,7 +14,7 @@ const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
 const BOTH: &str = "both";
 const NONE: &str = "none";
 /// The dashboards that ship.
-const DASHBOARDS: [&str; 2] = ["agent", "service-level"];
+const DASHBOARDS: [&str; 3] = ["agent", "generation", "service-level"];
 /// The flags of `transom run` in both ways of installing, as far as rights depend on them.
 const INSTALLED: [&str; 5] = ["--policy-objects", "--lease-namespace", "transom", "--admin-address", "0.0.0.0:8080"];
 
@@ -135,13 +135,20 @@ fn reasons() -> Result<String> {
         if whose == "agent" {
             continue;
         }
-        let explained = explain(Some(word))?;
-        let after = |label: &str| explained.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim);
-        let (meaning, remedy) =
-            after("What it means:").zip(after("What to do:")).context("`transom explain` has another form")?;
+        let (meaning, remedy) = of_guest(&explain(Some(word))?, word, whose)?;
         let _ = writeln!(text, "| `{word}` | {whose} | {meaning} | {remedy} |");
     }
     Ok(text)
+}
+
+/// What `transom explain <word>` says of the word of one guest: several may use it, each for something of its own.
+fn of_guest(explained: &str, word: &str, whose: &str) -> Result<(String, String)> {
+    let head = format!("{word} ({whose})");
+    let mut block = explained.lines().skip_while(|line| *line != head).skip(1);
+    let mut after = |label: &str| Some(block.next()?.trim().strip_prefix(label)?.trim().to_owned());
+    after("What it means:")
+        .zip(after("What to do:"))
+        .with_context(|| format!("`transom explain` has another form, or says nothing of {head}"))
 }
 
 fn explain(word: Option<&str>) -> Result<String> {
@@ -175,5 +182,19 @@ impl Generated {
 
     fn full(&self) -> std::path::PathBuf {
         program::root().join(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_several_guests_has_a_text_for_each() {
+        let explained = "Gone (agent)\n  What it means: a1\n  What to do:    a2\nGone (taints)\n  What it means: b1\n  What to do:    b2\nGone (trigger)\n  What it means: c1\n  What to do:    c2\n";
+        for (whose, first, second) in [("agent", "a1", "a2"), ("taints", "b1", "b2"), ("trigger", "c1", "c2")] {
+            assert_eq!(of_guest(explained, "Gone", whose).unwrap(), (first.to_owned(), second.to_owned()));
+        }
+        assert!(of_guest(explained, "Gone", "nobody").is_err());
     }
 }

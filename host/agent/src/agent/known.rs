@@ -8,10 +8,13 @@ use transom_api::{Reason, State};
 use transom_core::claims::Claims;
 use transom_core::digest::Digest;
 use transom_core::interest::Interest;
+use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::outputs::Outputs;
 use transom_core::plan::Step;
 use transom_core::plan::contention::Contention;
+use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why};
 
@@ -40,6 +43,8 @@ pub(crate) struct Known {
     pub(crate) ends: BTreeMap<Key, i64>,
     /// What each subject's last evaluation came to.
     pub(crate) told: BTreeMap<Key, Told>,
+    /// What counted last as an attempt for each subject.
+    pub(crate) counted: HashMap<Key, Counted>,
 }
 
 impl Known {
@@ -72,6 +77,24 @@ impl Known {
         if let Some(marks) = self.marks.get_mut(key) {
             marks.retain(|object, _| !objects.contains(object));
         }
+    }
+}
+
+impl Known {
+    /// What an evaluation counts as, by what counted before; `timed` when time alone called for it.
+    pub(crate) fn attempt(
+        &mut self,
+        writes: &Writes,
+        (key, subject_read): (&Key, bool),
+        timed: bool,
+        report: &Report,
+    ) -> Option<Attempt> {
+        if !subject_read {
+            self.counted.remove(key);
+        }
+        let counted = metrics::attempt(writes, subject_read, timed, self.counted.get(key).copied(), report)?;
+        self.counted.insert(key.clone(), counted);
+        Some(counted.attempt)
     }
 }
 

@@ -22,7 +22,6 @@ use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs;
 use transom_core::mark;
-use transom_core::metrics;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
@@ -70,6 +69,7 @@ impl Agent {
         let loaded = lane.loaded();
         let key = Key::new(&lane.policy, &item.subject);
         let (causes, since) = (item.causes.clone(), item.since);
+        let timed = item.is_timed();
         let admitted = self.admit(&loaded, key.clone(), item).await;
         if let Some(journal) = &mut self.known.lock().journal {
             journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.why.clone()) });
@@ -84,7 +84,8 @@ impl Agent {
             return;
         }
         let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
-        let attempt = metrics::attempt(&loaded.revision.policy.writes, seen.subject.is_some(), &report);
+        let (writes, counts) = (&loaded.revision.policy.writes, (&work.key, seen.subject.is_some()));
+        let attempt = self.known.lock().attempt(writes, counts, timed, &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());
         let told = lane.unless_removed(|| {
             self.settle(lane, &loaded, (&work, since), seen, &report);

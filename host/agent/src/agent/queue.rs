@@ -38,6 +38,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// Whether time alone calls for it: another try, or a time that a guest asked for.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.causes.iter().all(|cause| matches!(cause, Cause::Evaluate(Why::Retry | Why::Timer)))
+    }
+
     /// Why it is evaluated without asking; nothing when only updates put it here.
     pub(crate) fn why(&self) -> Option<&Why> {
         self.causes.iter().find_map(|cause| match cause {
@@ -187,6 +192,7 @@ mod tests {
         queue.push(&subject("a"), Cause::Updated, None, now);
         let item = queue.take(now + Duration::from_secs(61)).unwrap();
         assert_eq!(item.causes.len(), 2);
+        assert!(!item.is_timed(), "an update and an audit are more than time");
         assert_eq!(item.why(), Some(&Why::Audit));
         assert_eq!(item.since, now, "the update came first");
         assert_eq!(queue.wait(now), None);
@@ -219,7 +225,13 @@ mod tests {
         let mut queue = Queue::default();
         queue.push(&subject("a"), Cause::Evaluate(Why::Retry), Some(due), first);
         assert_eq!(queue.oldest(now), Duration::from_secs(2));
-        assert_eq!(queue.take(now).unwrap().since, first);
+        let item = queue.take(now).unwrap();
+        assert!(item.is_timed());
+        assert_eq!(item.since, first);
+        queue.done(&item.subject);
+        queue.push(&subject("a"), Cause::Evaluate(Why::Retry), Some(due), first);
+        queue.push(&subject("a"), Cause::Updated, None, now);
+        assert!(!queue.take(now).unwrap().is_timed(), "a change came beside the other try");
     }
 
     #[test]

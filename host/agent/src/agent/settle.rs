@@ -7,7 +7,7 @@ use super::lane::Lane;
 use super::pipeline::Seen;
 use super::queue::Cause;
 use crate::policies::load::Loaded;
-use crate::telemetry;
+use crate::telemetry::{self, First};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +119,10 @@ impl Agent {
             false if report.reason == Word::TargetsUnlocated.into() => Ok(()),
             false => self.connections.publish(report, uid),
         };
-        let transition = before.is_none_or(|before| (before.state, before.reason) != (told.state, told.reason));
+        let transition = match before {
+            None => Some(First::Sight),
+            Some(before) => ((before.state, before.reason) != (told.state, told.reason)).then_some(First::Change),
+        };
         telemetry::evaluated(work, report, transition);
         if let Err(error) = published {
             telemetry::unpublished(report, &error);

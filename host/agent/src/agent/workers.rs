@@ -4,7 +4,6 @@ use crate::agent::Agent;
 use crate::agent::lane::{Lane, Turn};
 use crate::agent::queue::Cause;
 use crate::policies::load::Loaded;
-use crate::telemetry;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -110,8 +109,8 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
         let subject = item.subject.clone();
         let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
         if evaluation.await.is_err() {
-            telemetry::fault(&lane.policy, &subject, &lane.loaded().revision.policy.writes);
-            lane.unless_removed(|| agent.faulted(&Key::new(&lane.policy, &subject)));
+            let key = Key::new(&lane.policy, &subject);
+            lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
             lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
         }
         lane.done(&subject);

@@ -9,6 +9,7 @@ use crate::args::{TableFormat, TestArgs};
 use crate::command::block_on;
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
+use crate::telemetry;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::fs;
@@ -36,6 +37,7 @@ struct Warm {
 /// # Errors
 /// When there is no case, or the engine cannot be made.
 pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    telemetry::start_beside_output();
     let mut cases = Vec::new();
     find(&args.path, &mut cases)?;
     if cases.is_empty() {

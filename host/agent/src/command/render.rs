@@ -12,6 +12,7 @@ use crate::command::session::Session;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::swap::Swap;
+use crate::telemetry;
 use crate::{command::run, command::summary};
 use anyhow::bail;
 use std::hash::{BuildHasher as _, RandomState};
@@ -40,6 +41,7 @@ pub(crate) struct Rendered {
 /// # Errors
 /// When the path, the policies or the engine cannot be used at all.
 pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    telemetry::start_beside_output();
     let (rendered, failed) = block_on(work(args, screen))??;
     if args.diff {
         difference::print(&rendered, args.reveal, screen);

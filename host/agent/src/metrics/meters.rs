@@ -2,9 +2,10 @@
 //! Never allocates for labels that were seen before.
 
 use crate::metrics::state::family;
-use prometheus::core::Collector;
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::proto::MetricFamily;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use std::collections::HashMap;
 use std::time::Duration;
 use transom_core::metrics::{self, Attempt, Kind, Metric};
 use transom_core::outcome::{Outcome, WriteKind};
@@ -112,10 +113,32 @@ impl Meters {
         }
     }
 
+    /// A policy is gone: no series speaks of it any more.
+    pub(crate) fn forget(&self, policy: &str) {
+        let counters = [&self.evaluations, &self.writes, &self.repaired, &self.call_log_lines, &self.call_failures];
+        counters.into_iter().for_each(|counter| remove(counter, policy));
+        let histograms = [&self.cause_to_written, &self.call_time, &self.call_memory, &self.call_answer];
+        histograms.into_iter().for_each(|histogram| remove(histogram, policy));
+    }
+
     /// How many policies have a revision at work, and how many a newer one that was refused.
     pub(crate) fn policies(&self, loaded: usize, refused: usize) {
         set(&self.policies, &["Loaded"], loaded);
         set(&self.policies, &["Refused"], refused);
+    }
+}
+
+/// Removes every series about a policy.
+fn remove<T: MetricVecBuilder>(of: &MetricVec<T>, policy: &str) {
+    for family in of.collect() {
+        for series in family.get_metric() {
+            let labels: HashMap<&str, &str> =
+                series.get_label().iter().map(|pair| (pair.name(), pair.value())).collect();
+            if labels.get("policy") == Some(&policy) {
+                // Gone by now is as good as removed.
+                drop(of.remove(&labels));
+            }
+        }
     }
 }
 
@@ -165,5 +188,50 @@ fn set(gauge: &IntGaugeVec, labels: &[&str], value: usize) {
 fn observe(histogram: &HistogramVec, labels: &[&str], value: f64) {
     if let Ok(histogram) = histogram.get_metric_with_label_values(labels) {
         histogram.observe(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::metrics::ALL;
+
+    #[test]
+    fn no_series_speaks_of_a_policy_that_is_gone() {
+        let meters = Meters::new(false).unwrap();
+        let labels = |metric: &Metric, policy: &str| -> Vec<String> {
+            metric
+                .labels
+                .iter()
+                .map(|label| if *label == "policy" { policy.to_owned() } else { "x".to_owned() })
+                .collect()
+        };
+        for policy in ["gone", "stays"] {
+            for counter in
+                [&meters.evaluations, &meters.writes, &meters.repaired, &meters.call_log_lines, &meters.call_failures]
+            {
+                let name = counter.desc()[0].fq_name.clone();
+                let metric = ALL.iter().find(|metric| metric.name == name).unwrap();
+                let labels = labels(metric, policy);
+                add(counter, &labels.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+            }
+            observe(&meters.cause_to_written, &[policy], 1.0);
+            for histogram in [&meters.call_time, &meters.call_memory, &meters.call_answer] {
+                observe(histogram, &[policy, "x"], 1.0);
+            }
+        }
+        let spoken = |policy: &str| {
+            let families = meters.gather();
+            let series = families.iter().flat_map(MetricFamily::get_metric);
+            series
+                .filter(|one| one.get_label().iter().any(|pair| pair.name() == "policy" && pair.value() == policy))
+                .count()
+        };
+        assert_eq!((spoken("gone"), spoken("stays")), (9, 9));
+        meters.forget("gone");
+        assert_eq!((spoken("gone"), spoken("stays")), (0, 9));
+        // Every metric of a policy that grows is among those that are forgotten.
+        let of_policies = ALL.iter().filter(|one| one.labels.contains(&"policy") && one.kind != Kind::Gauge);
+        assert_eq!(of_policies.count(), 9);
     }
 }

@@ -4,8 +4,10 @@
 use crate::agent::Agent;
 use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
 use std::collections::BTreeMap;
+use transom_api::State;
 use transom_cluster::kubernetes::{Purpose, Verb};
 use transom_core::metrics::{self, Kind, Metric};
+use transom_core::summary;
 
 /// Subjects, queues, ends of validity, and the version.
 pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
@@ -23,7 +25,7 @@ pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
         family(&metrics::LEADING, [(Vec::new(), if leads { 1.0 } else { 0.0 })]),
     ]);
     if leads {
-        all.extend([subjects(agent), expiry(agent)]);
+        all.extend([subjects(agent), overdue(agent), expiry(agent)]);
     }
     all
 }
@@ -61,6 +63,21 @@ fn subjects(agent: &Agent) -> MetricFamily {
         (vec![policy.to_owned(), state.as_str().to_owned(), reason.to_owned()], count as f64)
     });
     family(&metrics::SUBJECTS, rows)
+}
+
+/// A row for each reason that somebody is held or waits for, also where nobody has waited for too long.
+fn overdue(agent: &Agent) -> MetricFamily {
+    let now_seconds = agent.clock.now_seconds();
+    let known = agent.known.lock();
+    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+    for (key, told) in known.told.iter().filter(|(_, told)| matches!(told.state, State::Held | State::Waiting)) {
+        let overdue = summary::is_overdue(told.state, &told.reason, told.since_seconds, now_seconds);
+        *counts.entry((&*key.policy, told.state, told.reason.as_str())).or_default() += u64::from(overdue);
+    }
+    let rows = counts.into_iter().map(|((policy, state, reason), count)| {
+        (vec![policy.to_owned(), state.as_str().to_owned(), reason.to_owned()], count as f64)
+    });
+    family(&metrics::OVERDUE, rows)
 }
 
 fn expiry(agent: &Agent) -> MetricFamily {

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::{Policy, SecretRule};
 use crate::reference::ObjectRef;
-use crate::stamp::Stamp;
+use crate::stamp::{self, Stamp};
 use crate::work::Key;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -191,6 +191,9 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     }
     carried::put(&wanted.policy.own, Some(existing), &mut body);
     wanted.stamp.put(&mut body);
+    if Stamp::read(existing).is_none() {
+        stamp::put_adopted(&mut body);
+    }
     let desired = Object { reference: existing.reference.clone(), version: existing.version.clone(), body };
     Some(Step::Update { desired, changed })
 }

@@ -2,16 +2,23 @@
 //! Never an expression with a variable: each is evaluated by a test as it stands.
 
 use super::objective::BUDGET;
-use super::rules::{SOUND, WRITTEN_P99, error_ratio};
+use super::rules::{SOUND, WRITTEN_P99, attempts, error_ratio};
 use serde_json::{Value, json};
 use transom_core::metrics::{
-    ALL, CALL_FAILURES, CALL_LOG_LINES, COPY_FAILURES, COPY_TOTAL, Kind, Metric, REPAIRED, REQUESTS, WATCH_OBJECTS,
-    WATCH_RESTARTS,
+    ALL, CALL_FAILURES, CALL_LOG_LINES, COPY_FAILURES, COPY_TOTAL, Kind, Metric, OVERDUE, REPAIRED, REQUESTS,
+    WATCH_OBJECTS, WATCH_RESTARTS,
 };
 
 /// Metrics that have no value while nothing goes wrong, nobody logs, or no API server is connected.
-const RARE: [&str; 6] =
-    [REPAIRED.name, CALL_FAILURES.name, CALL_LOG_LINES.name, REQUESTS.name, WATCH_RESTARTS.name, WATCH_OBJECTS.name];
+const RARE: [&str; 7] = [
+    OVERDUE.name,
+    REPAIRED.name,
+    CALL_FAILURES.name,
+    CALL_LOG_LINES.name,
+    REQUESTS.name,
+    WATCH_RESTARTS.name,
+    WATCH_OBJECTS.name,
+];
 /// Panels in a row; the grid has 24 columns.
 const COLUMNS: usize = 3;
 /// Columns of a panel.
@@ -20,6 +27,7 @@ const WIDTH: usize = 24 / COLUMNS;
 const HEIGHT: usize = 8;
 
 /// One panel.
+#[derive(Default)]
 struct Panel {
     title: String,
     description: String,
@@ -31,67 +39,77 @@ struct Panel {
     targets: Vec<(String, String)>,
     /// Values from which a colour holds, ascending.
     steps: Vec<(&'static str, Option<f64>)>,
+    /// The shortest time between two values, where it is not the dashboard's.
+    interval: Option<&'static str>,
 }
 
-/// What the service promises, and what is left of it.
-pub(super) fn service_level() -> Value {
-    let objective = 1.0 - BUDGET;
-    let success = |window: &str| format!("1 - {}", error_ratio(window));
+impl Panel {
+    fn new(title: &str, form: &'static str, unit: &'static str, targets: &[(String, &str)]) -> Self {
+        let targets = targets.iter().map(|(expression, legend)| (expression.clone(), (*legend).to_owned()));
+        Self { title: title.to_owned(), form, unit, targets: targets.collect(), ..Self::default() }
+    }
+
+    /// The same with a colour from each of these values on.
+    fn coloured(self, yellow: f64, green: f64) -> Self {
+        Self { steps: vec![("red", None), ("yellow", Some(yellow)), ("green", Some(green))], ..self }
+    }
+}
+
+/// The share of attempts that succeed, or fail, in percent as the seed has it.
+fn succeed(window: &str) -> String {
+    format!("100 * (1 - {})", error_ratio(window))
+}
+
+fn fail(window: &str) -> String {
+    format!("100 * {}", error_ratio(window))
+}
+
+/// What the service promises, and what is left of it: over the period of the objective.
+pub(super) fn objectives() -> Value {
     let left = format!("1 - {} / {BUDGET}", error_ratio("30d"));
-    let rate = |metric: &Metric| format!("sum by (namespace, job) (rate({}[5m]))", metric.name);
-    let shares = vec![("red", None), ("yellow", Some(0.99)), ("green", Some(objective))];
-    let burn = |window: &str| (format!("{} / {BUDGET}", error_ratio(window)), window.to_owned());
-    let panel = |title: &str, form, unit, targets: Vec<(String, &str)>, steps| Panel {
-        title: title.to_owned(),
-        description: String::new(),
-        form,
-        unit,
-        targets: targets.into_iter().map(|(expression, legend)| (expression, legend.to_owned())).collect(),
-        steps,
-    };
-    let mut burns =
-        panel("Burn rate of the budget (1 uses it up in 30 days)", "timeseries", "short", Vec::new(), Vec::new());
-    burns.targets = ["1h", "6h", "1d", "3d"].map(burn).to_vec();
+    let burn = |window| (format!("{} / {BUDGET}", error_ratio(window)), window);
+    let by_day = Panel::new("Availability by day", "timeseries", "percent", &[(succeed("1d"), "of the day before")]);
     dashboard(
-        "transom-service-level",
-        "Transom: service level",
+        ("transom-service-level", "External-Managed-Kubeconfig SLOs", "now-30d"),
         &[
-            panel(
-                "Attempts that succeed, 30 days (objective 99.5 %)",
-                "stat",
-                "percentunit",
-                vec![(success("30d"), "30 days")],
-                shares.clone(),
-            ),
-            panel(
-                "Error budget that is left, 30 days",
-                "stat",
-                "percentunit",
-                vec![(left, "left")],
-                vec![("red", None), ("yellow", Some(0.25)), ("green", Some(0.5))],
-            ),
-            panel("Subjects that do not fail", "stat", "percentunit", vec![(SOUND.to_owned(), "{{policy}}")], shares),
-            panel(
-                "Attempts that succeed",
+            Panel::new("Availability SLO (99.5%)", "stat", "percent", &[(succeed("30d"), "30-day Availability")])
+                .coloured(99.0, 100.0 * (1.0 - BUDGET)),
+            Panel::new("Error budget that is left, 30 days", "stat", "percentunit", &[(left, "left")])
+                .coloured(0.25, 0.5),
+            Panel::new("Error Budget Burn Rate", "timeseries", "percent", &[(fail("1h"), "Hourly Error Rate")]),
+            Panel::new(
+                "Burn rate of the budget (1 uses it up in 30 days)",
                 "timeseries",
-                "percentunit",
-                vec![(success("5m"), "5 minutes"), (success("1h"), "1 hour")],
-                Vec::new(),
+                "short",
+                &["1h", "6h", "1d", "3d"].map(burn),
             ),
-            burns,
-            panel(
+            Panel { interval: Some("1d"), ..by_day },
+            Panel::new("Attempts in 30 days", "stat", "short", &[(attempts("30d"), "attempts")]),
+        ],
+    )
+}
+
+/// What the service does now.
+pub(super) fn indicators() -> Value {
+    let rate = |metric: &Metric| format!("sum by (namespace, job) (rate({}[5m]))", metric.name);
+    dashboard(
+        ("transom-generation", "External-Managed-Kubeconfig Generation SLIs", "now-6h"),
+        &[
+            Panel::new("Success Rate", "stat", "percent", &[(succeed("5m"), "5 minutes")]).coloured(95.0, 99.0),
+            Panel::new("Error Rate", "timeseries", "percent", &[(fail("5m"), "5 minutes"), (fail("1h"), "1 hour")]),
+            Panel::new("Subjects that do not fail", "stat", "percentunit", &[(SOUND.to_owned(), "{{policy}}")])
+                .coloured(0.95, 0.99),
+            Panel::new(
                 "Attempts",
                 "timeseries",
                 "ops",
-                vec![(rate(&COPY_TOTAL), "all"), (rate(&COPY_FAILURES), "failed")],
-                Vec::new(),
+                &[(rate(&COPY_TOTAL), "all"), (rate(&COPY_FAILURES), "failed")],
             ),
-            panel(
+            Panel::new(
                 "From cause to written result, 99 %",
                 "timeseries",
                 "s",
-                vec![(WRITTEN_P99.to_owned(), "{{policy}}")],
-                Vec::new(),
+                &[(WRITTEN_P99.to_owned(), "{{policy}}")],
             ),
         ],
     )
@@ -100,7 +118,7 @@ pub(super) fn service_level() -> Value {
 /// Each metric of the list.
 pub(super) fn agent() -> Value {
     let exposed = ALL.iter().filter(|metric| !metric.is_compatibility());
-    dashboard("transom-agent", "Transom: agent", &exposed.map(|metric| of(metric)).collect::<Vec<_>>())
+    dashboard(("transom-agent", "Transom: agent", "now-6h"), &exposed.map(|metric| of(metric)).collect::<Vec<_>>())
 }
 
 fn of(metric: &Metric) -> Panel {
@@ -117,7 +135,7 @@ fn of(metric: &Metric) -> Panel {
         form: "timeseries",
         unit,
         targets,
-        steps: Vec::new(),
+        ..Panel::default()
     }
 }
 
@@ -157,7 +175,8 @@ fn plain(metric: &Metric) -> &'static str {
     }
 }
 
-fn dashboard(uid: &str, title: &str, panels: &[Panel]) -> Value {
+/// A dashboard by its id, title, and the time from which it shows.
+fn dashboard((uid, title, from): (&str, &str, &str), panels: &[Panel]) -> Value {
     let panels: Vec<Value> = panels.iter().enumerate().map(|(index, panel)| drawn(index, panel)).collect();
     json!({
         "uid": uid,
@@ -166,7 +185,7 @@ fn dashboard(uid: &str, title: &str, panels: &[Panel]) -> Value {
         "schemaVersion": 39,
         "editable": false,
         "refresh": "30s",
-        "time": {"from": "now-6h", "to": "now"},
+        "time": {"from": from, "to": "now"},
         "templating": {"list": [{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}]},
         "panels": panels,
     })
@@ -183,7 +202,7 @@ fn drawn(index: usize, panel: &Panel) -> Value {
     if !panel.steps.is_empty() {
         defaults["thresholds"] = json!({"mode": "absolute", "steps": steps.collect::<Vec<_>>()});
     }
-    json!({
+    let mut drawn = json!({
         "id": index + 1,
         "type": panel.form,
         "title": panel.title,
@@ -192,5 +211,9 @@ fn drawn(index: usize, panel: &Panel) -> Value {
         "gridPos": {"x": index % COLUMNS * WIDTH, "y": index / COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT},
         "targets": targets.collect::<Vec<_>>(),
         "fieldConfig": {"defaults": defaults, "overrides": []},
-    })
+    });
+    if let Some(interval) = panel.interval {
+        drawn["interval"] = interval.into();
+    }
+    drawn
 }

@@ -1,5 +1,7 @@
 //! The documentation of the metrics, for an operator. Never says anything that the list does not.
 
+use super::alert::{Alert, Page};
+use super::{health, slo};
 use std::fmt::Write as _;
 use transom_core::metrics::{ALL, Kind, Metric};
 
@@ -24,9 +26,17 @@ Labels have few values: policies, calls of guests, verbs and reasons (`transom e
 
 ## What counts as an attempt
 
-An evaluation of a policy that owns kubeconfigs counts as one attempt when it wrote a Secret or failed. Waiting (for a namespace, a Service, a claim), holding, and
-finding everything right are no attempts; nor is a conflict that is tried again at once. Each timed retry is an attempt of its own, so that a subject that keeps failing keeps
-counting; how many subjects fail is `transom_subjects{state=\"Failed\"}`.
+An evaluation of a policy that owns kubeconfigs counts as one attempt when it decided the kubeconfig of a subject, whether it had to write or not: it succeeded when the Secret is
+right, and failed when it is not. Each trigger counts once: a start, a change, a resync (`auditSeconds`). Waiting (for a namespace, a Service, a claim) and holding are no attempts; nor is
+a conflict that is tried again at once, nor a timed retry of the same failure, nor the same result for the same subject within a minute. How many subjects fail now is `transom_subjects{state=\"Failed\"}`.
+
+The promise is that 99.5 % of the attempts of 30 days succeed. Its budget is one of attempts: the seed's \"3.6 hours\" would need a service that is up or down as a whole.
+
+## One series for each replica
+
+A replica that stands by attempts nothing, and each replica has series of its own. An expression that does not aggregate divides 0 by 0 there: the queries of the original specification, such as
+`rate(hypershift_addon_agent_kubeconfig_secret_copy_failures[5m]) / rate(hypershift_addon_agent_kubeconfig_secret_copy_total[5m])`, give a number for the replica that leads and `NaN` for each other one.
+Aggregate first, `sum by (namespace, job) (...)`, as every rule here does, or take what is recorded: `transom:copy_errors:ratio_rate5m` (also 30m, 1h, 2h, 6h, 1d, 3d and 30d) is 0 where nothing was attempted.
 
 ## Traces
 
@@ -42,13 +52,48 @@ A binary that was built with `--features otel` sends traces by OTLP over plain H
 
 A part that failed has the reason as its status. No span has the name of an object, a message, or anything from a document.
 
-## List
+";
+
+/// What is called as in the original specification, what is not, and why.
+const NAMES: &str = "## Names of the original specification
+
+| there | here | why |
+|---|---|---|
+| `hypershift_addon_agent_kubeconfig_secret_copy_total`, `..._failures` | the same | |
+| `mce_hs_addon_kubeconfig_secret_copy_total_count`, `..._failure_count` of the real agent | the same with `--compatibility-metrics` | |
+| group `external-managed-kubeconfig-slo` | the same | |
+| alert `KubeconfigGenerationAvailabilitySLOBreach`, label `slo: availability` | the same; it also wants 200 attempts in 30 days | with fewer a single failure is more than the budget |
+| alert `KubeconfigGenerationErrorBudgetBurnRate`, label `slo: error-budget`, `> 12.5` | the same name and label, five windows told apart by `window`; a quarter of the budget in an hour is an error rate of 90 %, all of it is gone in 4 hours | 12.5 % uses 3.5 % of the budget in an hour, and all of it in 29 hours |
+| escalation below 99.0 % for 24 hours | `KubeconfigGenerationAvailabilitySLOEscalation` | it has no name there |
+| success rate below 95 % or 99 % | `TransomSuccessLow`, by the share of subjects that do not fail | where little is attempted, a rate of attempts tells nothing |
+| error rate above 5 % or 1 % | `TransomCopyErrorsHigh`, by attempts | it has no name there |
+| dashboard \"External-Managed-Kubeconfig Generation SLIs\", panel \"Success Rate\" | the same; the expression has parentheses and aggregates | without parentheses it subtracts a percentage from a rate |
+| dashboard \"External-Managed-Kubeconfig SLOs\", panels \"Availability SLO (99.5%)\", \"Error Budget Burn Rate\", time range of 30 days | the same | |
+| reported daily | panel \"Availability by day\" | |
+| error budget of 3.6 hours a month | 0.5 % of the attempts | see above |
 
 ";
+
+/// Every alert with cause and cure.
+fn alerts(out: &mut String) {
+    // Writing to a String cannot fail.
+    let all: Vec<Alert> = slo::alerts().into_iter().chain(health::alerts()).collect();
+    out.push_str("## Alerts\n\n`critical` pages, `warning` can wait for the morning. A single subject that fails is a warning, however large the fleet. `runbook_url` of each alert leads here.\n\n");
+    for Page { name, cause, cure } in slo::PAGES.iter().chain(&health::PAGES) {
+        let _ = writeln!(out, "### {name}\n\n| severity | fires when | for |\n|---|---|---|");
+        for alert in all.iter().filter(|alert| alert.name == *name) {
+            let _ = writeln!(out, "| {} | `{}` | {} |", alert.severity, alert.expression, alert.lasting);
+        }
+        let _ = writeln!(out, "\nCause: {cause}\n\nCure: {cure}\n");
+    }
+}
 
 /// `host/docs/metrics.md`.
 pub(super) fn text() -> String {
     let mut out = String::from(HEAD);
+    alerts(&mut out);
+    out.push_str(NAMES);
+    out.push_str("## List\n\n");
     out.push_str("| name | kind | unit | labels | meaning |\n|---|---|---|---|---|\n");
     for metric in ALL {
         // Writing to a String cannot fail.

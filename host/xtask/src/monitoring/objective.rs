@@ -61,6 +61,12 @@ impl Burn {
     }
 }
 
+/// The attempts of which a single failure is no more than a ratio: with fewer nobody is told, because one blip would.
+pub(super) fn fewest_attempts(ratio: f64) -> f64 {
+    // The rounding of binary fractions must not make one more of it.
+    (1.0 / ratio - 1e-6).ceil()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +82,17 @@ mod tests {
         assert_eq!((PERIOD_HOURS / (0.125 / BUDGET) * 10.0).round(), 288.0);
         for burn in &BURNS {
             assert!(WINDOWS.contains(&burn.long.name) && WINDOWS.contains(&burn.short));
+        }
+    }
+
+    #[test]
+    fn one_failure_of_the_fewest_attempts_is_no_more_than_the_ratio() {
+        let ratios = BURNS.iter().map(Burn::ratio).chain([BUDGET, 0.01, 0.05]);
+        let fewest: Vec<f64> = ratios.clone().map(fewest_attempts).collect();
+        assert_eq!(fewest, [2.0, 14.0, 34.0, 67.0, 200.0, 200.0, 100.0, 20.0]);
+        for (ratio, attempts) in ratios.zip(fewest) {
+            // An alert wants more attempts than these.
+            assert!(1.0 / (attempts + 1.0) <= ratio, "{ratio}");
         }
     }
 }

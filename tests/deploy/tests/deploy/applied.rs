@@ -24,8 +24,9 @@ const CRDS: [&str; 5] = [
     "prometheusrules.monitoring.coreos.com",
 ];
 /// What there is for Prometheus and Grafana.
-const MONITORING: [&str; 4] = [
+const MONITORING: [&str; 5] = [
     "configmap/transom-dashboard-agent",
+    "configmap/transom-dashboard-generation",
     "configmap/transom-dashboard-service-level",
     "prometheusrule.monitoring.coreos.com/transom",
     "servicemonitor.monitoring.coreos.com/transom",

@@ -48,7 +48,7 @@ fn chart_and_component_give_the_same_monitoring() -> Result<()> {
 fn chart_and_component_give_the_same_dashboards() -> Result<()> {
     let objects = chart(&["--set", "dashboards.enabled=true"])?;
     let found: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "ConfigMap").collect();
-    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
     for object in found {
         assert_eq!(object.pointer("/metadata/labels/grafana_dashboard"), Some(&"1".into()));
         for (name, text) in object["data"].as_object().context("no data")? {
@@ -89,6 +89,9 @@ fn values_that_mean_nothing_are_refused() -> Result<()> {
         "readOnly=maybe",
         "clusterName=",
         "policies.other=true",
+        "policySettings.other.decide.x=1",
+        "policySettings.builtInTaints.trigger.x=1",
+        "policySettings.builtInTaints.decide=1",
         "args={no-flag}",
         "admin.port=80",
         "networkPolicy.egressPorts={0}",
@@ -101,6 +104,45 @@ fn values_that_mean_nothing_are_refused() -> Result<()> {
             Err(error) => assert!(format!("{error:#}").contains("schema"), "`--set {values}`: {error:#}"),
         }
     }
+    Ok(())
+}
+
+/// A policy that the chart gives with these values.
+fn policy(objects: &[Value], name: &str) -> Result<Value> {
+    let is = |object: &&Value| object["kind"] == "Policy" && object["metadata"]["name"] == name;
+    objects.iter().find(is).cloned().with_context(|| format!("no policy {name}"))
+}
+
+#[test]
+fn settings_of_the_shipped_policies_are_values() -> Result<()> {
+    let name = "external-managed-kubeconfig";
+    let set = "policySettings.externalManagedKubeconfig.decide.naming.precedence=Discovery,policySettings.externalManagedKubeconfig.trigger.availableReason=AsExpected,policySettings.builtInTaints.decide.unreachable.effect=NoSelectIfNew";
+    let (before, after) = (chart(&[])?, chart(&["--set", set])?);
+    let mut expected = policy(&before, name)?;
+    let guests = &mut expected["spec"]["guests"];
+    assert_eq!(guests["decide"]["settings"]["clusterDomain"], "cluster.local", "nothing would be kept");
+    guests["decide"]["settings"]["naming"]["precedence"] = "Discovery".into();
+    guests["trigger"]["settings"]["availableReason"] = "AsExpected".into();
+    assert_eq!(policy(&after, name)?, expected);
+    let mut expected = policy(&before, "built-in-taints")?;
+    expected["spec"]["guests"]["decide"]["settings"] = serde_json::json!({"unreachable": {"effect": "NoSelectIfNew"}});
+    assert_eq!(policy(&after, "built-in-taints")?, expected);
+    Ok(())
+}
+
+#[test]
+fn runbooks_get_the_address_of_the_repository() -> Result<()> {
+    let links = |objects: &[Value]| -> Vec<String> {
+        let rule = objects.iter().filter(|object| object["kind"] == "PrometheusRule");
+        let rules = rule.flat_map(|rule| rule["spec"]["groups"].as_array().into_iter().flatten());
+        let alerts = rules.flat_map(|group| group["rules"].as_array().into_iter().flatten());
+        alerts.filter_map(|alert| Some(alert.pointer("/annotations/runbook_url")?.as_str()?.to_owned())).collect()
+    };
+    let plain = links(&chart(&["--set", "prometheusRule.enabled=true"])?);
+    let address = "https://git.example/transom/";
+    let linked = links(&chart(&["--set", &format!("prometheusRule.enabled=true,prometheusRule.runbooks={address}")])?);
+    assert!(plain.len() > 10 && plain.iter().all(|link| link.starts_with("host/docs/metrics.md#")), "{plain:?}");
+    assert_eq!(linked, plain.iter().map(|link| format!("{address}{link}")).collect::<Vec<_>>());
     Ok(())
 }
 

@@ -169,7 +169,17 @@ fn a_status_counts_says_why_subjects_wait_and_names_the_worst() -> Result<()> {
         let all_failed = worst.iter().all(|it| it["state"] == "Failed" && it["reason"] == "KubeconfigMissing");
         ensure!(all_failed && worst[0]["namespace"] == CLUSTERS, "{status}");
         ensure!(condition(&status, "Healthy") == ("False", "KubeconfigMissing"), "{status}");
+        ensure!(condition(&status, "Ready") == ("False", "KubeconfigMissing"), "{status}");
         columns(stage)?;
+        // Tools that know of no other condition wait for this one.
+        for index in 0..12 {
+            let right = stage.get(SECRET, Some(CLUSTERS), "right-admin-kubeconfig").await?.unwrap_or_default();
+            let source = json!({"data": {"kubeconfig": right["data"]["kubeconfig"], "other": null}});
+            stage.patch(SECRET, Some(CLUSTERS), &format!("broken-{index:02}-admin-kubeconfig"), source).await?;
+        }
+        let ready = ["wait", "--for=condition=Ready", "tpol", NAME, "--timeout=120s"];
+        let waited = stage.cluster.kubectl(stage.cluster.admin())?.args(ready).output()?;
+        ensure!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
         agent.stop()?;
         Ok(())
     })
@@ -180,8 +190,8 @@ fn columns(stage: &Stage) -> Result<()> {
     let output = stage.cluster.kubectl(stage.cluster.admin())?.args(["get", "tpol", NAME]).output()?;
     let text = String::from_utf8(output.stdout)?;
     let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    let head = ["NAME", "SUBJECT", "LOADED", "HEALTHY", "APPLIED", "WAITING", "HELD", "FAILED", "AGE"];
-    let row = [NAME, "HostedCluster", "Loaded", "False", "1", "2", "1", "12"];
+    let head = ["NAME", "SUBJECT", "READY", "REASON", "APPLIED", "WAITING", "HELD", "FAILED", "AGE"];
+    let row = [NAME, "HostedCluster", "False", "KubeconfigMissing", "1", "2", "1", "12"];
     let shown = matches!(words.as_slice(), [first, second] if *first == head && second.starts_with(&row));
     ensure!(shown, "{text}");
     Ok(())

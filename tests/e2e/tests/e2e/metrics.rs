@@ -8,7 +8,9 @@ use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use transom_core::metrics::{ALL, CALL_FAILURES, CALL_LOG_LINES, REPAIRED, REQUESTS, WATCH_OBJECTS, WATCH_RESTARTS};
+use transom_core::metrics::{
+    ALL, CALL_FAILURES, CALL_LOG_LINES, OVERDUE, REPAIRED, REQUESTS, WATCH_OBJECTS, WATCH_RESTARTS,
+};
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::canary::Canaries;
 use transom_e2e::http;
@@ -17,8 +19,15 @@ use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
 /// Metrics that a directory, and a fleet in which no guest fails, do not have.
-const ABSENT: [&str; 6] =
-    [REPAIRED.name, CALL_FAILURES.name, CALL_LOG_LINES.name, REQUESTS.name, WATCH_RESTARTS.name, WATCH_OBJECTS.name];
+const ABSENT: [&str; 7] = [
+    OVERDUE.name,
+    REPAIRED.name,
+    CALL_FAILURES.name,
+    CALL_LOG_LINES.name,
+    REQUESTS.name,
+    WATCH_RESTARTS.name,
+    WATCH_OBJECTS.name,
+];
 
 /// Starts the agent with an admin server on this machine, and gives its address.
 fn start(stage: &Stage, words: &[&str]) -> Result<(Agent, SocketAddr)> {

@@ -1,0 +1,72 @@
+//! One alert: what it looks at, whom it tells, and what its page says. Never decides what is worth an alert.
+
+use super::INSTALL;
+use std::fmt::Write as _;
+
+/// Where the pages of the alerts lie, from the root of the repository; the headings are the names of the alerts.
+const RUNBOOKS: &str = "host/docs/metrics.md";
+
+/// A rule that tells people. What it looks at stands left of each comparison, so that a test can look at it, too.
+pub(super) struct Alert {
+    /// Its name; the seed's, where the seed has one.
+    pub(super) name: &'static str,
+    /// What Prometheus evaluates.
+    pub(super) expression: String,
+    /// How long it has to hold before anybody is told.
+    pub(super) lasting: &'static str,
+    /// `critical` pages, `warning` waits for the morning.
+    pub(super) severity: &'static str,
+    /// More labels: `slo`, and what tells alerts of one name and severity apart.
+    pub(super) labels: Vec<(&'static str, &'static str)>,
+    /// One sentence for a list.
+    pub(super) summary: String,
+    /// One sentence with the numbers of the case.
+    pub(super) description: &'static str,
+}
+
+/// What the page says of all alerts of one name.
+pub(super) struct Page {
+    /// The name of the alerts.
+    pub(super) name: &'static str,
+    /// What may be behind it.
+    pub(super) cause: &'static str,
+    /// What to do.
+    pub(super) cure: &'static str,
+}
+
+/// Sums a metric for each install; `more` are labels beside those of an install.
+pub(super) fn sum(more: &str, values: &str) -> String {
+    format!("sum by ({INSTALL}{more}) ({values})")
+}
+
+/// A text as YAML takes it whatever it holds.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl Alert {
+    /// The same with one more label.
+    pub(super) fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.labels.push((name, value));
+        self
+    }
+
+    /// As a rule of a group.
+    pub(super) fn write(&self, out: &mut String) {
+        let Self { name, expression, lasting, severity, labels, summary, description } = self;
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "  - alert: {name}\n    expr: {}\n    for: {lasting}", quoted(expression));
+        let _ = writeln!(out, "    labels:\n      severity: {severity}");
+        for (label, value) in labels {
+            let _ = writeln!(out, "      {label}: {}", quoted(value));
+        }
+        let runbook = format!("{RUNBOOKS}#{}", name.to_lowercase());
+        let _ = writeln!(
+            out,
+            "    annotations:\n      summary: {}\n      description: {}\n      runbook_url: {}",
+            quoted(summary),
+            quoted(description),
+            quoted(&runbook),
+        );
+    }
+}

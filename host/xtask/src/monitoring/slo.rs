@@ -1,0 +1,152 @@
+//! Alerts on what the service promises: kubeconfigs that are right. Never one that a single blip fires: each wants so
+//! many attempts that one failure stays below its ratio, and what pages at once wants two subjects that fail.
+
+use super::alert::{Alert, Page, sum};
+use super::objective::{BUDGET, BURNS, Burn, fewest_attempts};
+use super::rules::{SOUND, attempts, error_ratio};
+use transom_core::metrics::SUBJECTS;
+
+/// The label of alerts on the objective, as the seed has it.
+const SLO: &str = "slo";
+
+/// The alerts of the group, in the order of the page.
+pub(super) fn alerts() -> Vec<Alert> {
+    let mut alerts = vec![breach(), escalation()];
+    alerts.extend(BURNS.iter().map(burning));
+    alerts.extend([
+        success("critical", 0.95, "5m"),
+        success("warning", 0.99, "10m"),
+        errors("critical", 0.05, "3m"),
+        errors("warning", 0.01, "5m"),
+    ]);
+    alerts
+}
+
+/// What the page says of them.
+pub(super) const PAGES: [Page; 5] = [
+    Page {
+        name: "KubeconfigGenerationAvailabilitySLOBreach",
+        cause: "Over 30 days more than one attempt of 200 failed. It goes on until good attempts outnumber the bad ones again, also when nothing fails any more.",
+        cure: "Find out what failed: `transom_subjects{state=\"Failed\"}` says how many fail now and why, the dashboard External-Managed-Kubeconfig SLOs on which days it was. With fewer than 200 attempts in 30 days nobody is told.",
+    },
+    Page {
+        name: "KubeconfigGenerationAvailabilitySLOEscalation",
+        cause: "For a day the availability of 30 days has been below 99 %: twice the budget is gone.",
+        cure: "As KubeconfigGenerationAvailabilitySLOBreach; tell whoever answers for the service.",
+    },
+    Page {
+        name: "KubeconfigGenerationErrorBudgetBurnRate",
+        cause: "Attempts fail so fast that the budget of 30 days will not last; `window` says how much of it goes in which time. The critical ones want two subjects that fail now.",
+        cure: "`kubectl describe policies.transom.dev external-managed-kubeconfig` names the worst subjects with their reasons, [reasons.md](reasons.md) the cure of each. Many with one reason have one cause: look there first.",
+    },
+    Page {
+        name: "TransomSuccessLow",
+        cause: "Of the subjects of the policy more than 5 % (critical) or 1 % (warning) fail, and at least two. A single failing subject is told by TransomSubjectsFailed.",
+        cure: "As KubeconfigGenerationErrorBudgetBurnRate, for the policy named in the alert.",
+    },
+    Page {
+        name: "TransomCopyErrorsHigh",
+        cause: "Of the attempts of the last five minutes more than 5 % (critical) or 1 % (warning) failed, there were enough of them, and at least two subjects fail.",
+        cure: "As KubeconfigGenerationErrorBudgetBurnRate. With few clusters or rare resyncs there are too few attempts for this one; TransomSuccessLow tells then.",
+    },
+];
+
+/// More attempts in a window than a single failure needs to pass a ratio.
+fn enough(window: &str, ratio: f64) -> String {
+    format!("{} > {}", attempts(window), fewest_attempts(ratio))
+}
+
+/// More than one subject fails now.
+fn several(more: &str) -> String {
+    format!("{} > 1", sum(more, &format!("{}{{state=\"Failed\"}}", SUBJECTS.name)))
+}
+
+fn breach() -> Alert {
+    Alert {
+        name: "KubeconfigGenerationAvailabilitySLOBreach",
+        expression: format!(
+            "100 * (1 - {}) < {} and {}",
+            error_ratio("30d"),
+            round(100.0 * (1.0 - BUDGET)),
+            enough("30d", BUDGET)
+        ),
+        lasting: "1h",
+        severity: "critical",
+        labels: vec![(SLO, "availability")],
+        summary: "External-managed-kubeconfig generation availability SLO breached".to_owned(),
+        description: "30-day availability is {{ $value | printf \"%.2f\" }}%, below 99.5% SLO target",
+    }
+}
+
+fn escalation() -> Alert {
+    Alert {
+        name: "KubeconfigGenerationAvailabilitySLOEscalation",
+        expression: format!("100 * (1 - {}) < 99 and {}", error_ratio("30d"), enough("30d", 0.01)),
+        lasting: "24h",
+        severity: "critical",
+        labels: vec![(SLO, "availability")],
+        summary: "External-managed-kubeconfig generation availability has been below 99% for a day".to_owned(),
+        description: "30-day availability is {{ $value | printf \"%.2f\" }}%, below 99% for 24 hours",
+    }
+}
+
+fn burning(burn: &Burn) -> Alert {
+    let Burn { share, long, short, severity, window } = burn;
+    let ratio = burn.ratio();
+    let percent = round(ratio * 100.0);
+    let over = |window: &str| format!("100 * {} > {percent}", error_ratio(window));
+    let mut expression = format!("{} and {} and {}", over(long.name), over(short), enough(long.name, ratio));
+    if *severity == "critical" {
+        expression.push_str(&format!(" and {}", several("")));
+    }
+    let summary = format!(
+        "External-managed-kubeconfig generation fails {} times faster than its error budget allows: {} % of it goes in {}, all of it in {} h",
+        round(burn.rate()),
+        round(share * 100.0),
+        long.name,
+        round(burn.hours_left()),
+    );
+    let alert = Alert {
+        name: "KubeconfigGenerationErrorBudgetBurnRate",
+        expression,
+        lasting: "5m",
+        severity,
+        labels: vec![(SLO, "error-budget")],
+        summary,
+        description: "Error rate is {{ $value | printf \"%.2f\" }}% of the attempts",
+    };
+    alert.with("window", window)
+}
+
+/// Too few of the subjects are right; by their share, so that it holds for fleets in which hardly anything is attempted.
+fn success(severity: &'static str, share: f64, lasting: &'static str) -> Alert {
+    Alert {
+        name: "TransomSuccessLow",
+        expression: format!("{SOUND} < {share} and {}", several(", policy")),
+        lasting,
+        severity,
+        labels: Vec::new(),
+        summary: format!(
+            "More than {} % of the subjects of {{{{ $labels.policy }}}} fail.",
+            round(100.0 - share * 100.0)
+        ),
+        description: "{{ $value | humanizePercentage }} of the subjects of {{ $labels.policy }} do not fail.",
+    }
+}
+
+fn errors(severity: &'static str, ratio: f64, lasting: &'static str) -> Alert {
+    let percent = round(ratio * 100.0);
+    Alert {
+        name: "TransomCopyErrorsHigh",
+        expression: format!("{} > {ratio} and {} and {}", error_ratio("5m"), enough("5m", ratio), several("")),
+        lasting,
+        severity,
+        labels: Vec::new(),
+        summary: format!("More than {percent} % of the attempts to bring a kubeconfig to where it belongs fail."),
+        description: "{{ $value | humanizePercentage }} of the attempts of the last five minutes failed.",
+    }
+}
+
+fn round(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
