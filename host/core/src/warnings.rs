@@ -24,7 +24,7 @@ const MOST: usize = 10_000;
 /// What to do with a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Telling {
-    /// Make an Event. Its name, where it got one, is told by [`Warnings::told`].
+    /// Make an Event. What became of it is told by [`Warnings::told`]; until then it is not asked for again.
     New,
     /// Set the count of the Event of this name.
     Again {
@@ -53,9 +53,20 @@ struct Subject {
 
 #[derive(Clone, Debug)]
 struct Said {
-    name: Option<Arc<str>>,
+    event: Event,
     count: u32,
     last_ms: u64,
+}
+
+/// The Event of a warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Event {
+    /// There is none.
+    None,
+    /// It is being made; whoever makes it tells what became of it.
+    Asked,
+    /// It is there under this name.
+    There(Arc<str>),
 }
 
 /// Whether a report is worth a warning: a failure, unless it is a conflict that is settled at once.
@@ -81,27 +92,29 @@ impl Warnings {
             .subjects
             .entry(key.clone())
             .or_insert_with(|| Subject { bucket: Bucket::new(OF_SUBJECT), said: BTreeMap::new() });
-        let said = subject.said.entry(reason.into()).or_insert(Said { name: None, count: 0, last_ms: now_ms });
+        let said = subject.said.entry(reason.into()).or_insert(Said { event: Event::None, count: 0, last_ms: now_ms });
         said.count = said.count.saturating_add(1);
         said.last_ms = now_ms;
-        if !(subject.bucket.has(now_ms) && self.in_all.has(now_ms)) {
+        // Said again before the first Event got its name: it is counted with the next one.
+        let asked = said.event == Event::Asked;
+        if asked || !(subject.bucket.has(now_ms) && self.in_all.has(now_ms)) {
             return Telling::Nothing;
         }
         subject.bucket.take(now_ms);
         self.in_all.take(now_ms);
-        match &said.name {
-            None => {
-                said.count = 1;
+        match &said.event {
+            Event::There(name) => Telling::Again { name: Arc::clone(name), count: said.count },
+            Event::None | Event::Asked => {
+                (said.event, said.count) = (Event::Asked, 1);
                 Telling::New
             }
-            Some(name) => Telling::Again { name: Arc::clone(name), count: said.count },
         }
     }
 
-    /// The Event that a warning became; nothing when it is not there any more.
+    /// The Event that a warning became; nothing when it could not be made, or is not there any more.
     pub fn told(&mut self, key: &Key, reason: &str, name: Option<Arc<str>>) {
         if let Some(said) = self.subjects.get_mut(key).and_then(|subject| subject.said.get_mut(reason)) {
-            said.name = name;
+            said.event = name.map_or(Event::None, Event::There);
         }
     }
 
@@ -135,6 +148,18 @@ mod tests {
         assert_eq!(warnings.say(&key("b"), "One", 3), Telling::New);
         warnings.told(&key("a"), "One", None);
         assert_eq!(warnings.say(&key("a"), "One", 4), Telling::New, "the Event was gone");
+    }
+
+    #[test]
+    fn what_is_said_again_while_its_event_is_made_is_no_other_event() {
+        let mut warnings = Warnings::default();
+        assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
+        assert_eq!(warnings.say(&key("a"), "One", 2), Telling::Nothing);
+        assert_eq!(warnings.say(&key("a"), "Two", 2), Telling::New, "another reason is another Event");
+        warnings.told(&key("a"), "One", Some("a.1".into()));
+        assert_eq!(warnings.say(&key("a"), "One", 3), Telling::Again { name: "a.1".into(), count: 3 });
+        warnings.told(&key("a"), "Two", None);
+        assert_eq!(warnings.say(&key("a"), "Two", 4), Telling::New, "it could not be made");
     }
 
     #[test]

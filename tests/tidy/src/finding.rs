@@ -27,6 +27,8 @@ pub enum Rule {
     Frozen,
     /// A name at the top level that does not belong there.
     TopLevel,
+    /// What a page names and nobody has.
+    Page,
 }
 
 /// One place where a rule does not hold.

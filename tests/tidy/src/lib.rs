@@ -11,6 +11,7 @@ pub mod frozen;
 pub mod manifests;
 pub mod names;
 pub mod packages;
+pub mod pages;
 pub mod public_items;
 pub mod size;
 pub mod top_level;

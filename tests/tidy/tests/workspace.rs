@@ -4,8 +4,8 @@ use std::io;
 use std::process::Command;
 use transom_tidy::finding::{Finding, Rule};
 use transom_tidy::{
-    dependencies, exceptions, first_line, forbidden, frozen, manifests, names, packages, public_items, size, top_level,
-    tree,
+    dependencies, exceptions, first_line, forbidden, frozen, manifests, names, packages, pages, public_items, size,
+    top_level, tree,
 };
 
 /// Fails with all that is left of the findings after the exceptions.
@@ -69,6 +69,12 @@ fn released_contracts_are_frozen() -> io::Result<()> {
 #[test]
 fn the_top_level_shows_the_frame() -> io::Result<()> {
     hold(&[Rule::TopLevel], top_level::check(&tree::top(&tree::root())?));
+    Ok(())
+}
+
+#[test]
+fn pages_name_what_is_there() -> io::Result<()> {
+    hold(&[Rule::Page], pages::check(&sources()?));
     Ok(())
 }
 

@@ -64,9 +64,10 @@ impl Events {
             Telling::Nothing => Ok(()),
             Telling::New => {
                 let name: Arc<str> = self.name(&report.subject).into();
-                self.send(Verb::Create, &report.subject, &name, &event(report, uid, &name, &self.instance)).await?;
-                self.warnings().told(&key, reason, Some(name));
-                Ok(())
+                let body = event(report, uid, &name, &self.instance);
+                let sent = self.send(Verb::Create, &report.subject, &name, &body).await;
+                self.warnings().told(&key, reason, sent.is_ok().then_some(name));
+                sent
             }
             Telling::Again { name, count } => {
                 let series = json!({"series": {"count": count, "lastObservedTime": now()}});

@@ -1,0 +1,140 @@
+//! Pages tell of what is there: every path, metric, flag and CamelCase word in code that a page names exists in the tree.
+//! Never judges what a page says about it.
+
+use crate::code;
+use crate::finding::{Finding, Rule};
+use crate::tree::Source;
+
+/// Names that stand for something of the reader's own: the files of the tutorial.
+const OF_THE_READER: [&str; 2] = ["cases/labelled/", "cases/wrong-setting/"];
+/// Flags of helm and of Rust's tests.
+const OF_OTHERS: [&str; 2] = ["--reuse-values", "--nocapture"];
+/// Endings of what is a file of the tree where a page names it with its folder.
+const FILES: [&str; 5] = [".rs", ".yaml", ".json", ".wit", ".md"];
+/// What metrics and recorded series begin with; the rest of the name follows.
+const METRICS: [&str; 3] = ["transom_", "transom:", "hypershift_addon_agent_"];
+
+/// What pages name and nobody has.
+pub fn check(sources: &[Source]) -> Vec<Finding> {
+    let is_page = |source: &&Source| source.is("md") && !source.path.starts_with("host/adr/");
+    sources.iter().filter(is_page).flat_map(|page| of(page, sources)).collect()
+}
+
+fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
+    let mut missing: Vec<String> = Vec::new();
+    for span in spans(&page.text) {
+        let known = match kind(span) {
+            Some(Kind::Path) => sources.iter().any(|source| ends(&source.path, span)),
+            Some(Kind::Metric) => somewhere(sources, metric(span)),
+            Some(Kind::Flag) => {
+                let field = span.trim_start_matches('-').replace('-', "_");
+                let of_transom = |source: &&Source| source.path.starts_with("host/agent/src/args");
+                sources.iter().filter(of_transom).any(|source| code::has_word(&source.text, &format!("{field}:")))
+                    || sources.iter().any(|source| source.is("rs") && code::has_word(&source.text, span))
+            }
+            Some(Kind::Word) => somewhere(sources, span),
+            None => true,
+        };
+        if !known && !missing.iter().any(|one| one == span) {
+            missing.push(span.to_owned());
+        }
+    }
+    let finding = |span: String| Finding {
+        rule: Rule::Page,
+        place: page.path.clone(),
+        amount: 1,
+        sentence: format!("names `{span}`, and nothing is called so: correct the page"),
+    };
+    missing.into_iter().map(finding).collect()
+}
+
+/// What a span of code names, as far as it can be looked up.
+enum Kind {
+    Path,
+    Metric,
+    Flag,
+    Word,
+}
+
+fn kind(span: &str) -> Option<Kind> {
+    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte));
+    // Paths of Rust stand in its own documentation, and the compiler looks those up.
+    if !plain(span)
+        || span.contains("::")
+        || OF_OTHERS.contains(&span)
+        || OF_THE_READER.iter().any(|start| span.starts_with(start))
+    {
+        return None;
+    }
+    let letters = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    if span.contains('/') && FILES.iter().any(|end| span.ends_with(end)) {
+        Some(Kind::Path)
+    } else if METRICS.iter().any(|start| span.starts_with(start)) {
+        Some(Kind::Metric)
+    } else if span.strip_prefix("--").is_some_and(letters) {
+        Some(Kind::Flag)
+    } else {
+        let upper = span.bytes().filter(u8::is_ascii_uppercase).count();
+        let word = span.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let camel = span.starts_with(|first: char| first.is_ascii_uppercase()) && upper >= 2 && upper < span.len();
+        (word && camel).then_some(Kind::Word)
+    }
+}
+
+/// The spans of code in running text; blocks are commands and files of their own.
+fn spans(text: &str) -> Vec<&str> {
+    let mut spans = Vec::new();
+    let mut in_block = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            spans.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    spans
+}
+
+/// Whether a path of the tree ends so, at the border of a name.
+fn ends(path: &str, end: &str) -> bool {
+    path.strip_suffix(end.trim_start_matches("./")).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+}
+
+/// A metric without what Prometheus puts behind the name of a histogram.
+fn metric(span: &str) -> &str {
+    ["_bucket", "_sum", "_count"].iter().find_map(|end| span.strip_suffix(end)).unwrap_or(span)
+}
+
+fn somewhere(sources: &[Source], name: &str) -> bool {
+    sources.iter().any(|source| !source.is("md") && code::has_word(&source.text, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(page: &str) -> usize {
+        let sources = [
+            Source::new("docs/page.md", page),
+            Source::new("host/agent/src/agent/pipeline.rs", "//! x"),
+            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, TargetClaimed transom_subjects"),
+        ];
+        check(&sources).len()
+    }
+
+    #[test]
+    fn what_nobody_has_is_found() {
+        for span in ["agent/src/pipeline.rs", "--reed-only", "TargetClaim", "TargetMissed", "transom_subject_states"] {
+            assert_eq!(named(&format!("see `{span}` there")), 1, "{span}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not() {
+        for span in ["agent/src/agent/pipeline.rs", "--read-only", "TargetClaimed", "transom_subjects", "kubectl get x"]
+        {
+            assert_eq!(named(&format!("see `{span}` there")), 0, "{span}");
+        }
+        assert_eq!(named("```\nsee `nowhere/at/all.rs`\n```\n"), 0, "a block is the reader's");
+    }
+}
