@@ -1,10 +1,11 @@
 //! What one agent is made of: connections, lanes, knowledge, clock. Never decides; it moves values between the stages.
 
+pub(crate) mod account;
 pub(crate) mod clock;
 pub(crate) mod connections;
 mod invoke;
 pub(crate) mod known;
-mod lane;
+pub(crate) mod lane;
 mod observe;
 mod pipeline;
 pub(crate) mod queue;
@@ -13,6 +14,7 @@ mod statuses;
 mod workers;
 
 use crate::telemetry;
+use account::Accounts;
 use clock::Clock;
 use connections::Connections;
 use known::{Shared, Told};
@@ -45,6 +47,8 @@ pub(crate) struct Agent {
     /// Whether the first policies were put to work.
     started: AtomicBool,
     statuses: Statuses,
+    /// What each evaluation rests on, where the agent is only asked and writes nothing.
+    pub(crate) accounts: Accounts,
     /// Whether a cluster told of a `Policy` object since the last look.
     pub(crate) policies_told: AtomicBool,
     /// Told whenever an evaluation ended.
@@ -66,6 +70,7 @@ impl Agent {
             lanes: RwLock::default(),
             started: AtomicBool::default(),
             statuses: Statuses::default(),
+            accounts: Accounts::default(),
             policies_told: AtomicBool::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
@@ -75,6 +80,12 @@ impl Agent {
     /// The same with other limits.
     pub(crate) fn limited(mut self, max_kubeconfig_bytes: usize) -> Self {
         self.kubeconfig_limits = KubeconfigLimits { bytes: max_kubeconfig_bytes };
+        self
+    }
+
+    /// The same, only asked: it writes and tells nothing, and keeps an account of each evaluation.
+    pub(crate) fn only_asked(mut self) -> Self {
+        self.accounts = Accounts::kept();
         self
     }
 
@@ -162,6 +173,7 @@ impl Agent {
             message: "the agent failed while it evaluated this subject".to_owned(),
             failures: 1,
             since_seconds: self.clock.now_seconds(),
+            wrote: false,
         };
         let mut known = self.known.lock();
         let now = Counted { attempt: Attempt::Failed, at_seconds: told.since_seconds };

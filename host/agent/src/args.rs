@@ -2,10 +2,12 @@
 
 pub(crate) mod rbac;
 pub(crate) mod server;
+pub(crate) mod status;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rbac::RbacArgs;
 use server::ServerArgs;
+use status::StatusArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
@@ -36,7 +38,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show what would be written, and write nothing.
     #[command(
-        after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff\n\nEnds with 0 when nothing would change, 3 when something would, 1 when some object failed, 2 on wrong use."
+        after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff\n  kubectl get hostedclusters,secrets,services,namespaces -A -o yaml | transom render -\n\nEnds with 0, with 1 when some object failed, 2 on wrong use; with --exit-code 3 when something would change."
     )]
     Render(RenderArgs),
     /// Run the cases of policies and guests through the built components.
@@ -47,13 +49,20 @@ pub(crate) enum Command {
     /// Check policies, with their components and settings.
     #[command(after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml")]
     Validate(ValidateArgs),
-    /// Show what a component is, and which grants it would need.
+    /// Show what a component is, and which capabilities it would need; which objects it asks for is known when it runs.
     #[command(
         after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
     )]
     Inspect(InspectArgs),
+    /// Ask why a subject is as it is, and what the agent would do; write nothing. A table of all without a name.
+    #[command(
+        after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nEnds with 0 when nothing failed, 1 when some subject or policy did, 2 on wrong use."
+    )]
+    Status(StatusArgs),
     /// Say what a reason means and what to do about it.
-    #[command(after_help = "Examples:\n  transom explain TargetClaimed\n  transom explain")]
+    #[command(
+        after_help = "Examples:\n  transom explain TargetClaimed\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
+    )]
     Explain(ExplainArgs),
     /// Print the CustomResourceDefinition of the kind Policy.
     #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
@@ -66,7 +75,7 @@ pub(crate) enum Command {
 }
 
 /// Flags of everything that evaluates policies.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct EvaluateArgs {
     /// Folder or file with policies; the two that ship with the binary when absent.
     #[arg(long, value_name = "PATH")]
@@ -109,10 +118,13 @@ pub(crate) struct RunArgs {
     /// Form of the log lines on standard error.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
+    /// Whether the agent is only asked, and writes nothing anywhere: never a flag of `run`.
+    #[arg(skip)]
+    pub(crate) asked: bool,
 }
 
 /// Flags of the admin server.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct AdminArgs {
     /// Where to answer /metrics, /healthz, /readyz and /debug/state; nowhere when absent.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
@@ -131,8 +143,9 @@ pub(crate) struct AdminArgs {
 /// Flags of `render`.
 #[derive(Debug, Args)]
 pub(crate) struct RenderArgs {
-    /// Folder of manifests, or one file with all objects.
-    pub(crate) path: PathBuf,
+    /// Folder of manifests, or files with all objects; `-` is standard input.
+    #[arg(required = true)]
+    pub(crate) path: Vec<PathBuf>,
     /// Flags shared with `run`.
     #[command(flatten)]
     pub(crate) evaluate: EvaluateArgs,
@@ -145,6 +158,9 @@ pub(crate) struct RenderArgs {
     /// Show the difference from what is there.
     #[arg(long)]
     pub(crate) diff: bool,
+    /// End with 3 when something would change.
+    #[arg(long)]
+    pub(crate) exit_code: bool,
 }
 
 /// Flags of `test`.
@@ -182,8 +198,14 @@ pub(crate) struct InspectArgs {
 /// Flags of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The reason; all of them when absent.
+    /// The reason, or a state, condition or cause; all of them when absent.
     pub(crate) reason: Option<String>,
+    /// A component of which the reasons are known, too, in place of the builtin ones: a file, or `builtin:<name>`.
+    #[arg(long, value_name = "COMPONENT")]
+    pub(crate) component: Option<String>,
+    /// Folder or file with policies, of whose components the reasons are known.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) policies: Option<PathBuf>,
 }
 
 /// Form of log lines.

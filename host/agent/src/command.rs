@@ -1,4 +1,4 @@
-//! From the command line to an exit code: 0 all right, 1 something failed, 2 wrong use, 3 something would change.
+//! From the command line to an exit code: 0 all right, 1 something failed, 2 wrong use, 3 something would change, where that is asked for.
 //! Never does the work of a command.
 
 mod builtin;
@@ -12,6 +12,7 @@ mod rbac;
 mod render;
 mod run;
 pub(crate) mod session;
+mod status;
 mod summary;
 mod validate;
 
@@ -63,6 +64,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Crd => Ok(crd::crd(screen)),
         Command::Rbac(args) => rbac::rbac(&args, screen),
         Command::Render(args) => render::render(&args, screen),
+        Command::Status(args) => status::status(&args, screen),
         Command::Test(args) => cases::test(&args, screen),
         Command::Validate(args) => validate::validate(&args, screen),
     }

@@ -15,7 +15,7 @@ use transom_core::time::format_rfc3339;
 pub(crate) enum Ending {
     /// Everything is right: 0.
     Right,
-    /// `render`: something would change: 3.
+    /// `render --exit-code`: something would change: 3.
     WouldChange,
     /// Some object, case or policy failed: 1.
     Failed,
@@ -131,4 +131,20 @@ pub(crate) enum Tint {
 /// The time of a note.
 fn now() -> String {
     format_rfc3339(Clock::new(None).now_seconds())
+}
+
+/// Rows as lines: every column as wide as its widest cell, the last one as it is.
+pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            match column + 1 == row.len() {
+                true => line.push_str(cell),
+                false => line.push_str(&format!("{cell:<width$}  ", width = width(column).unwrap_or_default())),
+            }
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }

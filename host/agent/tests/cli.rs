@@ -1,8 +1,9 @@
 //! What the command line shows and how it ends when it is used right. Refusals and cases have files of their own.
 #![cfg(test)]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -20,15 +21,21 @@ fn said(words: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn rendering_says_by_its_code_whether_something_would_change() {
+fn rendering_says_by_its_code_whether_something_would_change_where_that_is_asked_for() {
     let case = |name: &str| format!("policies/external-managed-kubeconfig/cases/{name}/given.yaml");
-    let (code, shown, _) = said(&["render", &case("T01-port-443"), "--policies", "policies", "--reveal", "-o", "json"]);
+    let (code, shown, _) =
+        said(&["render", &case("T01-port-443"), "--policies", "policies", "--reveal", "-o", "json", "--exit-code"]);
     let list: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((code, list["kind"].as_str(), list["items"].as_array().map(Vec::len)), (Some(3), Some("List"), Some(1)));
-    let (code, shown, _) = said(&["render", &case("T01-port-443")]);
-    assert_eq!(code, Some(3));
+    let (code, shown, told) = said(&["render", &case("T01-port-443")]);
+    assert_eq!(code, Some(0));
+    assert!(told.contains("1  would be Applied  AsDesired"), "{told}");
     assert!(shown.contains("<redacted client-key"), "{shown}");
-    assert_eq!(said(&["render", &case("T20-second-run")]).0, Some(0));
+    let (code, _, told) = said(&["render", &case("T20-second-run"), "--exit-code"]);
+    assert_eq!(code, Some(0));
+    assert!(told.contains("1  Applied ") && !told.contains("would be"), "{told}");
+    let (_, _, told) = said(&["render", &case("G02-not-available")]);
+    assert!(told.contains("HostedCluster clusters/demo [external-managed-kubeconfig]: NotAvailable"), "{told}");
     // The case's own settings count, also over the policies that ship: without its grace period a taint would be added.
     let graceful = "policies/built-in-taints/cases/X20-within-the-grace-period/given.yaml";
     assert_eq!(said(&["render", graceful, "--now", "2026-11-21T08:00:00Z"]).0, Some(0));
@@ -50,7 +57,52 @@ fn what_ships_is_valid_and_explains_itself() {
         assert_eq!(code, Some(0));
         assert!(shown.contains("What to do:"), "{shown}");
     }
-    for command in ["run", "render", "test", "validate", "inspect", "explain"] {
+    for command in ["run", "render", "status", "test", "validate", "inspect", "explain"] {
         assert!(said(&[command, "--help"]).1.contains("Examples:"), "{command}");
     }
+}
+
+#[test]
+fn what_stands_beside_a_reason_and_what_other_guests_say_is_explained() {
+    for word in ["Held", "wouldapply", "Healthy", "Swapped"] {
+        let (code, shown, _) = said(&["explain", word]);
+        assert!(code == Some(0) && shown.contains("What it means:"), "{word}: {shown}");
+    }
+    for words in [["--component", "builtin:trigger"], ["--policies", "policies"]] {
+        let (code, shown, told) = said(&["explain", words[0], words[1], "NotAvailable"]);
+        assert!(code == Some(0) && shown.contains("What to do:"), "{words:?}: {told}");
+    }
+    // Of a component that is named, not those of the others.
+    assert_eq!(said(&["explain", "--component", "builtin:taints", "NotAvailable"]).0, Some(2));
+    let (_, shown, _) = said(&["inspect", "builtin:trigger"]);
+    assert!(shown.contains("  to do     "), "{shown}");
+    let (code, _, told) = said(&["inspect", "taints"]);
+    assert!(code == Some(2) && told.contains("`builtin:taints`"), "{told}");
+    let (code, _, told) = said(&["test", "no-such-folder"]);
+    assert!(code == Some(2) && told.contains("transom test PATH"), "{told}");
+}
+
+#[test]
+fn standard_input_and_several_files_are_rendered_as_one() {
+    let case = root().join("policies/external-managed-kubeconfig/cases/G03-available/given.yaml");
+    let text = std::fs::read_to_string(case).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let documents: Vec<&str> = text.split("\n---\n").collect();
+    assert!(documents.len() > 2);
+    let files: Vec<String> =
+        (0..2).map(|number| folder.path().join(number.to_string()).display().to_string()).collect();
+    std::fs::write(&files[0], documents[0]).unwrap();
+    std::fs::write(&files[1], documents[1..].join("\n---\n")).unwrap();
+    let (code, whole, told) = said(&["render", &files[0], &files[1], "-o", "table"]);
+    assert!(code == Some(0) && whole.contains("klusterlet-demo/external-managed-kubeconfig"), "{told}");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_transom"))
+        .args(["render", "-", "-o", "table"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout), whole);
+    let (code, _, told) = said(&["render", &files[0], "policies"]);
+    assert!(code == Some(2) && told.contains("a folder stands alone"), "{told}");
 }

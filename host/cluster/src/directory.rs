@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use transom_api::labels;
-use transom_api::status::PolicyStatus;
+use transom_api::status::{PolicyStatus, SubjectStatus};
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::outcome::Outcome;
@@ -223,6 +223,11 @@ impl Directory {
     /// Writes a subject's status when it differs in more than its times.
     pub fn publish(&self, report: &Report) -> io::Result<()> {
         status::publish(&self.shared, report)
+    }
+
+    /// What was told of a subject last, if anything was; also where nothing may be written.
+    pub fn reported(&self, policy: &str, subject: &ObjectRef) -> io::Result<Option<SubjectStatus>> {
+        status::reported(&self.shared, policy, subject)
     }
 
     /// Removes the status of a subject.

@@ -9,7 +9,7 @@ use crate::telemetry::traces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use transom_api::Word;
-use transom_api::status::{PolicyStatus, WatchStatus};
+use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
 use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, WatchHealth};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
@@ -277,6 +277,11 @@ impl Connections {
     /// What was told of a policy before, by this agent or an earlier one.
     pub(crate) fn policy_status(&self, policy: &str) -> Option<PolicyStatus> {
         self.all().find_map(|cluster| cluster.policy_status(policy).ok().flatten())
+    }
+
+    /// What was told of a subject last, where its cluster keeps that.
+    pub(crate) fn reported(&self, policy: &str, subject: &ObjectRef) -> Option<SubjectStatus> {
+        self.by_name.get(&subject.cluster)?.reported(policy, subject)
     }
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {

@@ -122,6 +122,8 @@ pub(crate) struct Told {
     pub(crate) failures: u32,
     /// Since when it is in this state for this reason, in seconds since 1970.
     pub(crate) since_seconds: i64,
+    /// Whether this evaluation wrote something, or an earlier one of this process.
+    pub(crate) wrote: bool,
 }
 
 impl Told {
@@ -130,6 +132,7 @@ impl Told {
         if let Some(before) = before.filter(|before| (before.state, &before.reason) == (self.state, &self.reason)) {
             self.since_seconds = before.since_seconds;
         }
+        self.wrote |= before.is_some_and(|before| before.wrote);
         self
     }
 }

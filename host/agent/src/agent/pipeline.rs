@@ -6,11 +6,11 @@ mod kubeconfig;
 mod prune;
 mod taints;
 
-use crate::agent::Agent;
 use crate::agent::invoke::answer;
 use crate::agent::known::Entry;
 use crate::agent::lane::Lane;
 use crate::agent::queue::{Cause, Item};
+use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, traces};
 use std::collections::BTreeMap;
@@ -76,6 +76,7 @@ impl Agent {
         }
         let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work.key);
+        self.accounts.begin(&work.key);
         let trace = traces::Evaluation::begin(&work);
         let result = trace.follow(self.attempt(&loaded, &work, &mut seen)).await;
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
@@ -103,6 +104,7 @@ impl Agent {
         let Some(subject) = self.connections.read(&key.subject).await? else {
             return self.retire(loaded, key, seen).await;
         };
+        self.accounts.read(key, "subject", &key.subject, Some(&subject));
         let subject = Arc::new(subject);
         seen.evaluation.observed_generation =
             subject.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
@@ -136,6 +138,11 @@ impl Agent {
             return Outcome::default();
         }
         let steps = plan.steps.clone();
+        if self.accounts.are_kept() {
+            let outcome = account::as_if_done(&steps);
+            self.accounts.note(key, |account| account.steps.extend(steps));
+            return outcome;
+        }
         self.known.lock().about_to_write(key, &steps);
         let outcome = traces::apply(self.connections.apply(plan)).await;
         self.wrote(key, &steps, &outcome);

@@ -95,6 +95,7 @@ impl Agent {
             message: report.message.clone(),
             failures: report.failures,
             since_seconds: report.at_seconds,
+            wrote: !report.writes.is_empty(),
         };
         let gone = report.reason == transom_api::Word::SourceGone.into() && report.state == transom_api::State::Applied;
         if gone {
@@ -114,6 +115,7 @@ impl Agent {
         };
         self.statuses.changed();
         let published = match gone {
+            _ if self.accounts.are_kept() => Ok(()),
             true => self.connections.forget(&report.policy, &report.subject),
             // The start of an agent is no news to anybody.
             false if report.reason == Word::TargetsUnlocated.into() => Ok(()),

@@ -116,9 +116,19 @@ impl Agent {
         self.statuses.changed();
     }
 
+    /// What the agent at work told of a subject last, where it told of it by name.
+    pub(crate) fn reported(&self, key: &Key) -> Option<SubjectStatus> {
+        let here = |one: &&SubjectStatus| {
+            (one.namespace.as_ref(), &one.name) == (key.subject.namespace.as_ref(), &key.subject.name)
+        };
+        let told = self.statuses.lock();
+        let by_policy = told.found.get(&*key.policy).and_then(|status| status.worst.iter().find(here).cloned());
+        by_policy.or_else(|| self.connections.reported(&key.policy, &key.subject))
+    }
+
     /// Tells the clusters what every policy has come to, as far as it is news.
     pub(crate) fn publish_policies(&self) {
-        if !self.leading.leads() {
+        if !self.leading.leads() || self.accounts.are_kept() {
             return;
         }
         let mut told = self.statuses.lock();

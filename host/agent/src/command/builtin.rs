@@ -1,5 +1,9 @@
-//! The guests of the binary, as they describe themselves. Never evaluates anything with them.
+//! Guests as they describe themselves: those of the binary, of a component, of policies. Never evaluates anything with them.
 
+use crate::policies::Source;
+use anyhow::Context as _;
+use std::collections::BTreeSet;
+use std::path::Path;
 use transom_artifacts::{Location, builtin_names};
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
@@ -15,4 +19,30 @@ pub(crate) fn descriptions() -> anyhow::Result<Vec<Description>> {
         Ok(engine.inspect(&artifact.bytes)?.description?)
     };
     builtin_names().map(describe).collect()
+}
+
+/// Asks a component, and those of the policies at a path, what they are; each once.
+///
+/// # Errors
+/// When one of them cannot be loaded, or the policies cannot be read.
+pub(crate) fn described(component: Option<&str>, policies: Option<&Path>) -> anyhow::Result<Vec<Description>> {
+    let mut locations: Vec<Location> = component.iter().map(|text| Location::parse(text, Path::new("."))).collect();
+    if let Some(path) = policies {
+        let found = Source::Path(path.to_owned()).read();
+        let found = found.with_context(|| format!("failed to read the policies `{}`", path.display()))?;
+        for policy in found.policies {
+            let named = ["/spec/guests/trigger/component", "/spec/guests/decide/component"];
+            let named = named.iter().filter_map(|place| policy.value.pointer(place)?.as_str());
+            locations.extend(named.map(|text| Location::parse(text, &policy.folder)));
+        }
+    }
+    let engine = Engine::new(EngineOptions::default())?;
+    let mut seen = BTreeSet::new();
+    locations.retain(|location| seen.insert(location.to_string()));
+    let describe = |location: &Location| {
+        let failed = || format!("failed to ask `{location}`");
+        let artifact = location.fetch(None).with_context(failed)?;
+        engine.inspect(&artifact.bytes).with_context(failed)?.description.with_context(failed)
+    };
+    locations.iter().map(describe).collect()
 }

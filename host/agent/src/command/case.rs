@@ -5,8 +5,9 @@ pub(crate) mod settings;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::fs;
+use std::io::Read as _;
 use std::path::Path;
+use std::{fs, io};
 use transom_cluster::directory::Directory;
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::reference::ObjectRef;
@@ -86,6 +87,17 @@ impl Given {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
         Self::parse(&bytes, path)
+    }
+
+    /// Reads standard input.
+    ///
+    /// # Errors
+    /// When it cannot be read, is too large, or a document of it cannot be parsed.
+    pub(crate) fn from_input() -> anyhow::Result<Self> {
+        let mut bytes = Vec::new();
+        let most = LIMITS.bytes as u64 + 1;
+        io::stdin().take(most).read_to_end(&mut bytes).context("failed to read standard input")?;
+        Self::parse(&bytes, Path::new("-"))
     }
 
     /// Reads a file that holds a case; nothing where there is no file, none in it, or it cannot be read whole: then it

@@ -39,6 +39,12 @@ struct Warm {
 pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     telemetry::start_beside_output();
     let mut cases = Vec::new();
+    if !args.path.exists() {
+        bail!(
+            "failed to find `{}`: `transom test PATH` runs the cases below a path, `policies` when none is named",
+            args.path.display()
+        );
+    }
     find(&args.path, &mut cases)?;
     if cases.is_empty() {
         bail!(

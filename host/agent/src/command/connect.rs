@@ -22,7 +22,8 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
     let mut by_name = BTreeMap::new();
     for NamedDir { name, dir } in &args.dir {
         let limits = limits(args.evaluate.max_object_bytes);
-        let options = DirectoryOptions { watch: !args.once, limits, ..DirectoryOptions::new(name, dir) };
+        let options =
+            DirectoryOptions { watch: !args.once, writable: !args.asked, limits, ..DirectoryOptions::new(name, dir) };
         insert(&mut by_name, name, &dir.display(), Cluster::Directory(Arc::new(Directory::open(options)?)))?;
     }
     let mut opened = Vec::new();
@@ -54,10 +55,10 @@ pub(crate) fn names(args: &RunArgs) -> BTreeSet<String> {
 fn check(args: &RunArgs) -> anyhow::Result<()> {
     for NamedDir { name, dir } in &args.dir {
         let at = dir.display();
-        if dir.exists() && !dir.is_dir() {
+        if dir.exists() && !dir.is_dir() && !args.asked {
             bail!("failed to watch `{at}`: it is no folder; `transom render {at}` shows what a file comes to");
         }
-        if args.server.read_only {
+        if args.server.read_only && !args.asked {
             bail!(
                 "failed to use `--read-only` on `{at}`: it is for API servers; `transom render {at} --diff` writes nothing"
             );

@@ -11,7 +11,7 @@ use transom_api::Word;
 /// # Errors
 /// When the word is nobody's.
 pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let known = entries()?;
+    let known = entries(args)?;
     let Some(wanted) = &args.reason else {
         for entry in &known {
             screen.line(format_args!("{:<26} {:<12} {}", entry.word, entry.whose, entry.meaning));
@@ -21,14 +21,19 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
     let found: Vec<_> = known.iter().filter(|entry| entry.word.eq_ignore_ascii_case(wanted)).collect();
     if found.is_empty() {
         bail!(
-            "failed to explain `{wanted}`: no reason of the agent or its builtin guests; `transom explain` lists them all"
+            "failed to explain `{wanted}`: no reason, state, condition or cause of the agent, and no reason of {}; `transom explain` lists them all",
+            if args.component.is_some() || args.policies.is_some() {
+                "these guests"
+            } else {
+                "its builtin guests; --component or --policies asks others"
+            }
         );
     }
     for entry in found {
-        screen.line(format_args!(
-            "{} ({})\n  What it means: {}\n  What to do:    {}",
-            entry.word, entry.whose, entry.meaning, entry.remedy
-        ));
+        screen.line(format_args!("{} ({})\n  What it means: {}", entry.word, entry.whose, entry.meaning));
+        if !entry.remedy.is_empty() {
+            screen.line(format_args!("  What to do:    {}", entry.remedy));
+        }
     }
     Ok(Ending::Right)
 }
@@ -41,16 +46,49 @@ struct Entry {
     remedy: String,
 }
 
-/// The agent's own words, then those that the builtin guests declare.
-fn entries() -> anyhow::Result<Vec<Entry>> {
+/// Words that stand beside a reason, each with what it is and means.
+const BESIDE: [(&str, &str, &str); 19] = [
+    ("Applied", "state", "What is there is what should be there."),
+    ("Held", "state", "Left as it is on purpose; nothing is wrong."),
+    ("Waiting", "state", "Something is not there yet; not a failure."),
+    ("Failed", "state", "Something must be mended."),
+    ("WouldApply", "state", "`transom status` only: something is to be written, and was not."),
+    ("Loaded", "condition", "The newest revision of the policy is at work; if not, an earlier one goes on."),
+    ("Watched", "condition", "Everything that the policy needs can be watched."),
+    ("Healthy", "condition", "No subject of the policy failed."),
+    ("Appeared", "cause", "The subject was seen for the first time, by this agent or at all."),
+    ("Triggered", "cause", "The trigger guest asked for it; its reasons stand beside."),
+    ("Changed", "cause", "A declared field of the subject changed, and no trigger guest is asked."),
+    ("Unjudged", "cause", "The change could not be put to the trigger guest."),
+    ("Input", "cause", "Something that the answer rests on changed, appeared or went."),
+    ("Released", "cause", "A target that another subject had is free."),
+    ("Gone", "cause", "The subject is gone."),
+    ("Timer", "cause", "The guest had asked to be asked again at this time."),
+    ("Retry", "cause", "The attempt before failed, and is tried again by itself."),
+    ("Audit", "cause", "Every subject is looked at now and then, whether anything was told or not."),
+    ("Swapped", "cause", "The policy or one of its components changed."),
+];
+
+/// The agent's own words, those that stand beside, then those that guests declare: the named ones, else the builtin ones.
+fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
     let own = Word::ALL.iter().map(|word| Entry {
         word: word.as_str().to_owned(),
         whose: "agent".to_owned(),
         meaning: word.meaning().to_owned(),
         remedy: word.remedy().to_owned(),
     });
-    let mut entries: Vec<_> = own.collect();
-    for description in builtin::descriptions()? {
+    let beside = BESIDE.iter().map(|(word, whose, meaning)| Entry {
+        word: (*word).to_owned(),
+        whose: (*whose).to_owned(),
+        meaning: (*meaning).to_owned(),
+        remedy: String::new(),
+    });
+    let mut entries: Vec<_> = own.chain(beside).collect();
+    let guests = match (&args.component, &args.policies) {
+        (None, None) => builtin::descriptions()?,
+        (component, policies) => builtin::described(component.as_deref(), policies.as_deref())?,
+    };
+    for description in guests {
         entries.extend(description.reasons.into_iter().map(|reason| Entry {
             word: reason.word,
             whose: description.name.clone(),
@@ -59,4 +97,36 @@ fn entries() -> anyhow::Result<Vec<Entry>> {
         }));
     }
     Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_api::State;
+    use transom_core::reference::ObjectRef;
+    use transom_core::work::Why;
+
+    #[test]
+    fn every_state_and_cause_is_explained() {
+        let object = ObjectRef::local("v1", "Secret", None, "s");
+        let causes = [
+            Why::Appeared,
+            Why::Triggered(vec![]),
+            Why::Changed(vec![]),
+            Why::Unjudged,
+            Why::Input(object),
+            Why::Released,
+            Why::Gone,
+            Why::Timer,
+            Why::Retry,
+            Why::Audit,
+            Why::Swapped,
+        ];
+        let known = |word: &str, whose: &str| BESIDE.iter().any(|(known, is, _)| (*known, *is) == (word, whose));
+        assert_eq!(causes.iter().filter(|why| known(why.word(), "cause")).count(), causes.len());
+        for state in [State::Applied, State::Held, State::Waiting, State::Failed] {
+            assert!(known(state.as_str(), "state"), "{state:?}");
+        }
+        assert!(BESIDE.iter().filter(|(_, is, _)| *is == "cause").count() == causes.len(), "a cause that is none");
+    }
 }

@@ -1,11 +1,11 @@
-//! `transom inspect`: what a component is, and which grants it would need. Never grants any.
+//! `transom inspect`: what a component is, and which capabilities it would need. Never grants any.
 
 use crate::args::{InspectArgs, TableFormat};
 use crate::output::{Ending, Screen};
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
 use std::path::Path;
-use transom_artifacts::Location;
+use transom_artifacts::{Location, builtin_names};
 use transom_core::contract::description::Description;
 use transom_engine::{Capability, Engine, EngineOptions, Inspection};
 
@@ -15,7 +15,10 @@ use transom_engine::{Capability, Engine, EngineOptions, Inspection};
 /// When it cannot be read or compiled.
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let location = Location::parse(&args.component, Path::new("."));
-    let artifact = location.fetch(None)?;
+    let artifact = location.fetch(None).map_err(|error| match builtin_names().any(|name| name == args.component) {
+        true => anyhow!("{error}; the guest of the binary is `builtin:{}`", args.component),
+        false => error.into(),
+    })?;
     let engine = Engine::new(EngineOptions::default())?;
     let found = engine.inspect(&artifact.bytes).with_context(|| format!("failed to inspect `{location}`"))?;
     match args.output {
@@ -62,6 +65,7 @@ fn describe(description: &Description, screen: &Screen) {
     }
     for reason in &description.reasons {
         screen.line(format_args!("reason      {}: {}", reason.word, reason.meaning));
+        screen.line(format_args!("  to do     {}", reason.remedy));
     }
     screen.line(format_args!("settings    {}", description.settings_schema.trim()));
 }

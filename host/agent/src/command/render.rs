@@ -9,6 +9,7 @@ use crate::args::{EvaluateArgs, RenderArgs};
 use crate::command::block_on;
 use crate::command::case::{self, Given, settings};
 use crate::command::session::Session;
+use crate::command::summary::Done;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::swap::Swap;
@@ -16,7 +17,7 @@ use crate::telemetry;
 use crate::{command::run, command::summary};
 use anyhow::bail;
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
 use transom_core::contract::AgentFacts;
 use transom_core::object::Object;
@@ -48,24 +49,24 @@ pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Endin
     } else {
         form::print(&rendered, args.output, args.reveal, screen)?;
     }
-    Ok(match (failed, rendered.is_empty()) {
+    Ok(match (failed, args.exit_code && !rendered.is_empty()) {
         (true, _) => Ending::Failed,
-        (false, true) => Ending::Right,
-        (false, false) => Ending::WouldChange,
+        (false, true) => Ending::WouldChange,
+        (false, false) => Ending::Right,
     })
 }
 
 async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendered>, bool)> {
     run::check_policies(&args.evaluate)?;
-    let given = Given::with_case(&args.path);
-    let (clock, facts) = circumstances(given.as_ref(), &args.path, &args.evaluate)?;
+    let (path, given) = given(&args.path)?;
+    let (clock, facts) = circumstances(given.as_ref(), path, &args.evaluate)?;
     let mut source = Source::new(args.evaluate.policies.as_deref());
     if let Some(case) = given.as_ref().and_then(|given| given.case.as_ref()) {
-        source = settings::laid(source, case, &args.path)?;
+        source = settings::laid(source, case, path)?;
     }
     let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
     let loading = Swap::loading(run::engine()?, source, [LOCAL.to_owned()].into());
-    let directory = open(&args.path, given, run::limits(args.evaluate.max_object_bytes))?;
+    let directory = open(path, given, run::limits(args.evaluate.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, agent).await?;
     run::check_found(&session.swap, &args.evaluate)?;
@@ -84,12 +85,34 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
             });
         }
     }
-    let failed = summary::tell(&session.agent, &session.swap, screen) == Ending::Failed;
+    let failed = summary::tell(&session.agent, &session.swap, Done::InMemory, screen) == Ending::Failed;
     Ok((rendered, failed))
 }
 
+/// The one path with the case in it, if any; of several files, and of standard input, all objects.
+fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
+    if let [path] = paths
+        && path.as_os_str() != "-"
+    {
+        return Ok((path, Given::with_case(path)));
+    }
+    let mut all = Given::default();
+    for path in paths {
+        let one = match path.as_os_str() == "-" {
+            true => Given::from_input()?,
+            false if path.is_dir() => bail!("failed to read `{}`: a folder stands alone", path.display()),
+            false => Given::read(path)?,
+        };
+        if one.case.is_some() {
+            bail!("failed to read `{}`: a case is a file of its own", path.display());
+        }
+        all.objects.extend(one.objects);
+    }
+    Ok((Path::new("-"), Some(all)))
+}
+
 /// Marks of one run tell nothing to the next: the key is the process's own.
-fn marks() -> Marks {
+pub(crate) fn marks() -> Marks {
     let mut key = [0; 32];
     for chunk in key.chunks_mut(8) {
         chunk.copy_from_slice(&RandomState::new().hash_one(0_u8).to_le_bytes());

@@ -7,6 +7,7 @@ use crate::agent::clock::Clock;
 use crate::agent::connections::{Cluster, Connections, Told};
 use crate::args::{AdminArgs, EvaluateArgs, LogFormat, RunArgs};
 use crate::command::block_on;
+use crate::command::summary::Done;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::swap::Swap;
@@ -57,7 +58,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         agent.publish_policies();
         let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
         agent.stop();
-        return Ok(summary::tell(&agent, &swap, screen));
+        return Ok(summary::tell(&agent, &swap, Done::Written, screen));
     }
     // From here on a signal ends the process in order, also while much is still listed.
     let mut ending = pin!(stopped()?);
@@ -93,20 +94,25 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 /// An agent whose clusters were listed and whose policies are at work.
-struct Prepared {
-    agent: Arc<Agent>,
-    swap: Swap,
+pub(crate) struct Prepared {
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) swap: Swap,
     observations: Vec<Told>,
     serving: Option<JoinHandle<()>>,
 }
 
-async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
+/// Opens the clusters, loads the policies and puts them to work.
+///
+/// # Errors
+/// When a cluster, the policies or the engine cannot be used at all.
+pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let engine = engine()?;
     // Files are loaded while the clusters are opened; objects can only be read then.
     let files = (!args.server.policy_objects).then(|| Source::new(args.evaluate.policies.as_deref()));
     let names = connect::names(args);
     let files = files.map(|files| Swap::loading(engine.clone(), files, names.clone()));
-    let agent = Arc::new(agent(connect::open(args).await?, &args.evaluate));
+    let agent = agent(connect::open(args).await?, &args.evaluate);
+    let agent = Arc::new(if args.asked { agent.only_asked() } else { agent });
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {
         Some(options) => Some(admin::start(Arc::clone(&agent), options, reviews(&agent)).await?),
@@ -139,7 +145,7 @@ async fn first(agent: &Arc<Agent>, swap: &Swap, screen: &Screen) {
     drive(agent, screen).await;
     agent.tidy_status(&agent.policies());
     agent.publish_policies();
-    summary::tell(agent, swap, screen);
+    summary::tell(agent, swap, Done::Written, screen);
 }
 
 /// Where the admin server listens, if it is wanted.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use transom_api::status::PolicyStatus;
+use transom_api::status::{PolicyStatus, SubjectStatus};
 use transom_api::{Reason, State};
 use transom_core::document::emit::{to_yaml, to_yaml_in_order};
 use transom_core::document::{Limits, parse_many};
@@ -72,6 +72,37 @@ pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<
     };
     let document = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok());
     Ok(document.and_then(|value| serde_json::from_value(value).ok()))
+}
+
+/// What a subject's status file says; nothing when there is none, or it is not what we write.
+pub(super) fn reported(shared: &Shared, policy: &str, subject: &ObjectRef) -> io::Result<Option<SubjectStatus>> {
+    let Some(own) = &shared.tree.own else { return Ok(None) };
+    let path = own.join(status_file(policy, subject));
+    // Whoever may write there may have put anything there; a pipe would never end.
+    match std::fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(metadata) if !metadata.is_file() => return Ok(None),
+        Ok(_) => {}
+    }
+    let mut text = Vec::new();
+    File::open(&path)?.take(OWN_LIMITS.bytes as u64).read_to_end(&mut text)?;
+    let Some(body) = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok()) else {
+        return Ok(None);
+    };
+    let text = |pointer| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let state = body.get("state").and_then(|state| serde_json::from_value(state.clone()).ok());
+    let told =
+        (state, text("/conditions/0/reason"), text("/conditions/0/message"), text("/conditions/0/lastTransitionTime"));
+    let (Some(state), Some(reason), Some(message), Some(since)) = told else { return Ok(None) };
+    Ok(Some(SubjectStatus {
+        namespace: subject.namespace.clone(),
+        name: subject.name.clone(),
+        state,
+        reason,
+        message,
+        since,
+    }))
 }
 
 /// Removes a subject's status.

@@ -8,6 +8,7 @@ mod admission;
 mod admitted;
 mod agent;
 mod apart;
+mod asked;
 mod beside;
 mod carried;
 mod case;

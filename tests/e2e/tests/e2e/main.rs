@@ -1,10 +1,12 @@
 //! The binary on real folders. Each module asks one question; what takes long has a small number here and a large one
 //! in `cargo xtask soak`.
 
+mod asked;
 mod canaries;
 mod careful;
 mod crash;
 mod ended;
+mod fuzz;
 mod metrics;
 mod once;
 mod swap;

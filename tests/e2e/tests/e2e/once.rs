@@ -165,7 +165,7 @@ fn render_says_what_would_change_and_changes_nothing() -> Result<()> {
     let render = |words: &[&str]| -> Result<Output> {
         Ok(stage.transom()?.arg("render").arg(&stage.fleet).args(["--now", NOW]).args(words).output()?)
     };
-    let output = render(&["-o", "json"])?;
+    let output = render(&["-o", "json", "--exit-code"])?;
     ensure!(code(&output) == Some(3), "{}", stderr(&output));
     let list: Value = serde_json::from_slice(&output.stdout)?;
     let kinds = |kind: &str| {
@@ -175,7 +175,7 @@ fn render_says_what_would_change_and_changes_nothing() -> Result<()> {
     ensure!((kinds("Secret"), kinds("ManagedCluster")) == (3, 4), "{} {}", kinds("Secret"), kinds("ManagedCluster"));
     ensure!(tree::prints(&stage.fleet)? == before, "render wrote something");
     ensure!(code(&stage.once()?) == Some(0));
-    let output = render(&["--diff"])?;
+    let output = render(&["--diff", "--exit-code"])?;
     ensure!(code(&output) == Some(0) && output.stdout.is_empty(), "{}", stderr(&output));
     Ok(())
 }

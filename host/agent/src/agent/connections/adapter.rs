@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
-use transom_api::status::PolicyStatus;
+use transom_api::status::{PolicyStatus, SubjectStatus};
 use transom_api::{API_VERSION, KIND, Word};
 use transom_cluster::ReadFailure;
 use transom_cluster::directory::{self, Directory};
@@ -203,6 +203,14 @@ impl Cluster {
         match self {
             Self::Directory(directory) => directory.policy_status(policy),
             Self::Kubernetes(_) => Ok(None),
+        }
+    }
+
+    /// What was told of a subject last: a directory keeps it in a file.
+    pub(super) fn reported(&self, policy: &str, subject: &ObjectRef) -> Option<SubjectStatus> {
+        match self {
+            Self::Directory(directory) => directory.reported(policy, subject).ok().flatten(),
+            Self::Kubernetes(_) => None,
         }
     }
 

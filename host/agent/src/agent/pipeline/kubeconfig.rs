@@ -3,8 +3,8 @@
 mod source;
 
 use super::Seen;
-use crate::agent::Agent;
 use crate::agent::invoke::answer;
+use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use source::{Sources, terms};
 use std::sync::Arc;
@@ -117,6 +117,9 @@ impl Asking<'_> {
     async fn read(&self, needs: Vec<Need>, seen: &mut Seen) -> Result<Vec<Found>, Failure> {
         let references: Vec<ObjectRef> = needs.iter().map(|need| need.reference.clone()).collect();
         let objects = self.look(&references, seen).await?;
+        for (need, object) in needs.iter().zip(&objects) {
+            self.agent.accounts.read(self.key, &need.role, &need.reference, object.as_deref());
+        }
         Ok(needs.into_iter().zip(objects).map(|(need, object)| Found { need, object }).collect())
     }
 
@@ -140,6 +143,7 @@ impl Asking<'_> {
         seen.objects.insert(target.clone(), None);
         let existing = self.agent.connections.read(target).await?;
         seen.read(target, existing.as_ref());
+        self.agent.accounts.read(self.key, "target", target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);
         let (woken, claim) = {
             let mut known = self.agent.known.lock();
@@ -176,6 +180,7 @@ impl Asking<'_> {
             |refusal| requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal);
         let Timed { answer, ask_again_at } = answered.map_err(refused)?;
         seen.ask_again(ask_again_at);
+        self.agent.accounts.note(self.key, |account| account.decision = Some(account::of_proposal(&answer)));
         Ok(answer)
     }
 

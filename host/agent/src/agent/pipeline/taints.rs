@@ -1,8 +1,8 @@
 //! Stages 3 to 7 of a policy that owns taints of its subject. Never touches another field.
 
 use super::Seen;
-use crate::agent::Agent;
 use crate::agent::invoke::answer;
+use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_api::Word;
@@ -42,6 +42,7 @@ impl Agent {
             Decision::Own(wanted) => wanted,
             Decision::Hold(problem) => return Err(described.failure(Class::Held, &problem).until(ask_again_at)),
         };
+        self.accounts.note(key, |account| account.decision = Some(account::of_taints(&wanted)));
         let added = self.connections.time_added(&subject.reference, self.clock.now_seconds()).await;
         let plan = taints::plan(key, subject, rule, &wanted, added)?;
         let mut outcome = self.apply(key, plan, seen).await;

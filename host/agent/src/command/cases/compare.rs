@@ -17,8 +17,16 @@ pub(super) fn objects(expected: &[Value], found: &[Value]) -> Vec<String> {
             None => differences.push(format!("{}: want it written, it was not", name(wanted))),
             Some(object) => {
                 let mut paths = BTreeSet::new();
-                differ(&normal(wanted), &normal(object), "", &mut paths);
-                differences.extend(paths.into_iter().map(|path| format!("{}: `{path}` differs", name(wanted))));
+                let hidden = wanted.get("kind").and_then(Value::as_str) == Some("Secret");
+                differ(&normal(wanted), &normal(object), "", &mut |path, want, have| {
+                    let difference = match hidden {
+                        true => format!("`{path}` differs"),
+                        false => format!("`{path}`: want {want}, have {have}"),
+                    };
+                    paths.insert(difference);
+                });
+                let of = format!("{}: ", name(wanted));
+                differences.extend(paths.into_iter().map(|difference| format!("{of}{difference}")));
             }
         }
     }
@@ -73,25 +81,20 @@ fn parsed(bytes: &[u8]) -> Value {
 }
 
 /// The deepest paths at which two values differ.
-fn differ(expected: &Value, found: &Value, path: &str, paths: &mut BTreeSet<String>) {
+fn differ(expected: &Value, found: &Value, path: &str, tell: &mut impl FnMut(&str, &Value, &Value)) {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
             for key in expected.keys().chain(found.keys()) {
                 let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                differ(
-                    expected.get(key).unwrap_or(&Value::Null),
-                    found.get(key).unwrap_or(&Value::Null),
-                    &below,
-                    paths,
-                );
+                differ(expected.get(key).unwrap_or(&Value::Null), found.get(key).unwrap_or(&Value::Null), &below, tell);
             }
         }
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
             for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
-                differ(expected, found, &format!("{path}[{at}]"), paths);
+                differ(expected, found, &format!("{path}[{at}]"), tell);
             }
         }
         _ if expected == found => {}
-        _ => drop(paths.insert(path.to_owned())),
+        _ => tell(path, expected, found),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Rendered;
 use crate::args::OutputFormat;
-use crate::output::Screen;
+use crate::output::{Screen, columns};
 use serde_json::{Value, json};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::redact::redact;
@@ -30,7 +30,7 @@ pub(super) fn print(rendered: &[Rendered], form: OutputFormat, reveal: bool, scr
 }
 
 fn table(rendered: &[Rendered], screen: &Screen) {
-    screen.line(format_args!("{:<7} {:<16} {:<60} {}", "ACTION", "KIND", "OBJECT", "POLICY"));
+    let mut rows = vec![["ACTION", "KIND", "OBJECT", "POLICY"].map(str::to_owned).to_vec()];
     for one in rendered {
         let action = match (&one.before, &one.after) {
             (None, _) => "create",
@@ -41,6 +41,7 @@ fn table(rendered: &[Rendered], screen: &Screen) {
             Some(namespace) => format!("{namespace}/{}", one.reference.name),
             None => one.reference.name.clone(),
         };
-        screen.line(format_args!("{action:<7} {:<16} {object:<60} {}", one.reference.kind, one.policies.join(", ")));
+        rows.push(vec![action.to_owned(), one.reference.kind.clone(), object, one.policies.join(", ")]);
     }
+    columns(&rows).iter().for_each(|line| screen.line(format_args!("{line}")));
 }

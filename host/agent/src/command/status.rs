@@ -1,0 +1,203 @@
+//! `transom status`: why a subject is as it is, and what would be done about it, by the very code that does it.
+//! Never writes: neither an object, nor a status, nor an Event.
+
+mod account;
+mod show;
+
+use crate::agent::Agent;
+use crate::agent::account::Account;
+use crate::agent::connections::Cluster;
+use crate::agent::known::Told;
+use crate::args::OutputFormat;
+use crate::args::status::StatusArgs;
+use crate::command::run::{self, Prepared};
+use crate::command::{block_on, summary};
+use crate::output::{Ending, Screen, columns};
+use anyhow::bail;
+use serde_json::Value;
+use std::sync::Arc;
+use transom_api::status::SubjectStatus;
+use transom_api::{Reason, State, Word};
+use transom_core::document::emit::to_yaml_in_order;
+use transom_core::reference::ObjectRef;
+use transom_core::work::Key;
+
+/// One subject under one policy.
+struct Row {
+    key: Key,
+    standing: Standing,
+    reason: String,
+    message: String,
+    meaning: String,
+    remedy: String,
+    /// What the agent at work told of it last.
+    reported: Option<SubjectStatus>,
+    account: Account,
+}
+
+/// Where a subject stands, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Failed,
+    Waiting,
+    Held,
+    /// Something is to be written, and was not.
+    WouldApply,
+    Applied,
+}
+
+impl Standing {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::WouldApply => "WouldApply",
+            Self::Failed => State::Failed.as_str(),
+            Self::Waiting => State::Waiting.as_str(),
+            Self::Held => State::Held.as_str(),
+            Self::Applied => State::Applied.as_str(),
+        }
+    }
+
+    fn of(state: State, account: &Account) -> Self {
+        match state {
+            State::Failed => Self::Failed,
+            State::Waiting => Self::Waiting,
+            State::Held => Self::Held,
+            State::Applied if account.steps.is_empty() => Self::Applied,
+            State::Applied => Self::WouldApply,
+        }
+    }
+}
+
+impl Row {
+    /// Since when it stands where it does, as the agent at work told it.
+    fn since(&self) -> Option<&str> {
+        let told = self.reported.as_ref()?;
+        let same = told.state.as_str() == self.standing.as_str() && told.reason == self.reason;
+        same.then_some(told.since.as_str())
+    }
+}
+
+/// Prints one subject, or all of them.
+///
+/// # Errors
+/// When a cluster, the policies or the engine cannot be used at all, or nothing is known of the subject.
+pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    block_on(work(args, screen))?
+}
+
+async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let run = args.as_run();
+    run::check_policies(&run.evaluate)?;
+    let Prepared { agent, swap, .. } = run::prepare(&run).await?;
+    run::drive(&agent, screen).await;
+    agent.stop();
+    let mut rows = rows(&agent);
+    let one = args.kind.as_deref().zip(args.name.as_deref());
+    if let Some((kind, name)) = one {
+        rows.retain(|row| names(kind, name, &row.key.subject));
+        if rows.is_empty() {
+            bail!("failed to find {kind} {name}: no policy is about it{}", about(&agent));
+        }
+    }
+    print(&rows, one.is_some(), args.output, screen);
+    let unread = unread(&agent, screen);
+    let refused = summary::refused(&swap, screen);
+    let failed = rows.iter().any(|row| row.standing == Standing::Failed);
+    Ok(if failed || refused || unread { Ending::Failed } else { Ending::Right })
+}
+
+/// Every subject under every policy, worst first.
+fn rows(agent: &Agent) -> Vec<Row> {
+    let accounts = agent.accounts.all();
+    let mut rows: Vec<Row> = accounts.into_iter().map(|(key, account)| row(agent, key, account)).collect();
+    rows.sort_by(|one, other| (one.standing, &one.reason, &one.key).cmp(&(other.standing, &other.reason, &other.key)));
+    rows
+}
+
+fn row(agent: &Agent, key: Key, account: Account) -> Row {
+    let told = agent.known.lock().told.get(&key).cloned();
+    // Of a subject that is gone nothing is kept but what is left to remove.
+    let (state, reason, message) = match told {
+        Some(Told { state, reason, message, .. }) => (state, reason, message),
+        None => (State::Applied, Word::SourceGone.into(), String::new()),
+    };
+    let standing = Standing::of(state, &account);
+    let (reason, message, (meaning, remedy)) = match standing {
+        Standing::WouldApply => (Word::ReadOnly.into(), String::new(), would_apply()),
+        _ => {
+            let explained = explained(agent, &key, &reason);
+            (reason, message, explained)
+        }
+    };
+    let reported = agent.reported(&key);
+    Row { key, standing, reason: reason.as_str().to_owned(), message, meaning, remedy, reported, account }
+}
+
+/// What it means that something is to be written, and what to do about it.
+fn would_apply() -> (String, String) {
+    (
+        "Something differs from what should be there; whoever asks writes nothing.".to_owned(),
+        "Nothing where an agent is at work: it writes this next. Else start one, or look at its log.".to_owned(),
+    )
+}
+
+/// What a reason means and what to do about it, by the agent or the policy's guests.
+fn explained(agent: &Agent, key: &Key, reason: &Reason) -> (String, String) {
+    if let Reason::Known(word) = reason {
+        return (word.meaning().to_owned(), word.remedy().to_owned());
+    }
+    let loaded = agent.lane(&key.policy).map(|lane| Arc::clone(&lane.loaded().revision));
+    let guests = loaded.iter().flat_map(|revision| revision.trigger.iter().chain([&revision.decide]));
+    let declared = guests.flat_map(|guest| &guest.description.reasons).find(|known| known.word == reason.as_str());
+    declared.map(|known| (known.meaning.clone(), known.remedy.clone())).unwrap_or_default()
+}
+
+/// Whether a kind and a name are those of a subject.
+fn names(kind: &str, name: &str, subject: &ObjectRef) -> bool {
+    let whole = match &subject.namespace {
+        Some(namespace) => format!("{namespace}/{}", subject.name),
+        None => subject.name.clone(),
+    };
+    subject.kind.eq_ignore_ascii_case(kind) && whole == name
+}
+
+/// What the policies are about, for who asked for something else.
+fn about(agent: &Agent) -> String {
+    let of = |lane: &crate::agent::lane::Lane| {
+        let subject = &lane.loaded().revision.policy.subject;
+        format!("; {} is about {} of {}", lane.policy, subject.kind, subject.api_version)
+    };
+    agent.lanes().iter().map(|lane| of(lane)).collect()
+}
+
+fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
+    match form {
+        OutputFormat::Table if one => rows.iter().for_each(|row| show::tell(row, screen)),
+        OutputFormat::Table => {
+            let mut cells =
+                vec![["STATE", "REASON", "SINCE", "SUBJECT", "POLICY", "MESSAGE"].map(str::to_owned).to_vec()];
+            cells.extend(rows.iter().map(show::cells));
+            columns(&cells).iter().for_each(|line| screen.line(format_args!("{line}")));
+        }
+        OutputFormat::Json => screen.line(format_args!("{:#}", account::list(rows))),
+        OutputFormat::Yaml => {
+            let Value::Array(items) = account::list(rows) else { return };
+            let order = ["policy", "subject", "state", "reason", "message"];
+            let documents: Vec<String> = items.iter().map(|item| to_yaml_in_order(item, &order)).collect();
+            screen.text(&documents.join("---\n"));
+        }
+    }
+}
+
+/// Tells what cannot be read, on whatever cluster; true when something cannot.
+fn unread(agent: &Agent, screen: &Screen) -> bool {
+    let files: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
+    for one in &files {
+        screen.note(format_args!("{}: {}: {}", one.place, one.reason.as_str(), one.message));
+    }
+    let watches = agent.connections.unwatched();
+    for watch in &watches {
+        screen.note(format_args!("{} {}: {}: {}", watch.api_version, watch.kind, watch.reason, watch.message));
+    }
+    !files.is_empty() || !watches.is_empty()
+}

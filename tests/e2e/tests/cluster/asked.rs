@@ -1,0 +1,81 @@
+//! `transom status` on a real API server, by a user who may read and nothing else: what it tells, and that it asks for
+//! nothing but reading.
+
+use crate::objects::CLUSTERS;
+use crate::stage::{HOME, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::process::Command;
+use transom_e2e::program;
+use transom_test_cluster::User;
+
+/// The account of whoever asks.
+const READER: &str = "reader";
+
+impl Stage {
+    /// A user with the rights that are printed for reading.
+    async fn reader(&self) -> Result<User> {
+        let rights = self.rights(READER, &["--policy-objects", "--read-only"], "yaml")?;
+        self.objects().apply_manifest(&rights).await?;
+        let user = self.cluster.service_account(HOME, READER).await?;
+        self.guard.look_for_token(&user);
+        Ok(user)
+    }
+
+    /// The rows that `transom status` gives a user.
+    fn ask(&self, user: &User, words: &[&str]) -> Result<Vec<Value>> {
+        let kubeconfig = self.cluster.folder().join("ask");
+        std::fs::write(&kubeconfig, self.cluster.kubeconfig_at(user, &self.cluster.server())?)?;
+        let mut transom = Command::new(program::binary()?);
+        transom.current_dir(self.cluster.folder()).arg("status").arg("--kubeconfig").arg(kubeconfig);
+        let output = transom.args(["-o", "json"]).args(words).output()?;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let rows: Value = serde_json::from_slice(&output.stdout).with_context(|| told.clone())?;
+        ensure!(told.is_empty(), "{told}");
+        rows.as_array().cloned().context("no list")
+    }
+}
+
+#[test]
+fn why_a_cluster_has_no_secret_is_told_to_who_may_only_read() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        for name in ["one", "sourceless"] {
+            stage.ready(name, true).await?;
+        }
+        stage.ready("late", false).await?;
+        stage.delete(SECRET, Some(CLUSTERS), "sourceless-admin-kubeconfig").await?;
+        let reader = stage.reader().await?;
+        let mark = stage.mark()?;
+        let rows = stage.ask(&reader, &["--policy-objects"])?;
+        let seen: Vec<(&str, &str)> = rows
+            .iter()
+            .map(|row| (row["subject"]["name"].as_str().unwrap_or("-"), row["state"].as_str().unwrap_or("-")))
+            .collect();
+        ensure!(seen == [("sourceless", "Failed"), ("late", "Waiting"), ("one", "WouldApply")], "{seen:?}");
+        // An agent that was at work says since when.
+        ensure!(stage.command(&["--once", "--policy-objects"])?.output()?.status.code() == Some(1));
+        let subject = format!("{CLUSTERS}/sourceless");
+        for words in [&["--policy-objects"][..], &[]] {
+            let mut row = stage.ask(&reader, &[&["HostedCluster", &subject], words].concat())?;
+            let row = row.pop().context("no row")?;
+            ensure!(
+                row["reason"] == "SourceMissing" && row["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty())
+            );
+            ensure!(row["since"].is_string() != words.is_empty(), "{row:#}");
+            let source = row["inputs"].as_array().into_iter().flatten().find(|input| input["role"] == "source");
+            ensure!(source.is_some_and(|source| source["present"] == false), "{row:#}");
+        }
+        let one = stage.ask(&reader, &["HostedCluster", &format!("{CLUSTERS}/one")])?.pop().context("no row")?;
+        ensure!(one["state"] == "Applied" && one["plan"].as_array().is_some_and(Vec::is_empty), "{one:#}");
+        ensure!(one["inputs"][0]["version"].as_str().is_some_and(|version| !version.is_empty()), "{one:#}");
+        let lines: Vec<_> = stage.cluster.audit().since(mark)?;
+        let asked: Vec<_> = lines.iter().filter(|line| line.user == reader.name()).collect();
+        let beyond = |line: &&&transom_test_cluster::Line| {
+            !["get", "list", "watch"].contains(&line.verb.as_str()) || line.code == 403 || !line.allowed
+        };
+        let beyond: Vec<_> = asked.iter().filter(beyond).collect();
+        ensure!(!asked.is_empty() && beyond.is_empty(), "it asked for {beyond:#?}");
+        Ok(())
+    })
+}
