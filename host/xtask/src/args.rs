@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
 
-use crate::{bench, check, cluster, demo, deploy, fleet, guests, monitoring, servers, soak};
+use crate::{bench, check, cluster, demo, deploy, fleet, fuzz, guests, monitoring, servers, soak};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -30,6 +30,8 @@ enum Task {
     Bench(bench::Args),
     /// The end-to-end proofs in numbers that take long: kills and swaps
     Soak(soak::Args),
+    /// Mutated cases and policies and damaged own folders against the binary: panics, hangs, shown credentials
+    Fuzz(fuzz::Args),
     /// Write rules, dashboards and documentation from the list of metrics
     Monitoring,
     /// Write a generated fleet of HostedClusters and ManagedClusters as manifests
@@ -48,6 +50,7 @@ impl Args {
             Task::Test => check::run(),
             Task::Bench(args) => bench::run(&args),
             Task::Soak(args) => soak::run(&args),
+            Task::Fuzz(args) => fuzz::run(&args),
             Task::Monitoring => monitoring::run(),
             Task::Fleet(args) => fleet::run(&args),
         }

@@ -8,6 +8,7 @@ mod component;
 mod demo;
 mod deploy;
 mod fleet;
+mod fuzz;
 mod guests;
 mod monitoring;
 mod process;

@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod canary;
 pub mod crash;
+pub mod fuzz;
 pub mod http;
 pub mod program;
 pub mod prometheus;
