@@ -26,18 +26,18 @@ pub(crate) fn require(context: &Context<Settings>, subject: &Subject) -> Result<
     // HyperShift's own rule for the namespace of a control plane.
     let control_plane = [namespace, "-", &hosted.name.replace('.', "-")].concat();
     let needs = vec![
-        Need {
-            role: SOURCE.into(),
-            reference: core("Secret", [&hosted.name, "-admin-kubeconfig"].concat()).in_namespace(namespace),
-            form: Form::Kubeconfig("kubeconfig".into()),
-            absence: Absence::Fail(reasons::SOURCE_MISSING.word.into()),
-        },
-        // Before the Service: what waits for its namespace is no failure, whatever else is missing.
+        // First: what waits for its namespace is no failure, whatever else is missing.
         Need {
             role: HOME.into(),
             reference: core("Namespace", home.clone()),
             form: Form::Presence,
             absence: Absence::Wait(reasons::NAMESPACE_MISSING.word.into()),
+        },
+        Need {
+            role: SOURCE.into(),
+            reference: core("Secret", [&hosted.name, "-admin-kubeconfig"].concat()).in_namespace(namespace),
+            form: Form::Kubeconfig("kubeconfig".into()),
+            absence: Absence::Fail(reasons::SOURCE_MISSING.word.into()),
         },
         Need {
             role: SERVICE.into(),
