@@ -2,6 +2,7 @@
 //! Never keeps or shows any text of a document in an error: place and kind are all that is said.
 
 mod aside;
+pub mod client_go;
 mod cost;
 pub mod emit;
 mod error;

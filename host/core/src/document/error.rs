@@ -27,7 +27,7 @@ pub enum Fault {
     Number,
     /// A tag of the document's own.
     Tag,
-    /// An unquoted `<<` as key: merging is not part of YAML 1.2.
+    /// An unquoted `<<` as key with something else than a map or a list of maps.
     MergeKey,
 }
 
@@ -46,7 +46,7 @@ impl Fault {
             Self::KeyNotText => "a key that is no text",
             Self::Number => "a number that JSON cannot hold",
             Self::Tag => "a tag, which is not supported",
-            Self::MergeKey => "a merge key, which is not supported",
+            Self::MergeKey => "a merge of something else than maps",
         }
     }
 }

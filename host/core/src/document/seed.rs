@@ -7,6 +7,7 @@ use super::error::{DocumentError, Fault, shown};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Segments of a path that are shown.
@@ -193,17 +194,22 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         self.reader.spend(1, 0)?;
         let inner = self.deeper()?;
-        let mut map = Map::new();
-        while let Some(key) = access.next_key_seed(KeySeed { reader: self.reader, map: &map })? {
+        let mut fields = Fields::default();
+        while let Some(key) = access.next_key_seed(KeySeed { reader: self.reader, fields: &fields })? {
+            let shown = key.as_deref().map_or("<<", shown);
             let value = match access.next_value_seed(inner) {
                 Ok(value) => value,
-                Err(error) => return Err(self.reader.inside(Segment::Key(shown(&key)), error)),
+                Err(error) => return Err(self.reader.inside(Segment::Key(shown), error)),
             };
-            if map.insert(key, value).is_some() {
-                return Err(self.reader.fail(Fault::DuplicateKey));
+            let fault = match key {
+                Some(key) => fields.put(key, value),
+                None => fields.merge(value),
+            };
+            if let Some(fault) = fault {
+                return Err(self.reader.fail(fault));
             }
         }
-        Ok(Value::Object(map))
+        Ok(Value::Object(fields.map))
     }
 
     fn visit_enum<A: de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
@@ -211,16 +217,53 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     }
 }
 
-/// Reads one key of a map. A scalar that is no text counts as it is spelled, which is what a JSON key would be.
+/// The fields of a map so far.
+#[derive(Default)]
+struct Fields {
+    map: Map<String, Value>,
+    /// Those that a merge gave and the map itself has not said yet.
+    merged: BTreeSet<String>,
+}
+
+impl Fields {
+    fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key) && !self.merged.contains(key)
+    }
+
+    fn put(&mut self, key: String, value: Value) -> Option<Fault> {
+        let merged = self.merged.remove(&key);
+        (self.map.insert(key, value).is_some() && !merged).then_some(Fault::DuplicateKey)
+    }
+
+    /// As client-go does, what comes later counts, whether it is said or merged; in a list of maps the first one counts.
+    fn merge(&mut self, value: Value) -> Option<Fault> {
+        let maps = match value {
+            Value::Array(items) => items,
+            one => vec![one],
+        };
+        for map in maps.into_iter().rev() {
+            let Value::Object(map) = map else { return Some(Fault::MergeKey) };
+            for (key, value) in map {
+                if !self.map.contains_key(&key) {
+                    self.merged.insert(key.clone());
+                }
+                self.map.insert(key, value);
+            }
+        }
+        None
+    }
+}
+
+/// Reads one key of a map; nothing for a merge key. A scalar that is no text counts as it is spelled, which is what a JSON key would be.
 struct KeySeed<'r, 't, 'm> {
     reader: &'r Reader<'t>,
-    map: &'m Map<String, Value>,
+    fields: &'m Fields,
 }
 
 impl<'de> DeserializeSeed<'de> for KeySeed<'_, '_, '_> {
-    type Value = String;
+    type Value = Option<String>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
         let reader = self.reader;
         deserializer.deserialize_str(self).inspect_err(|_| {
             if reader.fault.get().is_none() {
@@ -231,25 +274,26 @@ impl<'de> DeserializeSeed<'de> for KeySeed<'_, '_, '_> {
 }
 
 impl<'de> Visitor<'de> for KeySeed<'_, '_, '_> {
-    type Value = String;
+    type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
 
-    fn visit_borrowed_str<E: de::Error>(self, key: &'de str) -> Result<String, E> {
+    fn visit_borrowed_str<E: de::Error>(self, key: &'de str) -> Result<Option<String>, E> {
         if key == "<<" && self.reader.is_plain(key) {
-            return Err(self.reader.fail(Fault::MergeKey));
+            self.reader.spend(0, key.len())?;
+            return Ok(None);
         }
         self.visit_str(key)
     }
 
-    fn visit_str<E: de::Error>(self, key: &str) -> Result<String, E> {
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<Option<String>, E> {
         let key = self.reader.aside.whole(key);
         self.reader.spend(0, key.len())?;
-        if self.reader.exact && self.map.contains_key(&*key) {
+        if self.reader.exact && self.fields.has(&key) {
             return Err(self.reader.inside(Segment::Key(shown(&key)), self.reader.fail(Fault::DuplicateKey)));
         }
-        Ok(key.into_owned())
+        Ok(Some(key.into_owned()))
     }
 }

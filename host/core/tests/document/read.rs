@@ -47,7 +47,7 @@ fn every_fault_has_its_place() {
         ("spec: 123456789012345678901234567890\n", Fault::Number, (1, 7), "spec"),
         ("spec: !hunter2 x\n", Fault::Tag, (1, 7), "spec"),
         ("spec: !hunter2 {a: b}\n", Fault::Tag, (1, 7), "spec"),
-        ("a: &a {b: c}\nd:\n  <<: *a\n", Fault::MergeKey, (3, 3), "?"),
+        ("a: 1\nspec:\n  <<: [1]\n", Fault::MergeKey, (3, 3), "spec"),
         ("a: 1\n---\nb: 2\n", Fault::SeveralDocuments, (3, 0), ""),
         ("{}{}", Fault::SeveralDocuments, (1, 0), ""),
         ("a: [1\nb: 2\n", Fault::Syntax, (2, 2), "?[1]"),
@@ -70,6 +70,39 @@ fn a_quoted_merge_key_is_a_key() {
     for text in ["\"<<\": 1", "'<<': 1", "{\"<<\": 1}", "{'<<': 1}"] {
         assert_eq!(parse_one(text.as_bytes(), LIMITS), Ok(json!({"<<": 1})), "{text}");
     }
+}
+
+/// As yaml.v2 under client-go: what stands later counts, in a list of maps what stands earlier.
+#[test]
+fn merge_keys_are_resolved_in_the_order_of_the_text() {
+    let anchors = "x: &a {s: a, t: a}\ny: &b {s: b, p: b}\nz:";
+    for (text, expected) in [
+        ("\n  <<: *a\n  s: own\n", json!({"s": "own", "t": "a"})),
+        ("\n  s: own\n  <<: *a\n", json!({"s": "a", "t": "a"})),
+        ("\n  <<: [*a, *b]\n", json!({"s": "a", "t": "a", "p": "b"})),
+        ("\n  <<: *b\n  <<: *a\n", json!({"s": "a", "t": "a", "p": "b"})),
+        (" {<<: {s: in, <<: *b}}\n", json!({"s": "b", "p": "b"})),
+        (" {<<: []}\n", json!({})),
+        (" {<<: *a, <<: {s: c}, s: own}\n", json!({"s": "own", "t": "a"})),
+    ] {
+        let text = format!("{anchors}{text}");
+        assert_eq!(read(&text).map(|value| value["z"].clone()), Ok(expected), "{text}");
+    }
+    for wrong in ["x", "~", "1", "[1]", "[*a, x]", "[[*a]]"] {
+        assert_eq!(read(&format!("{anchors} {{<<: {wrong}}}\n")).unwrap_err().fault, Fault::MergeKey, "{wrong}");
+    }
+    let twice = read(&format!("{anchors} {{<<: *a, s: 1, s: 2}}\n")).unwrap_err();
+    assert_eq!((twice.fault, twice.path.as_str()), (Fault::DuplicateKey, "?.?"));
+    // What is merged costs as often as it is used.
+    let fields: String = (0..500).map(|number| format!("k{number}: 1, ")).collect();
+    let many = "- {<<: *a}\n".repeat(100);
+    assert_eq!(read(&format!("a: &a {{{fields}}}\nb:\n{many}")).unwrap_err().fault, Fault::TooManyValues);
+    let mut bomb = "a0: &a0 {k: {x: 1, y: 1, z: 1}}\n".to_owned();
+    for at in 1..40 {
+        let before = at - 1;
+        writeln!(bomb, "a{at}: &a{at} {{<<: *a{before}, l{at}: *a{before}, m{at}: *a{before}}}").unwrap();
+    }
+    assert_eq!(read(&bomb).unwrap_err().fault, Fault::TooManyValues);
 }
 
 #[test]

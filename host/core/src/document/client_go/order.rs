@@ -1,0 +1,31 @@
+//! The order in which yaml.v2 writes the keys of a map. Never looks at values.
+
+use std::cmp::Ordering;
+
+/// As yaml.v2 sorts keys: letters after everything else, and numbers in them by their value.
+pub(super) fn natural(one: &str, other: &str) -> Ordering {
+    let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    for (at, (x, y)) in a.iter().zip(&b).enumerate().filter(|(_, (x, y))| x != y) {
+        match (x.is_alphabetic(), y.is_alphabetic()) {
+            (true, true) => return x.cmp(y),
+            (true, false) => return Ordering::Greater,
+            (false, true) => return Ordering::Less,
+            (false, false) => {}
+        }
+        return numbers(&a, &b, at).then(x.cmp(y));
+    }
+    a.len().cmp(&b.len())
+}
+
+/// The numbers that begin here, by value and then by length.
+fn numbers(a: &[char], b: &[char], at: usize) -> Ordering {
+    let digits =
+        |letters: &[char]| -> String { letters.iter().skip(at).take_while(|letter| letter.is_ascii_digit()).collect() };
+    let (x, y) = (digits(a), digits(b));
+    // A zero after other digits is part of their number, not the beginning of one.
+    let before = a.get(..at).unwrap_or_default().iter().rev().take_while(|letter| letter.is_ascii_digit());
+    let goes_on = (x.starts_with('0') || y.starts_with('0')) && before.into_iter().any(|letter| *letter != '0');
+    let value = |digits: &str| format!("{}{digits}", if goes_on { "1" } else { "" }).trim_start_matches('0').to_owned();
+    let (v, w) = (value(&x), value(&y));
+    v.len().cmp(&w.len()).then(v.cmp(&w)).then(x.len().cmp(&y.len()))
+}
