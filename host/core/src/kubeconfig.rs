@@ -10,6 +10,7 @@ mod error;
 mod facts;
 mod key;
 mod pem;
+mod servers;
 mod shape;
 mod structure;
 pub(crate) mod url;
@@ -26,9 +27,6 @@ use key::Pair;
 use serde_json::{Map, Value};
 use std::fmt;
 use transom_api::Word;
-
-/// The keys of a kubeconfig in the order in which they are written.
-const ORDER: [&str; 7] = ["apiVersion", "kind", "clusters", "contexts", "current-context", "preferences", "users"];
 
 /// What one kubeconfig may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +115,6 @@ impl From<document::DocumentError> for KubeconfigError {
             Fault::DuplicateKey => Word::DuplicateEntry,
             _ => Word::KubeconfigUnparsable,
         };
-        Self { word, path: error.path, line: error.line, message: error.fault.as_str() }
+        Self { word, path: error.path, line: error.line, message: error.fault.as_str().into(), proposed: false }
     }
 }

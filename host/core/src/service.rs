@@ -21,8 +21,21 @@ pub fn view(object: &Object) -> Result<Service, InvalidField> {
         service_type: spec.get("type").text()?.unwrap_or_else(|| "ClusterIP".to_owned()),
         cluster_ips: addresses,
         external_name: spec.get("externalName").text()?.filter(|name| !name.is_empty()),
+        ingress: ingress(&Place::top(&object.body).map("status")?)?,
         ports: spec.get("ports").list()?.iter().map(port).collect::<Result<_, _>>()?,
     })
+}
+
+/// Host names and addresses of the load balancer, in order.
+fn ingress(status: &Place<'_>) -> Result<Vec<String>, InvalidField> {
+    let mut all = Vec::new();
+    for entry in status.map("loadBalancer")?.get("ingress").list()? {
+        let entry = entry.as_map()?;
+        for field in ["hostname", "ip"] {
+            all.extend(entry.get(field).text()?.filter(|text| !text.is_empty()));
+        }
+    }
+    Ok(all)
 }
 
 fn port(place: &Place<'_>) -> Result<ServicePort, InvalidField> {
@@ -105,6 +118,29 @@ mod tests {
             );
         }
         assert_eq!(read(json!({"clusterIP": "None"})).unwrap().cluster_ips, ["None"]);
+    }
+
+    #[test]
+    fn a_load_balancer_has_names_and_addresses() {
+        let reference = ObjectRef::local("v1", "Service", Some("clusters-demo"), "kube-apiserver");
+        let ingress = |status: Value| {
+            let service = view(&object(reference.clone(), json!({"status": status})));
+            service.map(|service| service.ingress).map_err(|invalid| invalid.path)
+        };
+        let both =
+            json!({"loadBalancer": {"ingress": [{"hostname": "lb.example.com", "ip": ""}, {"ip": "192.0.2.1"}]}});
+        assert_eq!(ingress(both), Ok(vec!["lb.example.com".to_owned(), "192.0.2.1".to_owned()]));
+        for none in [json!(null), json!({}), json!({"loadBalancer": null}), json!({"loadBalancer": {"ingress": []}})] {
+            assert_eq!(ingress(none), Ok(vec![]));
+        }
+        for (status, path) in [
+            (json!([]), "status"),
+            (json!({"loadBalancer": 1}), "status.loadBalancer"),
+            (json!({"loadBalancer": {"ingress": ["x"]}}), "status.loadBalancer.ingress[0]"),
+            (json!({"loadBalancer": {"ingress": [{"ip": 1}]}}), "status.loadBalancer.ingress[0].ip"),
+        ] {
+            assert_eq!(ingress(status), Err(path.to_owned()));
+        }
     }
 
     #[test]

@@ -134,6 +134,7 @@ fn service() -> Service {
         reference: ObjectRef::local("v1", "Service", Some("clusters-demo"), "kube-apiserver"),
         service_type: "ClusterIP".to_owned(),
         cluster_ips: vec!["172.30.0.1".to_owned()],
+        ingress: Vec::new(),
         external_name: None,
         ports: vec![ServicePort {
             name: Some("client".to_owned()),

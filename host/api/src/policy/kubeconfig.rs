@@ -9,7 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct KubeconfigGrant {
     /// Roles of Services whose DNS forms are allowed as server; `source` allows the source's own server;
     /// anything with `://` is that server exactly.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server: Vec<String>,
+    /// Servers that the DNS of the cluster does not name: node ports, load balancers, fields of objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<AddressGrant>,
     /// Roles of kubeconfigs from which CA references may come.
     pub ca: Vec<String>,
     /// Kinds of credentials that may be written.
@@ -27,6 +31,40 @@ pub struct KubeconfigGrant {
     /// The domain that closes the longest DNS form of a Service.
     #[serde(default = "cluster_domain")]
     pub cluster_domain: String,
+}
+
+/// A server by one of four forms: `role`, `nodePort` and `host`; `role` and `loadBalancer`; `role` and `field`;
+/// `subjectField`. Always https.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddressGrant {
+    /// Role of a Service, or of another object that has the field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// A host with the node port of one of the Service's TCP ports.
+    #[serde(skip_serializing_if = "is_false")]
+    pub node_port: bool,
+    /// The host of a node port: a name, an address, or `*.` and a domain for every name below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// A host name or address of the Service's load balancer, with one of the Service's TCP ports.
+    #[serde(skip_serializing_if = "is_false")]
+    pub load_balancer: bool,
+    /// A field of the role's object that its guest declares: a host with or without a port, a URL, or a map of `host`
+    /// and `port`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// Such a field of the subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_field: Option<String>,
+    /// The port where the field says none; 443 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Those that are bytes and nothing else.

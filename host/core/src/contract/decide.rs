@@ -86,6 +86,9 @@ pub struct Service {
     pub cluster_ips: Vec<String>,
     /// The name that an ExternalName points to.
     pub external_name: Option<String>,
+    /// Host names and addresses of its load balancer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ingress: Vec<String>,
     /// Its ports, in order.
     pub ports: Vec<ServicePort>,
 }

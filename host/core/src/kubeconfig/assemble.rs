@@ -2,9 +2,9 @@
 //! Never takes a number that was not given, and never joins a user with a cluster that the source does not join.
 
 use super::error::{KubeconfigError, Place};
-use super::{Bundle, ORDER, Source, check, destination, pem, url};
+use super::{Bundle, Source, check, destination, pem, url};
 use crate::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser};
-use crate::document::emit;
+use crate::document::client_go;
 use destination::Terms;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub struct Assembled {
 }
 
 impl Assembled {
-    /// Its text, always the same for the same content. It holds credentials.
+    /// Its text as client-go writes it, always the same for the same content. It holds credentials.
     pub fn to_yaml(&self) -> &str {
         &self.text
     }
@@ -45,9 +45,10 @@ impl Source {
         let reached = check::reached(answer)?;
         check::soundness(self, &reached, terms.grant.insecure, terms.now_seconds)?;
         let document = document(self, answer)?;
-        let text = emit::to_yaml_in_order(&document, &ORDER);
+        let text = client_go::to_yaml(&document);
         if text.len() > terms.limits.bytes {
-            return Err(Place::ROOT.error(Word::KubeconfigTooLarge, "the result is larger than the limit"));
+            let what = format!("a kubeconfig of {} bytes, more than {}", text.len(), terms.limits.bytes);
+            return Err(Place::ROOT.proposed(Word::KubeconfigTooLarge, &what, None));
         }
         Ok(Assembled { document, text })
     }
@@ -72,7 +73,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         judge("contexts", at, known, contexts.insert(&context.name))?;
         if !joins_as_source(source, answer, context) {
             let message = "a user and a cluster that the source does not join";
-            return Err(Place::ROOT.field("contexts").item(at).error(Word::ServerNotGranted, message));
+            return Err(Place::ROOT.field("contexts").item(at).proposed(Word::ServerNotGranted, message, None));
         }
     }
     Ok(())
@@ -81,10 +82,10 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
 fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(), KubeconfigError> {
     let list = Place::ROOT.field(list);
     if !known {
-        return Err(list.item(at).error(Word::UnknownReference, "a number that was not given for this entry"));
+        return Err(list.item(at).proposed(Word::UnknownReference, "a number that was not given", None));
     }
     if !is_new {
-        return Err(list.item(at).field("name").error(Word::DuplicateEntry, "a name that another entry has"));
+        return Err(list.item(at).field("name").proposed(Word::DuplicateEntry, "a name that another entry has", None));
     }
     Ok(())
 }
@@ -140,8 +141,9 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
         let list = Place::ROOT.field("clusters");
         let place = list.item(at);
         let written = url::write(&wanted.server);
-        let server =
-            written.map_err(|message| place.field("cluster").field("server").error(Word::InvalidUrl, message))?;
+        let server = written.map_err(|_| {
+            place.field("cluster").field("server").proposed(Word::InvalidUrl, "a server that is no URL", None)
+        })?;
         set(fields, "server", Some(server.into()));
     }
     authorities(source, fields, wanted);
@@ -157,13 +159,16 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
     Ok(entry)
 }
 
-/// Sets the CA data of an entry: joined when there are several, as in the source when it is its own.
+/// Sets the CA data of an entry: joined when there are several, as in the source when it is its own, and instead of a file.
 fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &ProposedCluster) {
     const FIELD: &str = "certificate-authority-data";
     let found: Vec<&Bundle> =
         wanted.authorities.iter().filter_map(|reference| source.bundles.get(*reference as usize)).collect();
     match found.as_slice() {
-        [] => set(fields, FIELD, None),
+        [] => {
+            set(fields, FIELD, None);
+            return;
+        }
         [own] if own.cluster == wanted.entry => {}
         [other] => set(fields, FIELD, text_of(source, other).map(Value::from)),
         several => {
@@ -177,6 +182,8 @@ fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &Propos
             set(fields, FIELD, Some(pem::to_field(&joined).into()));
         }
     }
+    // Clients refuse a file beside data.
+    fields.remove("certificate-authority");
 }
 
 fn text_of<'s>(source: &'s Source, bundle: &Bundle) -> Option<&'s str> {

@@ -19,27 +19,27 @@ pub(super) struct Reached<'a> {
 /// # Errors
 /// `ContextUnresolved`.
 pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError> {
-    let unresolved = |field, message| Place::ROOT.field(field).error(Word::ContextUnresolved, message);
+    let unresolved = |field, message| Place::ROOT.field(field).proposed(Word::ContextUnresolved, message, None);
     if answer.current_context.is_empty() {
-        return Err(unresolved("current-context", "none is set"));
+        return Err(unresolved("current-context", "nothing"));
     }
     let context = answer
         .contexts
         .iter()
         .find(|context| context.name == answer.current_context)
-        .ok_or_else(|| unresolved("current-context", "it names no context"))?;
+        .ok_or_else(|| unresolved("current-context", "a name that no context has"))?;
     let cluster = answer
         .clusters
         .iter()
         .enumerate()
         .find(|(_, cluster)| cluster.name == context.cluster)
-        .ok_or_else(|| unresolved("contexts", "the current one names no cluster"))?;
+        .ok_or_else(|| unresolved("contexts", "a current one that names no cluster"))?;
     let user = answer
         .users
         .iter()
         .enumerate()
         .find(|(_, user)| user.name == context.user)
-        .ok_or_else(|| unresolved("contexts", "the current one names no user"))?;
+        .ok_or_else(|| unresolved("contexts", "a current one that names no user"))?;
     Ok(Reached { cluster, user })
 }
 
@@ -89,8 +89,8 @@ fn trust(
         if cluster.authorities.is_empty() {
             return Ok(());
         }
-        let message = "set beside a certificate authority, which clients refuse";
-        return Err(place.field("insecure-skip-tls-verify").error(Word::KubeconfigInvalid, message));
+        let message = "to skip verification beside a certificate authority, which clients refuse,";
+        return Err(place.field("insecure-skip-tls-verify").proposed(Word::KubeconfigInvalid, message, None));
     }
     let place = place.field("certificate-authority-data");
     let origin = source.view.clusters.get(cluster.entry as usize);

@@ -2,9 +2,10 @@
 //! Never trusts a guest: what is not granted and not as in the source is refused.
 
 use super::error::{KubeconfigError, Place};
-use super::{KubeconfigLimits, Source, url};
-use crate::contract::credentials::{AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser, Url};
-use crate::contract::decide::{Protocol, Service};
+use super::{KubeconfigLimits, Source, servers};
+use crate::contract::credentials::{AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser};
+use crate::contract::decide::{Input, InputValue, Service};
+use serde_json::Value;
 use transom_api::Word;
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 
@@ -15,12 +16,32 @@ pub struct Terms<'a> {
     pub grant: &'a KubeconfigGrant,
     /// The role under which the source was read.
     pub source_role: &'a str,
-    /// The Services among the inputs, by role.
-    pub services: &'a [(&'a str, &'a Service)],
+    /// The inputs.
+    pub inputs: &'a [Input],
+    /// The declared fields of the subject.
+    pub subject: &'a Value,
     /// Seconds since 1970, for the validity of certificates.
     pub now_seconds: i64,
     /// What the result may cost.
     pub limits: KubeconfigLimits,
+}
+
+impl<'a> Terms<'a> {
+    /// The Services among the inputs under a role.
+    pub(super) fn services(&self, role: &str) -> impl Iterator<Item = &'a Service> {
+        self.inputs.iter().filter(move |input| input.role == role).filter_map(|input| match &input.value {
+            InputValue::Service(service) => Some(service),
+            _ => None,
+        })
+    }
+
+    /// The declared fields of the objects among the inputs under a role.
+    pub(super) fn objects(&self, role: &str) -> impl Iterator<Item = &'a Value> {
+        self.inputs.iter().filter(move |input| input.role == role).filter_map(|input| match &input.value {
+            InputValue::Object(fields) => Some(fields),
+            _ => None,
+        })
+    }
 }
 
 /// Checks every cluster of an answer. One that is as in the source and not the current one may stay;
@@ -35,7 +56,7 @@ pub(super) fn check(source: &Source, answer: &Proposal, terms: &Terms<'_>) -> Re
         let item = list.item(at);
         let place = item.field("cluster");
         let Some(origin) = source.view.clusters.get(cluster.entry as usize) else {
-            return Err(item.error(Word::UnknownReference, "made from an entry that the source does not have"));
+            return Err(item.proposed(Word::UnknownReference, "an entry that the source does not have", None));
         };
         let is_current = current.is_some_and(|context| context.cluster == cluster.name);
         if is_current || !is_kept(cluster, origin) {
@@ -54,15 +75,18 @@ fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &Kubeconfi
     };
     let held = &origin.credential;
     let kinds = [
-        (held.client_certificate, CredentialGrant::ClientCertificate, "a client certificate, which is not granted"),
-        (held.token, CredentialGrant::Token, "a token, which is not granted"),
-        (held.basic, CredentialGrant::Basic, "a password, which is not granted"),
-        (held.exec, CredentialGrant::Exec, "a program to run, which is not granted"),
-        (held.auth_provider, CredentialGrant::AuthProvider, "an auth provider, which is not granted"),
-        (held.file, CredentialGrant::File, "a path to a file, which is not granted"),
+        (held.client_certificate, CredentialGrant::ClientCertificate, "a client certificate"),
+        (held.token, CredentialGrant::Token, "a token"),
+        (held.basic, CredentialGrant::Basic, "a password"),
+        (held.exec, CredentialGrant::Exec, "a program to run"),
+        (held.auth_provider, CredentialGrant::AuthProvider, "an auth provider"),
+        (held.file, CredentialGrant::File, "a path to a file"),
     ];
     match kinds.into_iter().find(|(held, kind, _)| *held && !grant.credentials.contains(kind)) {
-        Some((.., message)) => Err(item.field("user").error(Word::CredentialNotGranted, message)),
+        Some((.., what)) => {
+            let granted: Vec<_> = grant.credentials.iter().map(|kind| format!("{kind:?}")).collect();
+            Err(item.field("user").proposed(Word::CredentialNotGranted, what, Some(&granted.join(", "))))
+        }
         None => Ok(()),
     }
 }
@@ -88,57 +112,50 @@ fn granted(
     place: &Place<'_>,
 ) -> Result<(), KubeconfigError> {
     let grant = terms.grant;
-    let refuse = |field, word| Err(place.field(field).error(word, "not granted"));
-    if !grant.server.iter().any(|allowed| server_allowed(allowed, &cluster.server, origin, terms)) {
-        return refuse("server", Word::ServerNotGranted);
+    let refuse = |field, word, what: &str, granted: &str| Err(place.field(field).proposed(word, what, Some(granted)));
+    if !servers::allowed(&cluster.server, origin, terms) {
+        let what = format!("server {}", servers::shown(&cluster.server));
+        return refuse("server", Word::ServerNotGranted, &what, &servers::granted(origin, terms));
     }
     let known = |reference: &u32| source.bundles.get(*reference as usize).is_some();
+    let authorities = match grant.ca.is_empty() {
+        true => "none".to_owned(),
+        false => format!("the CA of the inputs {}", grant.ca.join(", ")),
+    };
     let from_source = grant.ca.iter().any(|role| role == terms.source_role);
     if cluster.authorities.iter().any(|reference| known(reference) && !from_source) {
-        return refuse("certificate-authority-data", Word::AuthorityNotGranted);
+        let what = format!("a CA of the input {}", terms.source_role);
+        return refuse("certificate-authority-data", Word::AuthorityNotGranted, &what, &authorities);
     }
     if cluster.authorities.is_empty() && !cluster.insecure && matches!(origin.authority, AuthoritySource::Data(_)) {
-        return refuse("certificate-authority-data", Word::AuthorityNotGranted);
+        return refuse("certificate-authority-data", Word::AuthorityNotGranted, "to drop the CA", &authorities);
     }
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {
-        return refuse("insecure-skip-tls-verify", Word::InsecureNotGranted);
+        let what = "to skip the verification of the server";
+        return refuse("insecure-skip-tls-verify", Word::InsecureNotGranted, what, insecure(grant.insecure));
     }
     let same_proxy = cluster.proxy == origin.proxy.as_ref().map(|proxy| proxy.reference);
     if cluster.proxy.is_some() && !(grant.proxy == CarryGrant::AsSource && same_proxy) {
-        return refuse("proxy-url", Word::ProxyNotGranted);
+        return refuse("proxy-url", Word::ProxyNotGranted, "a proxy", carried(grant.proxy));
     }
     let same_name = cluster.tls_server_name == origin.tls_server_name;
     if cluster.tls_server_name.is_some() && !(grant.tls_server_name == CarryGrant::AsSource && same_name) {
-        return refuse("tls-server-name", Word::ServerNameNotGranted);
+        let granted = carried(grant.tls_server_name);
+        return refuse("tls-server-name", Word::ServerNameNotGranted, "a name of the server", granted);
     }
     Ok(())
 }
 
-fn server_allowed(allowed: &str, server: &Url, origin: &ClusterView, terms: &Terms<'_>) -> bool {
-    if allowed.contains("://") {
-        return url::server(allowed).is_ok_and(|literal| literal == *server);
+fn insecure(grant: InsecureGrant) -> &'static str {
+    match grant {
+        InsecureGrant::Never => "that never",
+        InsecureGrant::AsSource => "that where the source does it",
     }
-    if allowed == "source" {
-        return *server == origin.server;
-    }
-    terms
-        .services
-        .iter()
-        .filter(|(role, _)| *role == allowed)
-        .any(|(_, service)| is_form_of(service, server, &terms.grant.cluster_domain))
 }
 
-/// Whether a URL is a DNS form of a Service over https, with one of its ports and nothing more.
-fn is_form_of(service: &Service, server: &Url, cluster_domain: &str) -> bool {
-    let namespace = service.reference.namespace.as_deref().unwrap_or_default();
-    let name = format!("{}.{namespace}", service.reference.name);
-    let tail = server.host.strip_prefix(&name);
-    let form = match tail {
-        Some("" | ".svc") => true,
-        Some(tail) => tail.strip_prefix(".svc.") == Some(cluster_domain),
-        None => false,
-    };
-    let port = server.port.unwrap_or(443);
-    let served = service.ports.iter().any(|found| found.port == port && found.protocol == Protocol::Tcp);
-    form && served && server.scheme == "https" && server.path.is_empty()
+fn carried(grant: CarryGrant) -> &'static str {
+    match grant {
+        CarryGrant::Drop => "none",
+        CarryGrant::AsSource => "the one of this entry in the source",
+    }
 }

@@ -1,5 +1,6 @@
 //! What is wrong with a kubeconfig, and where. Never a word of its text, nor a name from inside it.
 
+use std::borrow::Cow;
 use std::fmt;
 use transom_api::Word;
 
@@ -13,16 +14,21 @@ pub struct KubeconfigError {
     /// Where the parser stopped, counted from 1.
     pub line: Option<usize>,
     /// What is wrong there.
-    pub message: &'static str,
+    pub message: Cow<'static, str>,
+    /// Whether it is what a guest proposed that is wrong, and not what was read.
+    pub proposed: bool,
 }
 
 impl fmt::Display for KubeconfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.proposed {
+            return f.write_str(&self.message);
+        }
         f.write_str("failed to use the kubeconfig: ")?;
         if !self.path.is_empty() {
             write!(f, "`{}`: ", self.path)?;
         }
-        f.write_str(self.message)?;
+        f.write_str(&self.message)?;
         match self.line {
             Some(line) => write!(f, " (line {line})"),
             None => Ok(()),
@@ -54,7 +60,16 @@ impl Place<'_> {
 
     /// What is wrong here.
     pub(super) fn error(&self, word: Word, message: &'static str) -> KubeconfigError {
-        KubeconfigError { word, path: self.to_string(), line: None, message }
+        KubeconfigError { word, path: self.to_string(), line: None, message: message.into(), proposed: false }
+    }
+
+    /// What a guest proposed for this place, and what is granted there. Neither is a name from inside the document.
+    pub(super) fn proposed(&self, word: Word, what: &str, granted: Option<&str>) -> KubeconfigError {
+        let path = self.to_string();
+        let at = if path.is_empty() { String::new() } else { format!(" for `{path}`") };
+        let granted = granted.map(|granted| format!("; granted is {granted}")).unwrap_or_default();
+        let message = format!("the guest proposed {what}{at}{granted}").into();
+        KubeconfigError { word, path, line: None, message, proposed: true }
     }
 }
 

@@ -40,7 +40,7 @@ fn only_the_server_differs_and_all_else_stays() {
 }
 
 #[test]
-fn it_is_written_in_the_order_of_the_format() {
+fn it_is_written_in_the_order_of_client_go() {
     let source = parse(&with(with(admin(), "/apiVersion", Value::Null), "/zone", json!("yes"))).unwrap();
     let result = assemble(&source, &rewired(&source.view())).unwrap();
     let keys: Vec<_> = result
@@ -49,8 +49,8 @@ fn it_is_written_in_the_order_of_the_format() {
         .filter(|line| !line.starts_with([' ', '-']))
         .filter_map(|line| line.split(':').next())
         .collect();
-    assert_eq!(keys, ["apiVersion", "kind", "clusters", "contexts", "current-context", "preferences", "users", "zone"]);
-    assert!(result.to_yaml().starts_with("apiVersion: v1\nkind: Config\n"));
+    assert_eq!(keys, ["apiVersion", "clusters", "contexts", "current-context", "kind", "preferences", "users", "zone"]);
+    assert!(result.to_yaml().starts_with("apiVersion: v1\nclusters:\n"));
     assert!(result.to_yaml().ends_with("zone: \"yes\"\n"));
     assert_eq!(
         format!("{source:?} {result:?}"),
@@ -91,6 +91,20 @@ fn authorities_are_joined_in_order() {
         result["clusters"][0]["cluster"]["certificate-authority-data"],
         json!(base64(&format!("{CA}{OTHER_CA}")))
     );
+}
+
+/// Clients refuse a file beside data.
+#[test]
+fn a_file_gives_way_to_the_data_of_another_entry() {
+    let file = json!({"server": "https://a", "certificate-authority": "/etc/ca"});
+    for authorities in [vec![0], vec![0, 0]] {
+        let result = try_answer(&with(two(), "/clusters/0/cluster", file.clone()), |answer| {
+            answer.clusters[0].authorities = authorities;
+        })
+        .unwrap();
+        let cluster = result["clusters"][0]["cluster"].as_object().unwrap();
+        assert_eq!(cluster.keys().collect::<Vec<_>>(), ["certificate-authority-data", "server"]);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use transom_core::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView, Url};
-use transom_core::contract::decide::{Protocol, Service, ServicePort};
+use transom_core::contract::decide::{Input, InputValue, Protocol, Service, ServicePort};
 use transom_core::kubeconfig::{Assembled, KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::reference::ObjectRef;
 
@@ -138,6 +138,7 @@ pub(crate) fn service() -> Service {
         service_type: "ClusterIP".to_owned(),
         cluster_ips: Vec::new(),
         external_name: None,
+        ingress: Vec::new(),
         ports: vec![port(6443, Protocol::Tcp), port(443, Protocol::Tcp), port(53, Protocol::Udp)],
     }
 }
@@ -154,6 +155,7 @@ pub(crate) fn grant() -> KubeconfigGrant {
             CredentialGrant::File,
         ],
         server: vec!["service".to_owned()],
+        addresses: Vec::new(),
         ca: vec!["source".to_owned()],
         insecure: InsecureGrant::Never,
         proxy: CarryGrant::Drop,
@@ -171,8 +173,17 @@ pub(crate) fn assemble_under(
     source: &Source,
     answer: &Proposal,
 ) -> Result<Assembled, KubeconfigError> {
-    let service = service();
-    let services = [("service", &service)];
-    let terms = Terms { grant, source_role: "source", services: &services, now_seconds: NOW, limits: LIMITS };
+    let inputs = [Input { role: "service".to_owned(), value: InputValue::Service(service()) }];
+    assemble_from(grant, source, answer, &inputs, &json!({}))
+}
+
+pub(crate) fn assemble_from(
+    grant: &KubeconfigGrant,
+    source: &Source,
+    answer: &Proposal,
+    inputs: &[Input],
+    subject: &Value,
+) -> Result<Assembled, KubeconfigError> {
+    let terms = Terms { grant, source_role: "source", inputs, subject, now_seconds: NOW, limits: LIMITS };
     source.assemble(answer, &terms)
 }

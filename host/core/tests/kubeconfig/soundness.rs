@@ -3,6 +3,7 @@
 use crate::fixture::{CA, NOW, OTHER_CA, RSA, admin, assemble, base64, grant, parse, rewired, service, two, with};
 use serde_json::{Value, json};
 use transom_api::Word;
+use transom_core::contract::decide::{Input, InputValue};
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Terms};
 
 const EC: &str = include_str!("given/ec.pem");
@@ -65,11 +66,11 @@ fn only_the_current_user_must_be_sound() {
 fn a_client_certificate_is_valid_at_the_time_of_the_call() {
     let source = parse(&admin()).unwrap();
     let answer = rewired(&source.view());
-    let (service, grant) = (service(), grant());
-    let services = [("service", &service)];
+    let (inputs, grant) = ([Input { role: "service".to_owned(), value: InputValue::Service(service()) }], grant());
     let at = |now_seconds| {
         let limits = KubeconfigLimits::default();
-        let terms = Terms { grant: &grant, source_role: "source", services: &services, now_seconds, limits };
+        let terms =
+            Terms { grant: &grant, source_role: "source", inputs: &inputs, subject: &Value::Null, now_seconds, limits };
         source.assemble(&answer, &terms).map(|_| ()).map_err(|error| (error.word, error.path))
     };
     let (starts, ends) = (1_767_225_600, 2_082_585_600);
@@ -133,9 +134,15 @@ fn insecure_beside_an_authority_is_refused_as_clients_do() {
 #[test]
 fn the_result_may_not_outgrow_the_limit() {
     let source = parse(&admin()).unwrap();
-    let (service, grant) = (service(), grant());
-    let services = [("service", &service)];
+    let (inputs, grant) = ([Input { role: "service".to_owned(), value: InputValue::Service(service()) }], grant());
     let limits = KubeconfigLimits { bytes: 1_000 };
-    let terms = Terms { grant: &grant, source_role: "source", services: &services, now_seconds: NOW, limits };
+    let terms = Terms {
+        grant: &grant,
+        source_role: "source",
+        inputs: &inputs,
+        subject: &Value::Null,
+        now_seconds: NOW,
+        limits,
+    };
     assert_eq!(source.assemble(&rewired(&source.view()), &terms).unwrap_err().word, Word::KubeconfigTooLarge);
 }

@@ -41,6 +41,7 @@ impl Lower {
             service_type: self.text(&service.service_type),
             cluster_ips: self.list(&service.cluster_ips, |lower, ip| lower.text(ip)),
             external_name: self.maybe(service.external_name.as_deref()),
+            ingress: self.list(&service.ingress, |lower, host| lower.text(host)),
             ports: self.list(&service.ports, Self::port),
         }
     }

@@ -31,6 +31,7 @@ fn service(words: &mut Words) -> anyhow::Result<Service> {
         service_type: words.plain("service-type")?,
         cluster_ips: words.plain("cluster-ips")?,
         external_name: words.plain("external-name")?,
+        ingress: words.plain("ingress")?,
         ports: words.each("ports", port)?,
     })
 }

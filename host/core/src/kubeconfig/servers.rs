@@ -1,0 +1,173 @@
+//! Which servers a grant names: DNS forms of Services, node ports, load balancers, fields of objects, exact URLs.
+//! Never a user, a query or a fragment: no URL that crossed has one.
+
+use super::destination::Terms;
+use super::url;
+use crate::contract::credentials::{ClusterView, Url};
+use crate::contract::decide::{Protocol, Service};
+use crate::projection::path::{Path, Segment};
+use crate::reference::dns;
+use serde_json::Value;
+use std::net::IpAddr;
+use transom_api::policy::AddressGrant;
+
+/// The port of a URL without one.
+const HTTPS: u16 = 443;
+/// Longer URLs are not shown.
+const LONGEST: usize = 300;
+
+/// Whether a server is granted for an entry of the source.
+pub(super) fn allowed(server: &Url, origin: &ClusterView, terms: &Terms<'_>) -> bool {
+    let listed = |granted: &String| match granted.as_str() {
+        "source" => *server == origin.server,
+        literal if literal.contains("://") => url::server(literal).is_ok_and(|literal| literal == *server),
+        role => terms.services(role).any(|service| is_form_of(service, server, &terms.grant.cluster_domain)),
+    };
+    terms.grant.server.iter().any(listed) || terms.grant.addresses.iter().any(|granted| reached(granted, server, terms))
+}
+
+/// A server for people.
+pub(super) fn shown(server: &Url) -> String {
+    url::write(server).ok().filter(|text| text.len() <= LONGEST).unwrap_or_else(|| "that is no URL".to_owned())
+}
+
+/// What is granted for an entry of the source, for people.
+pub(super) fn granted(origin: &ClusterView, terms: &Terms<'_>) -> String {
+    let listed = |granted: &String| match granted.as_str() {
+        "source" => format!("{} of the source", shown(&origin.server)),
+        literal if literal.contains("://") => literal.to_owned(),
+        role => {
+            let services: Vec<_> = terms.services(role).map(|service| forms(service, terms)).collect();
+            if services.is_empty() { format!("the Service {role}, which is not there") } else { services.join(", ") }
+        }
+    };
+    let all: Vec<_> = terms.grant.server.iter().map(listed).chain(terms.grant.addresses.iter().map(address)).collect();
+    all.join(", ")
+}
+
+fn forms(service: &Service, terms: &Terms<'_>) -> String {
+    let ports: Vec<_> = tcp(service).map(|port| port.port.to_string()).collect();
+    let namespace = service.reference.namespace.as_deref().unwrap_or_default();
+    let (name, domain) = (&service.reference.name, &terms.grant.cluster_domain);
+    format!("https://{name}.{namespace}[.svc[.{domain}]]:{}", ports.join("|"))
+}
+
+fn address(granted: &AddressGrant) -> String {
+    let role = granted.role.as_deref().unwrap_or_default();
+    match (granted.node_port, granted.load_balancer, &granted.field, &granted.subject_field) {
+        (true, ..) => format!("{} with a node port of {role}", granted.host.as_deref().unwrap_or_default()),
+        (_, true, ..) => format!("a load balancer of {role}"),
+        (.., Some(field), _) => format!("`{field}` of {role}"),
+        (.., Some(field)) => format!("`{field}` of the subject"),
+        _ => "nothing".to_owned(),
+    }
+}
+
+/// Whether a URL is a DNS form of a Service over https, with one of its ports and nothing more.
+fn is_form_of(service: &Service, server: &Url, cluster_domain: &str) -> bool {
+    let namespace = service.reference.namespace.as_deref().unwrap_or_default();
+    let name = format!("{}.{namespace}", service.reference.name);
+    let form = match server.host.strip_prefix(&name) {
+        Some("" | ".svc") => true,
+        Some(tail) => tail.strip_prefix(".svc.") == Some(cluster_domain),
+        None => false,
+    };
+    form && is_bare(server) && serves(service, server)
+}
+
+fn tcp(service: &Service) -> impl Iterator<Item = &crate::contract::decide::ServicePort> {
+    service.ports.iter().filter(|port| port.protocol == Protocol::Tcp)
+}
+
+fn serves(service: &Service, server: &Url) -> bool {
+    tcp(service).any(|port| port.port == server.port.unwrap_or(HTTPS))
+}
+
+/// Whether a URL is https, a host and a port.
+fn is_bare(server: &Url) -> bool {
+    server.scheme == "https" && server.path.is_empty()
+}
+
+/// Whether a server is one of an address grant.
+fn reached(granted: &AddressGrant, server: &Url, terms: &Terms<'_>) -> bool {
+    let role = granted.role.as_deref().unwrap_or_default();
+    if granted.node_port {
+        let host = granted.host.as_deref().is_some_and(|pattern| is_host(pattern, &server.host));
+        let port =
+            |service: &Service| tcp(service).any(|port| port.node_port.is_some() && port.node_port == server.port);
+        return host && is_bare(server) && terms.services(role).any(port);
+    }
+    if granted.load_balancer {
+        let at = |service: &Service| service.ingress.iter().any(|ingress| same_host(ingress, &server.host));
+        return is_bare(server) && terms.services(role).any(|service| at(service) && serves(service, server));
+    }
+    let (field, of) = match (&granted.field, &granted.subject_field) {
+        (Some(field), _) => (field, terms.objects(role).collect()),
+        (None, Some(field)) => (field, vec![terms.subject]),
+        (None, None) => return false,
+    };
+    let path = Path::parse(field).ok();
+    let values = of.into_iter().filter_map(|fields| at(fields, path.as_ref()?));
+    values.filter_map(|value| endpoint(value, granted.port)).any(|endpoint| {
+        let ports = endpoint.port.unwrap_or(HTTPS) == server.port.unwrap_or(HTTPS);
+        ports && server.scheme == "https" && server.path == endpoint.path && same_host(&endpoint.host, &server.host)
+    })
+}
+
+/// Whether a host is that of a pattern: itself, or something below the domain after `*.`.
+fn is_host(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(domain) => host.strip_suffix(domain).is_some_and(dns::is_subdomain) && host.parse::<IpAddr>().is_err(),
+        None => same_host(pattern, host),
+    }
+}
+
+/// Whether two hosts are the same name, or the same address however it is spelled.
+fn same_host(one: &str, other: &str) -> bool {
+    match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
+        (Ok(one), Ok(other)) => one == other,
+        (Err(_), Err(_)) => !one.is_empty() && one.eq_ignore_ascii_case(other),
+        _ => false,
+    }
+}
+
+/// The value at a path that leads through maps only.
+fn at<'a>(fields: &'a Value, path: &Path) -> Option<&'a Value> {
+    path.segments().iter().try_fold(fields, |value, segment| match segment {
+        Segment::Field(name) => value.get(&**name),
+        Segment::Element(_) => None,
+    })
+}
+
+/// What a field says: a URL, a host with or without a port, or a map of `host` and `port`.
+fn endpoint(value: &Value, port: Option<u16>) -> Option<Url> {
+    let with_port = |mut url: Url| {
+        url.port = url.port.or(port);
+        url
+    };
+    match value {
+        Value::String(text) if text.contains("://") => {
+            url::server(text).ok().filter(|url| url.scheme == "https").map(with_port)
+        }
+        Value::String(text) => {
+            let text = match text.parse::<IpAddr>() {
+                Ok(IpAddr::V6(address)) => format!("[{address}]"),
+                _ => text.clone(),
+            };
+            url::server(&format!("https://{text}")).ok().filter(is_bare).map(with_port)
+        }
+        Value::Object(map) => {
+            let number = match map.get("port") {
+                None | Some(Value::Null) => None,
+                Some(number) => Some(number.as_u64().and_then(|port| u16::try_from(port).ok())?),
+            };
+            let url = endpoint(
+                map.get("host").filter(|host| host.as_str().is_some_and(|host| !host.contains("://")))?,
+                None,
+            )?;
+            let bare = url.port.is_none() && is_bare(&url);
+            bare.then(|| with_port(Url { port: number.filter(|port| *port > 0), ..url }))
+        }
+        _ => None,
+    }
+}
