@@ -4,7 +4,7 @@
 pub mod bounds;
 pub mod kubeconfig;
 
-pub use kubeconfig::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
+pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -109,6 +109,11 @@ pub enum Capability {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantSpec {
+    /// Names that patterns use as `{name}`: the first choice of which every field is there. `subject.annotations["key"]`
+    /// and `subject.labels["key"]` are the subject's, `agent.remoteCluster` is the agent's cluster where that is not the
+    /// hub's own, `dashed(subject.name)` has dashes for dots, and a bar stands before the next choice.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, String>,
     /// What may be read, by role.
     #[serde(default)]
     pub read: Vec<ReadGrant>,
@@ -117,8 +122,8 @@ pub struct GrantSpec {
     pub write: Vec<WriteGrant>,
 }
 
-/// Objects that a guest may ask for under one role. Patterns: `*` for any text,
-/// `{subject.namespace}` and `{subject.name}` for the subject's own.
+/// Objects that a guest may ask for under one role. Patterns: `*` for any text, `{subject.namespace}` and
+/// `{subject.name}` for the subject's own, `{name}` for one of `grant.names`, or such a template itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadGrant {
@@ -208,8 +213,8 @@ pub struct OwnSpec {
     /// When an object that the policy made is removed.
     #[serde(default)]
     pub prune: PruneSpec,
-    /// Roles of objects that must be gone before anything is pruned. The star of the role's name
-    /// stands for what the star of the target's namespace stands for.
+    /// Roles of objects that must be gone before anything is pruned. Stars and templates of the role's name
+    /// stand for what those of the target's namespace stand for.
     #[serde(default)]
     pub keep_until_absent: Vec<String>,
     /// Labels that every object has that the policy makes. Other labels of these objects are left alone.

@@ -1,11 +1,22 @@
-//! Patterns of names in a policy: `*` for any text, `{subject.namespace}` and `{subject.name}` for the subject's own.
-//! Never decides what a match allows.
+//! Patterns of names in a policy: `*` for any text, `{subject.namespace}` and `{subject.name}` for the subject's own,
+//! and [templates](template) that take a name from it. Never decides what a match allows.
 
+mod error;
+pub mod template;
+
+use crate::contract::AgentFacts;
+use crate::object::Object;
 use crate::reference::ObjectRef;
+pub use error::{PatternError, Wrong};
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
+use template::{Names, Template};
 
 /// The most stars that a pattern may have.
 const MAX_STARS: usize = 2;
+/// The most stars and templates that a pattern may have.
+const MAX_OPEN: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
@@ -13,6 +24,7 @@ enum Part {
     Star,
     SubjectNamespace,
     SubjectName,
+    Template(Arc<Template>),
 }
 
 /// A parsed pattern.
@@ -22,71 +34,105 @@ pub struct Pattern {
     parts: Vec<Part>,
 }
 
-/// Why a text is no pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatternError {
-    /// Nothing at all.
-    #[error("a pattern is empty")]
-    Empty,
-    /// A brace that does not belong to one of the two templates.
-    #[error("only {{subject.namespace}} and {{subject.name}} may stand in braces")]
-    Template,
-    /// More stars than anyone can follow.
-    #[error("a pattern has more than two stars, or two in a row")]
-    Stars,
+/// What templates take their values from.
+#[derive(Clone, Copy, Debug)]
+pub struct Primary<'a> {
+    /// The subject.
+    pub object: &'a Object,
+    /// Facts about the agent.
+    pub agent: &'a AgentFacts,
+}
+
+/// What the stars and templates of a pattern stand for in one name, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captures {
+    stars: Vec<String>,
+    templates: Vec<(Arc<Template>, String)>,
+}
+
+/// Whom a name is held against.
+#[derive(Clone, Copy)]
+enum Against<'a> {
+    /// A subject as it is: a template stands for exactly one name.
+    Subject(&'a Primary<'a>),
+    /// A subject as it may have been: a template stands for any name.
+    Former(&'a ObjectRef),
+    /// Nobody in particular: a template matches nothing.
+    Nobody,
+}
+
+/// A part as it is matched.
+enum Slot<'a> {
+    Text(Cow<'a, str>),
+    Star,
+    Any(&'a Arc<Template>),
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Reads a pattern; in braces stands a template, or the name of one.
     ///
     /// # Errors
-    /// When it is empty, has an unknown template, or too many stars.
-    pub fn parse(text: &str) -> Result<Self, PatternError> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (part, after) = next(rest)?;
-            if part == Part::Star && parts.last() == Some(&Part::Star) {
-                return Err(PatternError::Stars);
+    /// When it is empty, has a template that is none, or too many stars.
+    pub fn parse(text: &str, names: &Names) -> Result<Self, PatternError> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut at = 0;
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            let (part, length) = next(rest, names).map_err(|error| PatternError { at: at + error.at, ..error })?;
+            if is_open(&part) && parts.last().is_some_and(is_open) {
+                return Err(Wrong::Stars.at(at));
             }
             parts.push(part);
-            rest = after;
+            at += length;
         }
-        match parts.iter().filter(|part| **part == Part::Star).count() {
-            _ if parts.is_empty() => Err(PatternError::Empty),
-            stars if stars > MAX_STARS => Err(PatternError::Stars),
-            _ => Ok(Self { text: text.into(), parts }),
+        let stars = parts.iter().filter(|part| **part == Part::Star).count();
+        if parts.is_empty() {
+            return Err(Wrong::Empty.at(0));
         }
+        if stars > MAX_STARS || parts.iter().filter(|part| is_open(part)).count() > MAX_OPEN {
+            return Err(Wrong::Stars.at(0));
+        }
+        Ok(Self { text: text.into(), parts })
     }
 
-    /// What the stars stand for when a name matches, each as short as possible; nothing when it does not match.
-    pub fn captures(&self, name: &str, subject: &ObjectRef) -> Option<Vec<String>> {
-        let mut stars = Vec::new();
-        matches(&self.parts, name, subject, &mut stars).then_some(stars)
+    /// Whether a name matches for a subject as it is.
+    pub fn matches(&self, name: &str, primary: &Primary<'_>) -> bool {
+        self.matched(name, Against::Subject(primary)).is_some()
     }
 
-    /// Whether a name matches.
-    pub fn matches(&self, name: &str, subject: &ObjectRef) -> bool {
-        self.captures(name, subject).is_some()
+    /// Whether a name matches a pattern without templates.
+    pub fn matches_text(&self, name: &str) -> bool {
+        self.matched(name, Against::Nobody).is_some()
     }
 
-    /// The name that the pattern stands for when its stars stand for these texts, in order;
-    /// nothing when there are too few, or the subject has no namespace to put in.
-    pub fn fill(&self, stars: &[String], subject: &ObjectRef) -> Option<String> {
-        let mut stars = stars.iter();
-        self.parts
-            .iter()
-            .map(|part| if *part == Part::Star { stars.next().map(String::as_str) } else { literal(part, subject) })
-            .collect()
+    /// What stars and templates stand for, each as short as possible, in a name that was made for a subject when its
+    /// labels and annotations may have said something else; nothing when it does not match.
+    pub fn captures(&self, name: &str, subject: &ObjectRef) -> Option<Captures> {
+        self.matched(name, Against::Former(subject))
+    }
+
+    /// The name that the pattern stands for when stars and templates stand for what was captured; nothing when there is
+    /// too little, or the subject has no namespace to put in.
+    pub fn fill(&self, captured: &Captures, subject: &ObjectRef) -> Option<String> {
+        let mut stars = captured.stars.iter();
+        let text = |part: &Part| match part {
+            Part::Star => stars.next().cloned(),
+            Part::Template(template) => {
+                captured.templates.iter().find(|(known, _)| known == template).map(|(_, name)| name.clone())
+            }
+            Part::Text(text) => Some(text.to_string()),
+            Part::SubjectNamespace => subject.namespace.clone(),
+            Part::SubjectName => Some(subject.name.clone()),
+        };
+        self.parts.iter().map(text).collect()
     }
 
     /// The wildcard of every name that it may stand for, for subjects in namespaces of another wildcard:
-    /// `{subject.namespace}` is that one, `{subject.name}` any text.
+    /// `{subject.namespace}` is that one, every other template any text.
     pub fn wildcard(&self, namespace: &str) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.to_string(),
             Part::SubjectNamespace => namespace.to_owned(),
-            Part::Star | Part::SubjectName => "*".to_owned(),
+            Part::Star | Part::SubjectName | Part::Template(_) => "*".to_owned(),
         };
         let mut wildcard: String = self.parts.iter().map(part).collect();
         while wildcard.contains("**") {
@@ -95,14 +141,40 @@ impl Pattern {
         wildcard
     }
 
+    /// The pattern with what a subject gives put in, for people: `klusterlet-demo`; what it does not give stays a template.
+    pub fn shown(&self, primary: &Primary<'_>) -> String {
+        let part = |part: &Part| match part {
+            Part::Template(template) => template.resolve(primary).unwrap_or_else(|| format!("{{{template}}}")),
+            Part::Star => "*".to_owned(),
+            Part::Text(text) => text.to_string(),
+            Part::SubjectNamespace => primary.object.reference.namespace.clone().unwrap_or_default(),
+            Part::SubjectName => primary.object.reference.name.clone(),
+        };
+        self.parts.iter().map(part).collect()
+    }
+
     /// How many stars it has.
     pub fn stars(&self) -> usize {
         self.parts.iter().filter(|part| **part == Part::Star).count()
     }
 
+    /// Its templates that are more than the subject's own name or namespace.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Template(template) => Some(&**template),
+            _ => None,
+        })
+    }
+
     /// Whether it takes something from the subject.
     pub fn is_template(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::SubjectNamespace | Part::SubjectName))
+        self.parts.iter().any(|part| !matches!(part, Part::Text(_) | Part::Star))
+    }
+
+    fn matched(&self, name: &str, against: Against<'_>) -> Option<Captures> {
+        let slots: Vec<Slot<'_>> = self.parts.iter().map(|part| slot(part, against)).collect::<Option<_>>()?;
+        let mut captured = Captures::default();
+        matches(&slots, name, &mut captured).then_some(captured)
     }
 }
 
@@ -112,67 +184,119 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The next part of a pattern, and what follows it.
-fn next(rest: &str) -> Result<(Part, &str), PatternError> {
-    if let Some(after) = rest.strip_prefix('*') {
-        return Ok((Part::Star, after));
-    }
-    if let Some(after) = rest.strip_prefix("{subject.namespace}") {
-        return Ok((Part::SubjectNamespace, after));
-    }
-    if let Some(after) = rest.strip_prefix("{subject.name}") {
-        return Ok((Part::SubjectName, after));
-    }
-    let end = rest.find(['*', '{', '}']).unwrap_or(rest.len());
-    match rest.split_at(end) {
-        ("", _) => Err(PatternError::Template),
-        (text, after) => Ok((Part::Text(text.into()), after)),
-    }
+fn is_open(part: &Part) -> bool {
+    matches!(part, Part::Star | Part::Template(_))
 }
 
-/// The text of a part that is no star.
-fn literal<'a>(part: &'a Part, subject: &'a ObjectRef) -> Option<&'a str> {
-    match part {
-        Part::Text(text) => Some(text),
-        Part::SubjectNamespace => subject.namespace.as_deref(),
-        Part::SubjectName => Some(&subject.name),
-        Part::Star => None,
+/// The next part of a pattern, and its length.
+fn next(rest: &str, names: &Names) -> Result<(Part, usize), PatternError> {
+    if rest.starts_with('*') {
+        return Ok((Part::Star, 1));
     }
+    let Some(after) = rest.strip_prefix('{') else {
+        let end = rest.find(['*', '{', '}']).unwrap_or(rest.len());
+        return match rest.get(..end) {
+            None | Some("") => Err(Wrong::Unclosed.at(0)),
+            Some(text) => Ok((Part::Text(text.into()), end)),
+        };
+    };
+    let inside = after.split_once('}').map(|(inside, _)| inside).ok_or(Wrong::Unclosed.at(0))?;
+    let part = match inside {
+        "subject.namespace" => Part::SubjectNamespace,
+        "subject.name" => Part::SubjectName,
+        name if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            Part::Template(Arc::clone(names.get(name).ok_or(Wrong::Name.at(1))?))
+        }
+        template => {
+            let read = Template::parse(template).map_err(|error| PatternError { at: error.at + 1, ..error })?;
+            Part::Template(Arc::new(read))
+        }
+    };
+    Ok((part, inside.len() + 2))
 }
 
-/// Matches part by part; a star tries the shortest text first. Bounded: two stars over names of 253 bytes.
-fn matches(parts: &[Part], name: &str, subject: &ObjectRef, stars: &mut Vec<String>) -> bool {
-    let Some((first, others)) = parts.split_first() else { return name.is_empty() };
-    if *first != Part::Star {
-        let after = literal(first, subject).and_then(|text| name.strip_prefix(text));
-        return after.is_some_and(|after| matches(others, after, subject, stars));
-    }
-    if others.is_empty() {
-        stars.push(name.to_owned());
-        return true;
+/// What a part stands for; nothing when it cannot stand for anything.
+fn slot<'a>(part: &'a Part, against: Against<'a>) -> Option<Slot<'a>> {
+    let subject = match against {
+        Against::Subject(primary) => Some(&primary.object.reference),
+        Against::Former(subject) => Some(subject),
+        Against::Nobody => None,
+    };
+    Some(match (part, against) {
+        (Part::Star, _) => Slot::Star,
+        (Part::Text(text), _) => Slot::Text(Cow::Borrowed(text)),
+        (Part::SubjectNamespace, _) => Slot::Text(Cow::Borrowed(subject?.namespace.as_deref()?)),
+        (Part::SubjectName, _) => Slot::Text(Cow::Borrowed(&subject?.name)),
+        (Part::Template(template), Against::Subject(primary)) => Slot::Text(Cow::Owned(template.resolve(primary)?)),
+        (Part::Template(template), Against::Former(_)) => Slot::Any(template),
+        (Part::Template(_), Against::Nobody) => return None,
+    })
+}
+
+/// Matches slot by slot; what is open tries the shortest text first. Bounded: three open slots over names of 253 bytes.
+fn matches(slots: &[Slot<'_>], name: &str, captured: &mut Captures) -> bool {
+    let Some((first, others)) = slots.split_first() else { return name.is_empty() };
+    if let Slot::Text(text) = first {
+        return name.strip_prefix(&**text).is_some_and(|after| matches(others, after, captured));
     }
     for end in name.char_indices().map(|(at, _)| at).chain([name.len()]) {
         let (text, after) = name.split_at(end);
-        stars.push(text.to_owned());
-        if matches(others, after, subject, stars) {
+        if others.is_empty() && !after.is_empty() {
+            continue;
+        }
+        let before = (captured.stars.len(), captured.templates.len());
+        let taken = match first {
+            Slot::Any(template) => captured.take(template, text),
+            Slot::Star | Slot::Text(_) => {
+                captured.stars.push(text.to_owned());
+                true
+            }
+        };
+        if taken && matches(others, after, captured) {
             return true;
         }
-        stars.pop();
+        captured.stars.truncate(before.0);
+        captured.templates.truncate(before.1);
     }
     false
+}
+
+impl Captures {
+    /// Has a template stand for a text: one that a name may hold, and the same everywhere.
+    fn take(&mut self, template: &Arc<Template>, text: &str) -> bool {
+        let known = self.templates.iter().find(|(known, _)| known == template);
+        match known {
+            Some((_, name)) => name == text,
+            None if crate::reference::dns::is_subdomain(text) => {
+                self.templates.push((Arc::clone(template), text.to_owned()));
+                true
+            }
+            None => false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{agent, hosted, object};
+    use serde_json::json;
 
     fn subject() -> ObjectRef {
-        ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), "demo")
+        hosted("demo")
+    }
+
+    fn parse(text: &str) -> Pattern {
+        Pattern::parse(text, &Names::new()).unwrap()
+    }
+
+    fn stars(texts: &[&str]) -> Captures {
+        Captures { stars: texts.iter().map(|text| (*text).to_owned()).collect(), ..Captures::default() }
     }
 
     #[test]
     fn names_match_and_stars_are_captured() {
-        for (pattern, name, stars) in [
+        for (pattern, name, expected) in [
             ("*", "", Some(vec![""])),
             ("*", "x", Some(vec!["x"])),
             ("klusterlet-*", "klusterlet-demo", Some(vec!["demo"])),
@@ -184,25 +308,25 @@ mod tests {
             ("a*b*c", "a1b2b3c", Some(vec!["1", "2b3"])),
             ("kube-apiserver", "kube-apiserver2", None),
         ] {
-            let found = Pattern::parse(pattern).unwrap().captures(name, &subject());
-            assert_eq!(found, stars.map(|stars| stars.into_iter().map(str::to_owned).collect()), "{pattern} on {name}");
+            let found = parse(pattern).captures(name, &subject());
+            assert_eq!(found, expected.as_deref().map(stars), "{pattern} on {name}");
+            let agent = agent("local", true);
+            let object = object(subject(), json!({}));
+            let matches = parse(pattern).matches(name, &Primary { object: &object, agent: &agent });
+            assert_eq!(matches, expected.is_some(), "{pattern} on {name}");
         }
     }
 
     #[test]
     fn a_cluster_scoped_subject_has_no_namespace() {
         let subject = ObjectRef::local("v1", "Node", None, "a");
-        assert!(!Pattern::parse("{subject.namespace}").unwrap().matches("", &subject));
-        assert_eq!(Pattern::parse("{subject.namespace}").unwrap().fill(&[], &subject), None);
+        assert_eq!(parse("{subject.namespace}").captures("", &subject), None);
+        assert_eq!(parse("{subject.namespace}").fill(&Captures::default(), &subject), None);
     }
 
     #[test]
     fn stars_are_filled_in_order() {
-        let fill = |pattern: &str, stars: &[&str]| {
-            Pattern::parse(pattern)
-                .unwrap()
-                .fill(&stars.iter().map(|star| (*star).to_owned()).collect::<Vec<_>>(), &subject())
-        };
+        let fill = |pattern: &str, texts: &[&str]| parse(pattern).fill(&stars(texts), &subject());
         assert_eq!(fill("klusterlet-*", &["demo"]).as_deref(), Some("klusterlet-demo"));
         assert_eq!(fill("{subject.name}-*-*", &["a", "b"]).as_deref(), Some("demo-a-b"));
         assert_eq!(fill("*-*", &["a"]), None);
@@ -217,15 +341,128 @@ mod tests {
             ("{subject.namespace}-*", "team-*", "team-*-*"),
             ("{subject.namespace}{subject.name}*", "*", "*"),
             ("*-{subject.name}-x", "*", "*-*-x"),
+            ("klusterlet-{subject.labels[\"a\"] | subject.name}", "clusters", "klusterlet-*"),
         ] {
-            assert_eq!(Pattern::parse(pattern).unwrap().wildcard(namespace), wildcard, "{pattern} in {namespace}");
+            assert_eq!(parse(pattern).wildcard(namespace), wildcard, "{pattern} in {namespace}");
         }
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
-        for text in ["", "**", "a**", "{", "}", "{subject.uid}", "{subject.name", "a}b", "*a*b*"] {
-            assert!(Pattern::parse(text).is_err(), "{text}");
+    fn what_is_no_pattern_is_refused_with_its_place() {
+        let twice = "\"a\" ".repeat(9);
+        let names = Names::from([("known".to_owned(), Arc::new(Template::parse("subject.name").unwrap()))]);
+        for (text, at, wrong) in [
+            ("", 0, Wrong::Empty),
+            ("**", 1, Wrong::Stars),
+            ("a**", 2, Wrong::Stars),
+            ("*a*b*", 0, Wrong::Stars),
+            ("*{known}", 1, Wrong::Stars),
+            ("{known}{known}", 7, Wrong::Stars),
+            ("{known}-{known}-*-*", 0, Wrong::Stars),
+            ("{", 0, Wrong::Unclosed),
+            ("}", 0, Wrong::Unclosed),
+            ("a}b", 1, Wrong::Unclosed),
+            ("{subject.name", 0, Wrong::Unclosed),
+            ("{}", 1, Wrong::EmptyChoice),
+            ("{subject.name | }", 16, Wrong::EmptyChoice),
+            ("{ | subject.name}", 2, Wrong::EmptyChoice),
+            ("{subject.uid}", 1, Wrong::Field),
+            ("{subject.names}", 1, Wrong::Field),
+            ("{subject.name.x}", 1, Wrong::Field),
+            ("a-{subject.name | subject.spec}", 18, Wrong::Field),
+            ("{dashed(subject.name}", 1, Wrong::Field),
+            ("{dashed(dashed(subject.name))}", 8, Wrong::Field),
+            ("{agent.clusterName}", 1, Wrong::Field),
+            ("{unknown}", 1, Wrong::Name),
+            ("{subject.labels[\"\"]}", 1, Wrong::Key),
+            ("{subject.labels[\"a b\"]}", 1, Wrong::Key),
+            ("{subject.annotations[\"a/b/c\"]}", 1, Wrong::Key),
+            ("{subject.annotations[\"a\"}", 1, Wrong::Key),
+            ("{subject.annotations[\"a}", 22, Wrong::Unclosed),
+            ("{\"A\" subject.name}", 1, Wrong::Text),
+            ("{\"*\"}", 1, Wrong::Text),
+            ("{\"\" subject.name}", 1, Wrong::Text),
+            (&*format!("{{{twice}}}"), 33, Wrong::TooMany),
+            (&*format!("{{{}}}", ["subject.name"; 9].join("|")), 104, Wrong::TooMany),
+        ] {
+            assert_eq!(Pattern::parse(text, &names), Err(wrong.at(at)), "{text}");
         }
+    }
+
+    const MANAGED: &str =
+        "klusterlet-{subject.annotations[\"a.b/c\"] | agent.remoteCluster \"-\" subject.name | subject.name}";
+
+    /// What a pattern admits for the HostedCluster `demo.x` with a value as its annotation `a.b/c` and its label `l`.
+    fn admitted(pattern: &str, value: serde_json::Value, remote: bool) -> String {
+        let metadata = json!({"annotations": {"a.b/c": value, "other": "o"}, "labels": {"l": value}});
+        let (object, agent) = (object(hosted("demo.x"), json!({"metadata": metadata})), agent("spoke", !remote));
+        let primary = Primary { object: &object, agent: &agent };
+        let pattern = parse(pattern);
+        let shown = pattern.shown(&primary);
+        match pattern.matches(&shown, &primary) {
+            true => shown,
+            false => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_template_stands_for_the_first_choice_that_is_there() {
+        let (some, none, empty) = (json!("c1"), json!(null), json!(""));
+        for (pattern, value, remote, expected) in [
+            (MANAGED, &some, true, "klusterlet-c1"),
+            (MANAGED, &some, false, "klusterlet-c1"),
+            (MANAGED, &none, true, "klusterlet-spoke-demo.x"),
+            (MANAGED, &empty, true, "klusterlet-spoke-demo.x"),
+            (MANAGED, &none, false, "klusterlet-demo.x"),
+            ("{subject.labels[\"l\"]|subject.namespace}", &some, true, "c1"),
+            ("{subject.labels[\"l\"]|subject.namespace}", &none, true, "clusters"),
+            ("{subject.namespace}-{dashed(subject.name)}", &none, true, "clusters-demo-x"),
+            ("{subject.namespace}-{subject.name}", &none, true, "clusters-demo.x"),
+            ("{subject.annotations[\"a.b/c\"]}", &none, true, "nothing"),
+        ] {
+            assert_eq!(admitted(pattern, value.clone(), remote), expected, "{pattern} of {value}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_one_name_and_never_a_pattern() {
+        let long = "a".repeat(300);
+        for value in [
+            json!("*"),
+            json!("../x"),
+            json!("a/b"),
+            json!(long),
+            json!("A"),
+            json!("-a"),
+            json!("{subject.name}"),
+            json!(7),
+        ] {
+            let pattern = parse(MANAGED);
+            let metadata = json!({"annotations": {"a.b/c": value}});
+            let (object, agent) = (object(hosted("demo"), json!({"metadata": metadata})), agent("spoke", false));
+            let primary = Primary { object: &object, agent: &agent };
+            let text = value.as_str().unwrap_or("7");
+            for name in [text, "x", "", "demo", "spoke-demo", "other"] {
+                assert!(!pattern.matches(&format!("klusterlet-{name}"), &primary), "{value} admits {name}");
+            }
+        }
+        // A name that is too long as a whole is none either.
+        let pieces = "{subject.labels[\"l\"] subject.labels[\"l\"]}";
+        assert_eq!(admitted(pieces, json!("a".repeat(127)), true), "nothing");
+        assert_eq!(admitted(pieces, json!("a".repeat(126)), true).len(), 252);
+    }
+
+    #[test]
+    fn what_was_made_is_found_whatever_the_subject_says_now() {
+        let (target, role) = (parse(MANAGED), parse(MANAGED));
+        let captured = target.captures("klusterlet-old", &subject()).unwrap();
+        assert_eq!(role.fill(&captured, &subject()).as_deref(), Some("klusterlet-old"));
+        assert_eq!(parse("klusterlet-{subject.name \"-x\"}").fill(&captured, &subject()), None, "another template");
+        assert_eq!(target.captures("klusterlet-", &subject()), None);
+        assert_eq!(target.captures("klusterlet-../x", &subject()), None);
+        let twice = parse("{subject.labels[\"l\"]}-x-{subject.labels[\"l\"]}");
+        assert!(twice.captures("a-x-b", &subject()).is_none() && twice.captures("a-b-x-a-b", &subject()).is_some());
+        let hostile = parse("{subject.labels[\"l\"]}-*-*");
+        assert_eq!(hostile.captures(&"a".repeat(253), &subject()), None);
     }
 }

@@ -6,7 +6,7 @@ pub mod manifest;
 
 use crate::failure::Failure;
 use crate::object::Object;
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, Primary};
 use crate::reference::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,11 +41,7 @@ impl Policy {
     pub fn clusters(&self) -> impl Iterator<Item = (String, &str)> {
         let reads = self.reads.iter().enumerate();
         let reads = reads.map(|(at, rule)| (format!("spec.grant.read[{at}].cluster"), rule.cluster.as_str()));
-        let writes = match &self.writes {
-            Writes::Kubeconfig(rules) => rules.as_slice(),
-            Writes::Taints(_) => &[],
-        };
-        let writes = writes.iter().enumerate();
+        let writes = self.secrets().iter().enumerate();
         let writes = writes.map(|(at, rule)| (format!("spec.grant.write[{at}].cluster"), rule.cluster.as_str()));
         [("spec.subject.cluster".to_owned(), self.subject.cluster.as_str())].into_iter().chain(reads).chain(writes)
     }
@@ -121,30 +117,48 @@ impl SubjectRule {
     pub fn admits(&self, object: &ObjectRef) -> bool {
         let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
         let namespace = object.namespace.as_deref();
-        kind && namespace.is_none_or(|name| self.namespaces.iter().any(|pattern| pattern.matches(name, object)))
+        kind && namespace.is_none_or(|name| self.namespaces.iter().any(|pattern| pattern.matches_text(name)))
     }
 }
 
 impl ReadRule {
     /// Whether an object may be read for a subject.
-    pub fn admits(&self, object: &ObjectRef, subject: &ObjectRef) -> bool {
+    pub fn admits(&self, object: &ObjectRef, primary: &Primary<'_>) -> bool {
         let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
         let namespace = match (&self.namespace, &object.namespace) {
             (None, None) => true,
-            (Some(pattern), Some(name)) => pattern.matches(name, subject),
+            (Some(pattern), Some(name)) => pattern.matches(name, primary),
             _ => false,
         };
-        kind && namespace && self.name.matches(&object.name, subject)
+        kind && namespace && self.name.matches(&object.name, primary)
+    }
+
+    /// What it admits for a subject, for people: `Secret clusters/demo-admin-kubeconfig`.
+    pub fn shown(&self, primary: &Primary<'_>) -> String {
+        let namespace = self.namespace.as_ref().map(|pattern| format!("{}/", pattern.shown(primary)));
+        format!("{} {}{}", self.kind, namespace.unwrap_or_default(), self.name.shown(primary))
     }
 }
 
 impl SecretRule {
     /// Whether an object may be written for a subject.
-    pub fn admits(&self, object: &ObjectRef, subject: &ObjectRef) -> bool {
-        let kind = self.cluster == object.cluster && object.api_version == "v1" && object.kind == "Secret";
+    pub fn admits(&self, object: &ObjectRef, primary: &Primary<'_>) -> bool {
         let namespace = object.namespace.as_deref();
-        kind && namespace.is_some_and(|name| self.namespace.matches(name, subject))
-            && self.name.matches(&object.name, subject)
+        self.is_kind_of(object)
+            && namespace.is_some_and(|name| self.namespace.matches(name, primary))
+            && self.name.matches(&object.name, primary)
+    }
+
+    /// Whether an object may have been written for a subject, whatever its labels and annotations said then.
+    pub fn made(&self, object: &ObjectRef, subject: &ObjectRef) -> bool {
+        let namespace = object.namespace.as_deref();
+        self.is_kind_of(object)
+            && namespace.is_some_and(|name| self.namespace.captures(name, subject).is_some())
+            && self.name.captures(&object.name, subject).is_some()
+    }
+
+    fn is_kind_of(&self, object: &ObjectRef) -> bool {
+        self.cluster == object.cluster && object.api_version == "v1" && object.kind == "Secret"
     }
 }
 
@@ -169,11 +183,29 @@ impl Policy {
         self.reads.iter().find(|rule| rule.role == role)
     }
 
-    /// The write grant that covers a Secret, if any.
-    pub fn secret(&self, target: &ObjectRef, subject: &ObjectRef) -> Option<&SecretRule> {
+    /// The write grant that covers a Secret for a subject.
+    ///
+    /// # Errors
+    /// `WriteNotGranted`, with what is granted for this subject.
+    pub fn secret(&self, target: &ObjectRef, primary: &Primary<'_>) -> Result<&SecretRule, Failure> {
+        self.secrets().iter().find(|rule| rule.admits(target, primary)).ok_or_else(|| {
+            let granted =
+                |rule: &SecretRule| format!("Secret {}/{}", rule.namespace.shown(primary), rule.name.shown(primary));
+            let granted: Vec<_> = self.secrets().iter().map(granted).collect();
+            let message = format!("the policy does not grant to write {target}; granted is {}", granted.join(", "));
+            Failure::known(Word::WriteNotGranted, message)
+        })
+    }
+
+    /// The write grant that covers a Secret that was made for a subject, which may be gone or say something else now.
+    pub fn made(&self, output: &ObjectRef, subject: &ObjectRef) -> Option<&SecretRule> {
+        self.secrets().iter().find(|rule| rule.made(output, subject))
+    }
+
+    fn secrets(&self) -> &[SecretRule] {
         match &self.writes {
-            Writes::Kubeconfig(rules) => rules.iter().find(|rule| rule.admits(target, subject)),
-            Writes::Taints(_) => None,
+            Writes::Kubeconfig(rules) => rules,
+            Writes::Taints(_) => &[],
         }
     }
 }

@@ -4,7 +4,8 @@ use crate::catalogue::guest::Guest;
 use crate::contract::Refusal;
 use crate::contract::decide::{Form, Need, Requirement};
 use crate::failure::{Class, Failure};
-use crate::policy::Policy;
+use crate::pattern::Primary;
+use crate::policy::{Policy, ReadRule};
 use crate::reference::ObjectRef;
 use crate::reference::dns;
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ pub const MAX_NEEDS: usize = 16;
 /// let mut rounds = Rounds::default();
 /// loop {
 ///     let asked = guest.require(context, subject, found)?;
-///     match rounds.answer(policy, subject, asked)? { Next::Read(needs) => found = gather(needs), Next::Complete(bound) => break bound }
+///     match rounds.answer(policy, primary, asked)? { Next::Read(needs) => found = gather(needs), Next::Complete(bound) => break bound }
 /// }
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -44,9 +45,9 @@ impl Rounds {
     ///
     /// # Errors
     /// `ReadNotGranted`, `WriteNotGranted`, `InvalidTargetName`, `ContractBroken`, `TooManyRounds`.
-    pub fn answer(&mut self, policy: &Policy, subject: &ObjectRef, answer: Requirement) -> Result<Next, Failure> {
+    pub fn answer(&mut self, policy: &Policy, primary: &Primary<'_>, answer: Requirement) -> Result<Next, Failure> {
         self.asked += 1;
-        bind(policy, subject, &answer)?;
+        bind(policy, primary, &answer)?;
         let unknown = answer.needs.iter().any(|need| !self.known.contains(need));
         if self.asked > 1 && !unknown {
             return Ok(Next::Complete(answer));
@@ -65,15 +66,15 @@ impl Rounds {
 }
 
 /// Binds one answer to the grant.
-fn bind(policy: &Policy, subject: &ObjectRef, answer: &Requirement) -> Result<(), Failure> {
+fn bind(policy: &Policy, primary: &Primary<'_>, answer: &Requirement) -> Result<(), Failure> {
     if answer.needs.len() > MAX_NEEDS {
         let message = format!("the guest asks for {} objects; at most {MAX_NEEDS} are possible", answer.needs.len());
         return Err(Failure::known(Word::ContractBroken, message));
     }
-    target(policy, subject, &answer.target)?;
+    target(policy, primary, &answer.target)?;
     let mut seen = BTreeSet::new();
     for need in &answer.needs {
-        bind_need(policy, subject, need)?;
+        bind_need(policy, primary, need)?;
         if !seen.insert((&need.role, &need.reference)) {
             let message = format!("the guest asks twice for {} as `{}`", need.reference, need.role);
             return Err(Failure::known(Word::ContractBroken, message));
@@ -83,12 +84,9 @@ fn bind(policy: &Policy, subject: &ObjectRef, answer: &Requirement) -> Result<()
 }
 
 /// The target has names that Kubernetes allows, and the policy grants to write it.
-fn target(policy: &Policy, subject: &ObjectRef, target: &ObjectRef) -> Result<(), Failure> {
+fn target(policy: &Policy, primary: &Primary<'_>, target: &ObjectRef) -> Result<(), Failure> {
     possible(target)?;
-    match policy.secret(target, subject) {
-        Some(_) => Ok(()),
-        None => Err(Failure::known(Word::WriteNotGranted, format!("the policy does not grant to write {target}"))),
-    }
+    policy.secret(target, primary).map(drop)
 }
 
 /// Whether Kubernetes allows the names of an object.
@@ -104,21 +102,27 @@ fn possible(object: &ObjectRef) -> Result<(), Failure> {
     Err(Failure::known(Word::InvalidTargetName, format!("{object}: Kubernetes allows no such name")))
 }
 
-fn bind_need(policy: &Policy, subject: &ObjectRef, need: &Need) -> Result<(), Failure> {
+fn bind_need(policy: &Policy, primary: &Primary<'_>, need: &Need) -> Result<(), Failure> {
     possible(&need.reference)?;
     let refused = |why: &str| {
         let message = format!("the policy does not grant to read {} as `{}`{why}", need.reference, need.role);
         Err(Failure::known(Word::ReadNotGranted, message))
     };
-    let Some(rule) = policy.read(&need.role) else { return refused(": it has no such role") };
-    if !rule.admits(&need.reference, subject) {
-        return refused("");
+    let Some(rule) = policy.read(&need.role) else {
+        let roles: Vec<&str> = policy.reads.iter().map(|rule| rule.role.as_str()).collect();
+        return refused(&format!(
+            "; its roles are {}",
+            if roles.is_empty() { "none".to_owned() } else { roles.join(", ") }
+        ));
+    };
+    if !rule.admits(&need.reference, primary) {
+        return refused(&format!("; granted is {}", rule.shown(primary)));
     }
     let secret = rule.kind == "Secret" && rule.api_version == "v1";
     match &need.form {
         Form::Presence => Ok(()),
         Form::Kubeconfig(key) if secret && rule.keys.contains(key) => Ok(()),
-        Form::Kubeconfig(_) if secret => refused(": its key is not granted"),
+        Form::Kubeconfig(_) if secret => refused(&format!("; granted keys are {}", keys(rule))),
         Form::Service if rule.kind == "Service" && rule.api_version == "v1" => Ok(()),
         Form::Object if !secret => Ok(()),
         Form::Object => refused(": the fields of a Secret never cross"),
@@ -126,26 +130,34 @@ fn bind_need(policy: &Policy, subject: &ObjectRef, need: &Need) -> Result<(), Fa
     }
 }
 
+fn keys(rule: &ReadRule) -> String {
+    rule.keys.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
 /// Binds the objects that a guest wants to wait for: each must be one that it may read under some role.
-fn bind_waiting(policy: &Policy, subject: &ObjectRef, objects: &[ObjectRef]) -> Result<(), Failure> {
+fn bind_waiting(policy: &Policy, primary: &Primary<'_>, objects: &[ObjectRef]) -> Result<(), Failure> {
     if objects.len() > MAX_NEEDS {
         return Err(Failure::known(Word::ContractBroken, format!("the guest waits for more than {MAX_NEEDS} objects")));
     }
-    match objects.iter().find(|object| !policy.reads.iter().any(|rule| rule.admits(object, subject))) {
-        Some(object) => Err(Failure::known(
-            Word::ReadNotGranted,
-            format!("the policy does not grant to read {object}, which the guest waits for"),
-        )),
+    match objects.iter().find(|object| !policy.reads.iter().any(|rule| rule.admits(object, primary))) {
+        Some(object) => {
+            let granted: Vec<_> = policy.reads.iter().map(|rule| rule.shown(primary)).collect();
+            let message = format!(
+                "the policy does not grant to read {object}, which the guest waits for; granted is {}",
+                granted.join(", ")
+            );
+            Err(Failure::known(Word::ReadNotGranted, message))
+        }
         None => Ok(()),
     }
 }
 
 /// A guest's refusal as the end of an evaluation: its words must be declared, and what it waits for granted.
-pub fn refused(policy: &Policy, subject: &ObjectRef, guest: &Guest, refusal: Refusal) -> Failure {
+pub fn refused(policy: &Policy, primary: &Primary<'_>, guest: &Guest, refusal: Refusal) -> Failure {
     match refusal {
         Refusal::Missing(problem) => guest.failure(Class::Missing, &problem),
         Refusal::Invalid(problem) => guest.failure(Class::Invalid, &problem),
-        Refusal::Waiting(problem, objects) => match bind_waiting(policy, subject, &objects) {
+        Refusal::Waiting(problem, objects) => match bind_waiting(policy, primary, &objects) {
             Ok(()) => guest.failure(Class::Waiting, &problem).about(objects),
             Err(failure) => failure,
         },
@@ -155,9 +167,12 @@ pub fn refused(policy: &Policy, subject: &ObjectRef, guest: &Guest, refusal: Ref
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::AgentFacts;
     use crate::contract::Problem;
     use crate::contract::decide::Absence;
-    use crate::sample::{guest, hosted, kubeconfig_manifest, policy, target};
+    use crate::object::Object;
+    use crate::sample::{agent, guest, hosted, kubeconfig_manifest, object, policy, target};
+    use serde_json::json;
     use transom_api::Reason;
 
     fn need(role: &str, kind: &str, namespace: Option<&str>, name: &str, form: Form) -> Need {
@@ -178,15 +193,22 @@ mod tests {
         Requirement { target, needs }
     }
 
+    fn about() -> (Object, AgentFacts) {
+        (object(hosted("demo"), json!({})), agent("local-cluster", true))
+    }
+
     fn first(answered: Requirement) -> Result<Next, Failure> {
-        Rounds::default().answer(&policy(&kubeconfig_manifest()), &hosted("demo"), answered)
+        let (object, agent) = about();
+        Rounds::default().answer(&policy(&kubeconfig_manifest()), &Primary { object: &object, agent: &agent }, answered)
     }
 
     #[test]
     fn a_guest_is_asked_until_it_needs_nothing_new() {
         let policy = policy(&kubeconfig_manifest());
+        let (object, agent) = about();
+        let primary = Primary { object: &object, agent: &agent };
         let mut rounds = Rounds::default();
-        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &hosted("demo"), answer(target("demo"), needs));
+        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &primary, answer(target("demo"), needs));
         assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
         assert_eq!(ask(vec![source(), home()]), Ok(Next::Read(vec![source(), home()])));
         assert_eq!(ask(vec![home()]), Ok(Next::Complete(answer(target("demo"), vec![home()]))));
@@ -196,8 +218,10 @@ mod tests {
     #[test]
     fn another_form_of_the_same_object_is_something_new() {
         let policy = policy(&kubeconfig_manifest());
+        let (object, agent) = about();
+        let primary = Primary { object: &object, agent: &agent };
         let mut rounds = Rounds::default();
-        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &hosted("demo"), answer(target("demo"), needs));
+        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &primary, answer(target("demo"), needs));
         let present = Need { form: Form::Presence, ..source() };
         assert_eq!(ask(vec![present.clone()]), Ok(Next::Read(vec![present])));
         assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
@@ -211,11 +235,13 @@ mod tests {
     #[test]
     fn the_third_answer_must_need_nothing_new() {
         let policy = policy(&kubeconfig_manifest());
+        let (object, agent) = about();
+        let primary = Primary { object: &object, agent: &agent };
         let mut rounds = Rounds::default();
         let ends: Vec<_> = ["a", "b", "c"]
             .map(|name| need("home", "Namespace", None, &format!("klusterlet-{name}"), Form::Presence))
             .into_iter()
-            .map(|need| rounds.answer(&policy, &hosted("demo"), answer(target("demo"), vec![need])))
+            .map(|need| rounds.answer(&policy, &primary, answer(target("demo"), vec![need])))
             .map(|end| end.err().map(|failure| failure.reason))
             .collect();
         assert_eq!(ends, [None, None, Some(Reason::Known(Word::TooManyRounds))]);
@@ -287,8 +313,10 @@ mod tests {
     fn a_refusal_waits_only_for_what_may_be_read() {
         let guest = guest(&[], &[]);
         let policy = policy(&kubeconfig_manifest());
+        let (object, agent) = about();
+        let primary = Primary { object: &object, agent: &agent };
         let problem = |word: &str| Problem { reason: word.to_owned(), message: "m".to_owned(), field: None };
-        let end = |refusal| refused(&policy, &hosted("demo"), &guest, refusal);
+        let end = |refusal| refused(&policy, &primary, &guest, refusal);
         let granted = vec![home().reference];
         let foreign = vec![ObjectRef::local("v1", "Namespace", None, "kube-system")];
         for (refusal, class, word) in [

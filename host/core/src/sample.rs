@@ -1,6 +1,7 @@
 //! Policies, guests and objects for unit tests. Never part of a build that is not a test.
 
 use crate::catalogue::guest::Guest;
+use crate::contract::AgentFacts;
 use crate::contract::description::{DeclaredReason, Description, Read};
 use crate::object::Object;
 use crate::policy::{Policy, check, manifest};
@@ -75,6 +76,11 @@ pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
 
 pub(crate) fn object(reference: ObjectRef, body: Value) -> Object {
     Object { reference, version: "7".to_owned(), body }
+}
+
+/// An agent of a cluster that is the hub's own, or is not.
+pub(crate) fn agent(cluster_name: &str, self_managed: bool) -> AgentFacts {
+    AgentFacts { cluster_name: cluster_name.to_owned(), self_managed }
 }
 
 /// A guest that reads these paths of HostedClusters and Namespaces, and may say `Told` and `KubeconfigEmpty`.

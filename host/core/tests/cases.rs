@@ -8,9 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use transom_core::claims::{Claim, Claimant, Claims};
+use transom_core::contract::AgentFacts;
 use transom_core::contract::taints::{Effect, Wanted};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
+use transom_core::pattern::Primary;
 use transom_core::plan::contention::Contention;
 use transom_core::plan::prune::{self, Candidate, Undesired};
 use transom_core::plan::{Plan, Step, kubeconfig, taints};
@@ -139,9 +141,12 @@ fn secrets() {
         let (content, credential) = (text(given, "content"), text(given, "credential"));
         let as_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         let existing = given.get("existing").map(object);
+        let subject = Object { reference: hosted("demo"), version: String::new(), body: json!({}) };
+        let agent = AgentFacts::new("local-cluster", None);
         let wanted = kubeconfig::Wanted {
             policy: &policy(given),
             key: &key("demo"),
+            primary: Primary { object: &subject, agent: &agent },
             target: &target("demo"),
             existing: existing.as_ref(),
             claim: claim(&given["claim"]),

@@ -36,3 +36,26 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_for_authors_of_guests_names_the_limits() {
+        let page = include_str!("../../../guest/README.md");
+        let limits = Limits::default();
+        for (limit, most) in [
+            ("milliseconds of one call", limits.time_ms),
+            ("bytes of memory", limits.memory_bytes),
+            ("elements of tables", limits.table_elements),
+            ("bytes of the arguments", limits.argument_bytes),
+            ("bytes of the answer", limits.answer_bytes),
+            ("log lines of one call", limits.log_lines),
+            ("bytes of log of one call", limits.log_bytes),
+            ("calls of the host", limits.host_calls),
+        ] {
+            assert!(page.contains(&format!("\n| {limit} | {most} |\n")), "{limit}: {most}");
+        }
+    }
+}

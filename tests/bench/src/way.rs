@@ -9,12 +9,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use std::hint::black_box;
 use std::sync::Arc;
 use transom_core::contract::credentials::Proposal;
-use transom_core::contract::decide::{Input, InputValue, Need, Service};
+use transom_core::contract::decide::{Input, Need};
 use transom_core::contract::{Readiness, Subject};
 use transom_core::failure::Failure;
 use transom_core::inputs::{self, Found};
 use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
+use transom_core::pattern::Primary;
 use transom_core::plan::kubeconfig::data;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{Next, Rounds};
@@ -92,7 +93,8 @@ impl<'a> Objects<'a> {
         loop {
             let answer = asked.guest.require(&Limits::default(), &context, &view, &crossed).result?;
             let answer = answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?;
-            match rounds.answer(&self.scene.policy, &hosted.reference, answer).map_err(told)? {
+            let primary = Primary { object: hosted, agent: &context.agent };
+            match rounds.answer(&self.scene.policy, &primary, answer).map_err(told)? {
                 Next::Complete(complete) => {
                     let source = source.context("failed to find the kubeconfig among the needs")?;
                     return Ok(Gathered { view, inputs: crossed, source, target: complete.target });
@@ -131,24 +133,18 @@ impl Gathered {
 
     /// Holds the answer against the grant, and writes it out.
     fn check(&self, scene: &Scene, proposal: &Proposal) -> Result<String> {
-        let rule = scene.policy.secret(&self.target, &scene.hosted()?.reference);
-        let rule = rule.context("failed to find the grant for the target")?;
-        let services: Vec<(&str, &Service)> = self.inputs.iter().filter_map(service).collect();
+        let context = Scene::context(&scene.kubeconfig);
+        let primary = Primary { object: scene.hosted()?, agent: &context.agent };
+        let rule = scene.policy.secret(&self.target, &primary).map_err(told)?;
         let terms = Terms {
             grant: &rule.kubeconfig,
             source_role: "source",
-            services: &services,
+            inputs: &self.inputs,
+            subject: &self.view.fields,
             now_seconds: NOW,
             limits: KubeconfigLimits::default(),
         };
         Ok(self.source.assemble(proposal, &terms)?.to_yaml().to_owned())
-    }
-}
-
-fn service(input: &Input) -> Option<(&str, &Service)> {
-    match &input.value {
-        InputValue::Service(service) => Some((input.role.as_str(), service)),
-        _ => None,
     }
 }
 

@@ -39,8 +39,12 @@ fn accepted() -> Result<Vec<Value>> {
             let given = std::fs::read_to_string(case?.path().join("given.yaml"))?;
             let settings = given.split("\n---").find(|document| document.contains("kind: Case"));
             let settings: Value = settings.map(serde_yaml::from_str).transpose()?.unwrap_or_default();
+            let names = settings.pointer("/spec/names").cloned();
             let Some(settings) = settings.pointer("/spec/settings").and_then(Value::as_object) else { continue };
             let mut policy = shipped(name)?;
+            if let Some(names) = names {
+                policy["spec"]["grant"]["names"] = names;
+            }
             for (role, settings) in settings {
                 policy["spec"]["guests"][role]["settings"] = settings.clone();
             }
@@ -121,6 +125,15 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/guests/trigger/settings", "[]"),
     ('k', "/spec/guests/other", r#"{"component": "builtin:trigger"}"#),
     ('k', "/spec/grant", "null"),
+    ('k', "/spec/grant/names", "null"),
+    ('k', "/spec/grant/names", "{}"),
+    ('k', "/spec/grant/names/a-b", r#""subject.name""#),
+    ('k', "/spec/grant/names/managedCluster", r#""""#),
+    ('k', "/spec/grant/names/managedCluster", r#""subject.uid""#),
+    ('k', "/spec/grant/names/managedCluster", r#""subject.name |""#),
+    ('k', "/spec/grant/names/managedCluster", r#""subject.annotations[a]""#),
+    ('k', "/spec/grant/names/managedCluster", r#""\"*\" subject.name""#),
+    ('k', "/spec/grant/names/managedCluster", r#""dashed(\"a\")""#),
     ('k', "/spec/grant/read", "null"),
     ('k', "/spec/grant/read/1/role", r#""source""#),
     ('k', "/spec/grant/read/1/role", r#""a b""#),
@@ -132,6 +145,8 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/grant/read/1/keys", r#"["a"]"#),
     ('k', "/spec/grant/read/2/name", r#""{name}""#),
     ('k', "/spec/grant/read/2/name", r#""}""#),
+    ('k', "/spec/grant/read/2/name", r#""{subject.uid}""#),
+    ('k', "/spec/grant/write/0/namespace", r#""a-{name}""#),
     ('k', "/spec/grant/write", "[]"),
     ('k', "/spec/grant/write", "null"),
     ('k', "/spec/grant/write/0/kubeconfig", "null"),

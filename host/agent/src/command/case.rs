@@ -25,7 +25,7 @@ pub(crate) struct Given {
     pub(crate) case: Option<Case>,
 }
 
-/// What is given beside objects: time, facts about the agent, settings laid over the policy's.
+/// What is given beside objects: time, facts about the agent, settings and names laid over the policy's.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Case {
@@ -37,6 +37,9 @@ pub(crate) struct Case {
     /// Settings by role of the guest.
     #[serde(default)]
     pub(crate) settings: Settings,
+    /// Templates of `grant.names`, for what the settings go beyond; they replace the policy's one by one.
+    #[serde(default)]
+    pub(crate) names: Map<String, Value>,
     /// Objects that vanish in the change, with `then.yaml`.
     #[serde(default)]
     pub(crate) gone: Vec<Reference>,

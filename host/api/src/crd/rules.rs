@@ -1,7 +1,7 @@
 //! What the types do not say: bounds, patterns and rules, so that the API server refuses what the agent would refuse.
 //! Never stricter than `core::policy::check`; what a schema cannot say is left to it.
 
-use crate::policy::bounds::{ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY};
+use crate::policy::bounds::{ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE};
 use crate::status::{MAX_LISTED, MAX_WORST};
 use serde_json::{Map, Value, json};
 
@@ -11,9 +11,19 @@ const KIND: &str = "^[A-Z][A-Za-z0-9]*$";
 const VERSION: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const DOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// At most two stars, not next to each other, and text or the two templates between them.
-const NAMES: &str = r"^([^*{}]|\{subject\.(namespace|name)\})*(\*(([^*{}]|\{subject\.(namespace|name)\})+(\*([^*{}]|\{subject\.(namespace|name)\})*)?)?)?$";
+/// What may stand between two stars: text, a template, or the name of one.
+const BETWEEN: &str = r"[^*{}]|\{(subject\.(namespace|name)|[A-Za-z0-9]+|TEMPLATE)\}";
+/// The first choice that is there; see `core::pattern::template`.
+const TEMPLATE_TEXT: &str = r#" *TERM( *TERM)* *(\| *TERM( *TERM)* *)*"#;
+const TERM: &str = r#"("[-.a-z0-9]+"|FIELD|dashed\(FIELD\))"#;
+const TERM_FIELD: &str =
+    r#"(subject\.(namespace|name|(labels|annotations)\["[-_./A-Za-z0-9]+"\])|agent\.remoteCluster)"#;
+const NAME: &str = "self.all(k, k.matches('^[A-Za-z0-9]{1,63}$'))";
+/// Names of templates that patterns use are there.
+const NAMED: &str = "self.write.all(w, [has(w.namespace) ? w.namespace : '', has(w.name) ? w.name : ''].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
+const NAMED_READ: &str = "!has(self.read) || self.read.all(r, [has(r.namespace) ? r.namespace : '', r.name].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
 const NAMESPACES: &str = r"^[^*{}]*(\*([^*{}]+(\*[^*{}]*)?)?)?$";
+const HOST: &str = r"^(\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+|[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*|[0-9A-Fa-f:.]+)$";
 const KEY: &str = "^[-_.A-Za-z0-9]+$";
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$";
 const FIELD: &str = r"^(spec\.taints|data\.[-_.A-Za-z0-9]+)$";
@@ -21,9 +31,20 @@ const FIELD: &str = r"^(spec\.taints|data\.[-_.A-Za-z0-9]+)$";
 const META_KEYS: &str = r"self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$') && !k.matches('^(app[.]kubernetes[.]io/managed-by$|([^/]*[.])?transom[.]dev/)'))";
 const SERVER: &str = r##"^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?|[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!$-;=A-\[\]-~]*)?)$"##;
 
+/// A template.
+fn template() -> String {
+    TEMPLATE_TEXT.replace("TERM", TERM).replace("FIELD", TERM_FIELD)
+}
+
+/// At most two stars, not next to each other, and text or templates between them.
+fn names() -> String {
+    let between = BETWEEN.replace("TEMPLATE", &template());
+    format!(r"^({between})*(\*(({between})+(\*({between})*)?)?)?$")
+}
+
 /// Adds them to the schema of the whole object.
 pub(super) fn add(schema: &mut Value) {
-    for (place, bound) in bounds() {
+    for (place, bound) in bounds().into_iter().chain(kubeconfig_bounds()) {
         if let (Some(at), Value::Object(bound)) = (find(schema, place), bound) {
             at.extend(bound);
         }
@@ -68,6 +89,7 @@ fn find<'a>(schema: &'a mut Value, place: &str) -> Option<&'a mut Map<String, Va
 /// Lengths, patterns and kinds of lists.
 fn bounds() -> Vec<(&'static str, Value)> {
     let text = |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
+    let (names, template) = (names(), format!("^{}$", template()));
     let list = |most: usize| json!({"maxItems": most, "minItems": 1});
     let set = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "set"});
     let texts = |value: Value| json!({"maxProperties": FEW, "additionalProperties": value});
@@ -84,32 +106,30 @@ fn bounds() -> Vec<(&'static str, Value)> {
         ("spec.guests.trigger.digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
         ("spec.guests.decide.capabilities", set(1)),
         ("spec.guests.trigger.capabilities", set(1)),
+        (
+            "spec.grant.names",
+            texts(json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template})),
+        ),
         ("spec.grant.read", map(MANY, "role")),
         ("spec.grant.read[].role", text(ROLE, LABEL)),
         ("spec.grant.read[].cluster", text(CONNECTION, LABEL)),
         ("spec.grant.read[].apiVersion", text(VERSION, API_VERSION)),
         ("spec.grant.read[].kind", text(KIND, LABEL)),
-        ("spec.grant.read[].namespace", text(NAMES, PATTERN)),
-        ("spec.grant.read[].name", text(NAMES, PATTERN)),
+        ("spec.grant.read[].namespace", text(&names, PATTERN)),
+        ("spec.grant.read[].name", text(&names, PATTERN)),
         ("spec.grant.read[].keys", set(MANY)),
         ("spec.grant.read[].keys[]", text(KEY, DATA_KEY)),
         ("spec.grant.write", list(FEW)),
         ("spec.grant.write[].cluster", text(CONNECTION, LABEL)),
         ("spec.grant.write[].apiVersion", text(VERSION, API_VERSION)),
         ("spec.grant.write[].kind", text(KIND, LABEL)),
-        ("spec.grant.write[].namespace", text(NAMES, PATTERN)),
-        ("spec.grant.write[].name", text(NAMES, PATTERN)),
+        ("spec.grant.write[].namespace", text(&names, PATTERN)),
+        ("spec.grant.write[].name", text(&names, PATTERN)),
         ("spec.grant.write[].verbs", json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"})),
         ("spec.grant.write[].fields", json!({"maxItems": 1, "minItems": 1})),
         ("spec.grant.write[].fields[]", text(FIELD, "data.".len() + DATA_KEY)),
         ("spec.grant.write[].taintKeys", set(MANY)),
         ("spec.grant.write[].taintKeys[]", json!({"minLength": 1, "maxLength": TAINT_KEY})),
-        ("spec.grant.write[].kubeconfig.server", list(FEW)),
-        ("spec.grant.write[].kubeconfig.server[]", text(SERVER, PLACE)),
-        ("spec.grant.write[].kubeconfig.ca", list(FEW)),
-        ("spec.grant.write[].kubeconfig.ca[]", text(ROLE, LABEL)),
-        ("spec.grant.write[].kubeconfig.credentials", set(6)),
-        ("spec.grant.write[].kubeconfig.clusterDomain", text(DOMAIN, DATA_KEY)),
         ("spec.own.keepUntilAbsent", json!({"maxItems": FEW})),
         ("spec.own.keepUntilAbsent[]", text(ROLE, LABEL)),
         ("spec.own.labels", texts(json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE}))),
@@ -121,8 +141,30 @@ fn bounds() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Those of what a written kubeconfig may say.
+fn kubeconfig_bounds() -> Vec<(&'static str, Value)> {
+    let text = |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
+    vec![
+        ("spec.grant.write[].kubeconfig.server", json!({"maxItems": FEW})),
+        ("spec.grant.write[].kubeconfig.server[]", text(SERVER, PLACE)),
+        ("spec.grant.write[].kubeconfig.addresses", json!({"maxItems": FEW})),
+        ("spec.grant.write[].kubeconfig.addresses[].role", text(ROLE, LABEL)),
+        ("spec.grant.write[].kubeconfig.addresses[].host", text(HOST, PATTERN)),
+        ("spec.grant.write[].kubeconfig.addresses[].field", json!({"minLength": 1, "maxLength": TEMPLATE})),
+        ("spec.grant.write[].kubeconfig.addresses[].subjectField", json!({"minLength": 1, "maxLength": TEMPLATE})),
+        (
+            "spec.grant.write[].kubeconfig.addresses[].port",
+            json!({"format": "int32", "minimum": 1, "maximum": u16::MAX}),
+        ),
+        ("spec.grant.write[].kubeconfig.ca", json!({"maxItems": FEW, "minItems": 1})),
+        ("spec.grant.write[].kubeconfig.ca[]", text(ROLE, LABEL)),
+        ("spec.grant.write[].kubeconfig.credentials", json!({"maxItems": 6, "x-kubernetes-list-type": "set"})),
+        ("spec.grant.write[].kubeconfig.clusterDomain", text(DOMAIN, DATA_KEY)),
+    ]
+}
+
 /// Place, rule in CEL, and what is wrong when it does not hold.
-const RULES: [(&str, &str, &str); 18] = [
+const RULES: [(&str, &str, &str); 24] = [
     ("", "size(self.metadata.name) <= 63", "metadata.name has at most 63 bytes: it becomes a label"),
     (
         "spec",
@@ -131,8 +173,23 @@ const RULES: [(&str, &str, &str); 18] = [
     ),
     (
         "spec",
-        "self.grant.write.all(w, !has(w.kubeconfig) || w.kubeconfig.server.all(s, s == 'source' || s.contains('://') || has(self.grant.read) && self.grant.read.exists(r, r.role == s && r.kind == 'Service' && r.apiVersion == 'v1')))",
+        "self.grant.write.all(w, !has(w.kubeconfig) || !has(w.kubeconfig.server) || w.kubeconfig.server.all(s, s == 'source' || s.contains('://') || has(self.grant.read) && self.grant.read.exists(r, r.role == s && r.kind == 'Service' && r.apiVersion == 'v1')))",
         "grant.write[].kubeconfig.server names roles of Services, `source` or URLs",
+    ),
+    (
+        "spec",
+        "self.grant.write.all(w, !has(w.kubeconfig) || !has(w.kubeconfig.addresses) || w.kubeconfig.addresses.all(a, !has(a.role) || has(self.grant.read) && self.grant.read.exists(r, r.role == a.role && (has(a.field) ? r.kind != 'Secret' || r.apiVersion != 'v1' : r.kind == 'Service' && r.apiVersion == 'v1'))))",
+        "grant.write[].kubeconfig.addresses name roles of Services, or of objects with the field",
+    ),
+    (
+        "spec.grant.write[].kubeconfig",
+        "has(self.server) && size(self.server) > 0 || has(self.addresses) && size(self.addresses) > 0",
+        "a kubeconfig needs a server, or addresses",
+    ),
+    (
+        "spec.grant.write[].kubeconfig.addresses[]",
+        "(has(self.nodePort) && self.nodePort ? 1 : 0) + (has(self.loadBalancer) && self.loadBalancer ? 1 : 0) + (has(self.field) ? 1 : 0) + (has(self.subjectField) ? 1 : 0) == 1 && has(self.role) != has(self.subjectField) && has(self.host) == (has(self.nodePort) && self.nodePort) && (!has(self.port) || has(self.field) || has(self.subjectField))",
+        "an address is role, nodePort and host; role and loadBalancer; role and field; or subjectField; only fields have a port",
     ),
     (
         "spec",
@@ -149,6 +206,9 @@ const RULES: [(&str, &str, &str); 18] = [
         "self.apiVersion != 'v1' || self.kind != 'Secret'",
         "a Secret cannot be a subject: its fields would cross to guests",
     ),
+    ("spec.grant.names", NAME, "a name of a template has at most 63 letters and digits"),
+    ("spec.grant", NAMED, "grant.names has no template of the name that a pattern of grant.write uses"),
+    ("spec.grant", NAMED_READ, "grant.names has no template of the name that a pattern of grant.read uses"),
     (
         "spec.grant.read[]",
         "(self.kind == 'Secret' && self.apiVersion == 'v1') == (has(self.keys) && size(self.keys) > 0)",
@@ -210,7 +270,12 @@ mod tests {
     #[test]
     fn every_bound_and_rule_has_its_place() {
         let mut schema = super::super::schema();
-        for place in bounds().into_iter().map(|(place, _)| place).chain(RULES.map(|(place, ..)| place)) {
+        for place in bounds()
+            .into_iter()
+            .chain(kubeconfig_bounds())
+            .map(|(place, _)| place)
+            .chain(RULES.map(|(place, ..)| place))
+        {
             assert!(find(&mut schema, place).is_some(), "there is no {place}");
         }
     }

@@ -2,10 +2,12 @@
 
 /// The most patterns of namespaces of a subject, read grants, keys of a Secret and keys of taints.
 pub const MANY: usize = 64;
-/// The most write grants, servers, roles of certificate authorities, roles of `keepUntilAbsent`, labels and annotations.
+/// The most write grants, servers, roles of certificate authorities, roles of `keepUntilAbsent`, labels, annotations and names.
 pub const FEW: usize = 16;
 /// The longest pattern, in characters.
 pub const PATTERN: usize = 253;
+/// The longest template of `grant.names`, in characters.
+pub const TEMPLATE: usize = 512;
 /// The longest kind, name of a connection, and role, in bytes.
 pub const LABEL: usize = 63;
 /// The longest group and version, in bytes.

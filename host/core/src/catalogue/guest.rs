@@ -15,6 +15,8 @@ use transom_api::{Reason, Word};
 const MAX_READS: usize = 64;
 /// The most reasons that a guest may declare.
 const MAX_REASONS: usize = 128;
+/// The most bytes of a reason, of the name and of the version.
+const MAX_WORD: usize = 64;
 /// The most bytes of a settings schema.
 const MAX_SCHEMA: usize = 256 * 1024;
 
@@ -87,9 +89,9 @@ impl Guest {
 
 fn check(description: &Description) -> Result<(), String> {
     if description.name.is_empty()
-        || description.name.len() > 64
+        || description.name.len() > MAX_WORD
         || description.version.is_empty()
-        || description.version.len() > 64
+        || description.version.len() > MAX_WORD
     {
         return Err("name and version have 1 to 64 bytes".to_owned());
     }
@@ -127,7 +129,7 @@ fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> 
     for reason in &description.reasons {
         let camel = reason.word.starts_with(|first: char| first.is_ascii_uppercase())
             && reason.word.chars().all(|letter| letter.is_ascii_alphanumeric());
-        if !camel || reason.word.len() > 64 {
+        if !camel || reason.word.len() > MAX_WORD {
             return Err("a reason is not one CamelCase word of at most 64 bytes".to_owned());
         }
         let known = Word::ALL.iter().find(|word| word.as_str() == reason.word);
@@ -212,6 +214,23 @@ mod tests {
         assert_eq!(guest.failure(Class::Missing, &problem("KubeconfigEmpty")).reason, Word::KubeconfigEmpty.into());
         let broken = guest.failure(Class::Held, &problem("AsDesired"));
         assert_eq!((broken.class, broken.reason), (Class::Invalid, Word::ContractBroken.into()));
+    }
+
+    #[test]
+    fn the_page_for_authors_of_guests_names_the_limits() {
+        let page = include_str!("../../../../guest/README.md");
+        for (limit, most) in [
+            ("reasons", MAX_REASONS),
+            ("letters of a reason", MAX_WORD),
+            ("kinds that it reads", MAX_READS),
+            ("paths of one kind", MAX_READS),
+            ("bytes of the settings schema", MAX_SCHEMA),
+            ("letters of name and of version", MAX_WORD),
+            ("needs of one answer", crate::requirements::MAX_NEEDS),
+            ("rounds of `require`", crate::requirements::MAX_ROUNDS),
+        ] {
+            assert!(page.contains(&format!("\n| {limit} | {most} |\n")), "{limit}: {most}");
+        }
     }
 
     #[test]

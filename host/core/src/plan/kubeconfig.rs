@@ -7,6 +7,7 @@ use crate::carried;
 use crate::claims::Claim;
 use crate::failure::Failure;
 use crate::object::Object;
+use crate::pattern::Primary;
 use crate::policy::{Policy, SecretRule};
 use crate::reference::ObjectRef;
 use crate::stamp::{self, Stamp};
@@ -44,6 +45,8 @@ pub struct Wanted<'a> {
     pub policy: &'a Policy,
     /// Policy and subject by name.
     pub key: &'a Key,
+    /// The subject as it is.
+    pub primary: Primary<'a>,
     /// The target.
     pub target: &'a ObjectRef,
     /// The target as it is, if it is there.
@@ -66,7 +69,7 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
     let target = wanted.target;
     let not_granted =
         |what: &str| Failure::known(Word::WriteNotGranted, format!("the policy does not grant to {what} {target}"));
-    let rule = wanted.policy.secret(target, &wanted.key.subject).ok_or_else(|| not_granted("write"))?;
+    let rule = wanted.policy.secret(target, &wanted.primary)?;
     let sole = claimed(wanted)?;
     let step = match wanted.existing {
         None => Some(create(wanted, rule)),

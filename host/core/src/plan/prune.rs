@@ -5,6 +5,7 @@ use super::{Plan, Step};
 use crate::claims::Claims;
 use crate::failure::Failure;
 use crate::object::Object;
+use crate::pattern::Captures;
 use crate::policy::{Policy, ReadRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
@@ -46,18 +47,18 @@ pub fn undesired<'a>(outputs: impl Iterator<Item = &'a ObjectRef>, target: Optio
     outputs.filter(|output| Some(*output) != target).cloned().collect()
 }
 
-/// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent` its object, the star
-/// of the role's name standing for what the star of the output's namespace stands for. To be read, and to be waited for.
+/// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent` its object, stars and
+/// templates of the role's name standing for what those of the output's namespace stand for. To be read, and to be waited for.
 pub fn keepers(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
-    let Some(rule) = policy.secret(output, &key.subject) else { return Vec::new() };
-    let stars = output.namespace.as_deref().and_then(|name| rule.namespace.captures(name, &key.subject));
+    let Some(rule) = policy.made(output, &key.subject) else { return Vec::new() };
+    let captured = output.namespace.as_deref().and_then(|name| rule.namespace.captures(name, &key.subject));
     let roles = policy.own.keep_until_absent.iter().filter_map(|role| policy.read(role));
-    roles.filter_map(|role| keeper(role, stars.as_deref()?, &key.subject)).collect()
+    roles.filter_map(|role| keeper(role, captured.as_ref()?, &key.subject)).collect()
 }
 
-fn keeper(role: &ReadRule, stars: &[String], subject: &ObjectRef) -> Option<ObjectRef> {
+fn keeper(role: &ReadRule, captured: &Captures, subject: &ObjectRef) -> Option<ObjectRef> {
     let namespace = match &role.namespace {
-        Some(pattern) => Some(pattern.fill(stars, subject)?),
+        Some(pattern) => Some(pattern.fill(captured, subject)?),
         None => None,
     };
     Some(ObjectRef {
@@ -65,7 +66,7 @@ fn keeper(role: &ReadRule, stars: &[String], subject: &ObjectRef) -> Option<Obje
         api_version: role.api_version.clone(),
         kind: role.kind.clone(),
         namespace,
-        name: role.name.fill(stars, subject)?,
+        name: role.name.fill(captured, subject)?,
     })
 }
 
@@ -104,7 +105,7 @@ fn is_ours(object: &Object, key: &Key, claims: &Claims) -> bool {
 /// Whether an output may be removed now.
 fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
-    if !policy.secret(target, &key.subject).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
+    if !policy.made(target, &key.subject).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
         return Err(Failure::known(Word::WriteNotGranted, format!("the policy does not grant to delete {target}")));
     }
     match candidate.kept_by.first() {

@@ -6,9 +6,11 @@ mod write;
 use super::manifest::{Manifest, PolicyError};
 use super::{Policy, ReadRule, SubjectRule, Writes};
 use crate::pattern::Pattern;
+use crate::pattern::template::{Names, Template};
 use crate::reference::dns;
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, ReadGrant, SubjectSpec};
 
@@ -28,8 +30,9 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     if let Some(trigger) = &spec.guests.trigger {
         guest("spec.guests.trigger", trigger)?;
     }
-    let reads = reads(&spec.grant)?;
-    let writes = write::writes(&spec, &reads)?;
+    let names = names(&spec.grant)?;
+    let reads = reads(&spec.grant, &names)?;
+    let writes = write::writes(&spec, &reads, &names)?;
     keepers(&spec, &reads, &writes)?;
     carried::check(&spec.own, &writes)?;
     Ok(Policy {
@@ -60,7 +63,7 @@ fn subject(spec: &SubjectSpec) -> Checked<SubjectRule> {
     let mut namespaces = Vec::new();
     for (index, text) in spec.namespaces.iter().enumerate() {
         let field = format!("spec.subject.namespaces[{index}]");
-        let parsed = pattern(&field, text)?;
+        let parsed = pattern(&field, text, &Names::new())?;
         if parsed.is_template() {
             return Err(PolicyError::new(field, "a subject cannot be found by its own name"));
         }
@@ -88,7 +91,31 @@ fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
     unique(&format!("{field}.capabilities"), spec.capabilities.iter().map(|capability| format!("{capability:?}")))
 }
 
-fn reads(grant: &GrantSpec) -> Checked<Vec<ReadRule>> {
+/// The templates of `grant.names`.
+fn names(grant: &GrantSpec) -> Checked<Names> {
+    let mut names = Names::new();
+    if grant.names.len() > FEW {
+        let why = format!("has {} entries, more than {FEW}", grant.names.len());
+        return Err(PolicyError::new("spec.grant.names", why));
+    }
+    for (name, text) in &grant.names {
+        let field = format!("spec.grant.names[\"{name}\"]");
+        if name.is_empty() || name.len() > LABEL || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(PolicyError::new(
+                "spec.grant.names",
+                "has a name that is not of at most 63 letters and digits",
+            ));
+        }
+        if text.chars().count() > bounds::TEMPLATE {
+            return Err(PolicyError::new(field, "is longer than 512 characters"));
+        }
+        let template = Template::parse(text).map_err(|error| PolicyError::new(field, error.to_string()))?;
+        names.insert(name.clone(), Arc::new(template));
+    }
+    Ok(names)
+}
+
+fn reads(grant: &GrantSpec, names: &Names) -> Checked<Vec<ReadRule>> {
     let mut rules: Vec<ReadRule> = Vec::new();
     at_most("spec.grant.read", &grant.read, MANY)?;
     for (index, spec) in grant.read.iter().enumerate() {
@@ -96,12 +123,12 @@ fn reads(grant: &GrantSpec) -> Checked<Vec<ReadRule>> {
         if rules.iter().any(|rule| rule.role == spec.role) {
             return Err(PolicyError::new(format!("{field}.role"), format!("`{}` stands there twice", spec.role)));
         }
-        rules.push(read(&field, spec)?);
+        rules.push(read(&field, spec, names)?);
     }
     Ok(rules)
 }
 
-fn read(field: &str, spec: &ReadGrant) -> Checked<ReadRule> {
+fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
     object(field, &spec.cluster, &spec.api_version, &spec.kind)?;
     if !dns::is_label(&spec.role.to_ascii_lowercase()) {
         return Err(PolicyError::new(format!("{field}.role"), "is not a short word of letters, digits and dashes"));
@@ -124,26 +151,40 @@ fn read(field: &str, spec: &ReadGrant) -> Checked<ReadRule> {
         cluster: spec.cluster.clone(),
         api_version: spec.api_version.clone(),
         kind: spec.kind.clone(),
-        namespace: spec.namespace.as_ref().map(|text| pattern(&format!("{field}.namespace"), text)).transpose()?,
-        name: pattern(&format!("{field}.name"), &spec.name)?,
+        namespace: spec
+            .namespace
+            .as_ref()
+            .map(|text| pattern(&format!("{field}.namespace"), text, names))
+            .transpose()?,
+        name: pattern(&format!("{field}.name"), &spec.name, names)?,
         keys: spec.keys.iter().cloned().collect(),
     })
 }
 
-/// Roles of `keepUntilAbsent` exist, and the stars of a target's namespace are enough to name their object.
+/// Roles of `keepUntilAbsent` exist, and what is open in a target's namespace is enough to name their object.
 fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &Writes) -> Checked<()> {
-    let stars = match writes {
-        Writes::Kubeconfig(rules) => rules.iter().map(|rule| rule.namespace.stars()).min().unwrap_or_default(),
-        Writes::Taints(_) => 0,
+    let targets: Vec<&Pattern> = match writes {
+        Writes::Kubeconfig(rules) => rules.iter().map(|rule| &rule.namespace).collect(),
+        Writes::Taints(_) => Vec::new(),
     };
+    let stars = targets.iter().map(|target| target.stars()).min().unwrap_or_default();
     at_most("spec.own.keepUntilAbsent", &spec.own.keep_until_absent, FEW)?;
     for (index, role) in spec.own.keep_until_absent.iter().enumerate() {
         let field = format!("spec.own.keepUntilAbsent[{index}]");
         let Some(rule) = reads.iter().find(|rule| rule.role == *role) else {
             return Err(PolicyError::new(field, format!("`{role}` is no role of grant.read")));
         };
-        if rule.name.stars().max(rule.namespace.as_ref().map_or(0, Pattern::stars)) > stars {
+        let patterns: Vec<&Pattern> = rule.namespace.iter().chain([&rule.name]).collect();
+        if patterns.iter().any(|pattern| pattern.stars() > stars) {
             return Err(PolicyError::new(field, "its name has more stars than the namespace of the target"));
+        }
+        let mut templates = patterns.iter().flat_map(|pattern| pattern.templates());
+        let told = |template: &Template| targets.iter().all(|target| target.templates().any(|one| one == template));
+        if let Some(untold) = templates.find(|template| !told(template)) {
+            return Err(PolicyError::new(
+                field,
+                format!("its name has {{{untold}}}, which the namespace of the target has not"),
+            ));
         }
     }
     Ok(())
@@ -169,11 +210,11 @@ fn connection(field: &str, cluster: &str) -> Checked<()> {
     }
 }
 
-fn pattern(field: &str, text: &str) -> Checked<Pattern> {
+fn pattern(field: &str, text: &str, names: &Names) -> Checked<Pattern> {
     if text.chars().count() > bounds::PATTERN {
         return Err(PolicyError::new(field, "is longer than 253 characters"));
     }
-    Pattern::parse(text).map_err(|error| PolicyError::new(field, error.to_string()))
+    Pattern::parse(text, names).map_err(|error| PolicyError::new(field, error.to_string()))
 }
 
 /// A key as a Secret's data may have it.
@@ -248,6 +289,10 @@ mod tests {
         }
     }
 
+    fn many_names() -> Value {
+        (0..17).map(|number| (format!("n{number}"), json!("subject.name"))).collect::<serde_json::Map<_, _>>().into()
+    }
+
     #[test]
     fn fields_at_fault_are_named() {
         let write = "/spec/grant/write/0";
@@ -283,6 +328,10 @@ mod tests {
             ("/spec/grant/read/0/namespace".to_owned(), json!(null), "spec.grant.read[0].namespace"),
             ("/spec/grant/read/1/keys".to_owned(), json!(["a"]), "spec.grant.read[1].keys"),
             ("/spec/grant/read/2/name".to_owned(), json!("{name}"), "spec.grant.read[2].name"),
+            ("/spec/grant/names".to_owned(), json!({"a-b": "subject.name"}), "spec.grant.names"),
+            ("/spec/grant/names".to_owned(), json!({"a": "subject.uid"}), "spec.grant.names[\"a\"]"),
+            ("/spec/grant/names".to_owned(), json!({"a": "\"a\"".repeat(200)}), "spec.grant.names[\"a\"]"),
+            ("/spec/grant/names".to_owned(), many_names(), "spec.grant.names"),
             ("/spec/grant/write".to_owned(), json!([]), "spec.grant.write"),
             (at("kubeconfig"), json!(null), "spec.grant.write[0]"),
             (at("kind"), json!("ConfigMap"), "spec.grant.write[0].kind"),
@@ -304,6 +353,7 @@ mod tests {
             (at("kubeconfig/proxy"), json!("Yes"), "spec.grant.write[0].kubeconfig.proxy"),
             ("/spec/own/keepUntilAbsent".to_owned(), json!(["nobody"]), "spec.own.keepUntilAbsent[0]"),
             ("/spec/grant/read/3/name".to_owned(), json!("*-a-*"), "spec.own.keepUntilAbsent[0]"),
+            ("/spec/grant/read/3/name".to_owned(), json!("{dashed(subject.name)}"), "spec.own.keepUntilAbsent[0]"),
         ] {
             let error = checked(kubeconfig_manifest(), &pointer, value).map(|_| ()).unwrap_err();
             assert_eq!(error.field, field, "{pointer}: {error}");
@@ -331,6 +381,49 @@ mod tests {
         }
         let granted = json!(["service", "source", "https://api.example.com:6443"]);
         assert!(checked(kubeconfig_manifest(), &format!("{kubeconfig}/server"), granted).is_ok());
+    }
+
+    #[test]
+    fn addresses_have_one_form_each() {
+        let grant = "spec.grant.write[0].kubeconfig.addresses";
+        for (address, field) in [
+            (json!({"role": "service", "nodePort": true, "host": "*.example.com"}), None),
+            (json!({"role": "service", "nodePort": true, "host": "192.0.2.1"}), None),
+            (json!({"role": "service", "nodePort": true, "host": "2001:db8::1"}), None),
+            (json!({"role": "service", "loadBalancer": true}), None),
+            (json!({"role": "klusterlet", "field": "spec.host", "port": 6443}), None),
+            (json!({"subjectField": "status.controlPlaneEndpoint"}), None),
+            (json!({}), Some("[0]")),
+            (json!({"role": "service"}), Some("[0]")),
+            (json!({"role": "service", "nodePort": true, "loadBalancer": true, "host": "a.b"}), Some("[0]")),
+            (json!({"role": "klusterlet", "field": "a", "subjectField": "b"}), Some("[0]")),
+            (json!({"role": "source", "nodePort": true, "host": "a.b"}), Some("[0].role")),
+            (json!({"nodePort": true, "host": "a.b"}), Some("[0].role")),
+            (json!({"role": "source", "field": "data.kubeconfig"}), Some("[0].role")),
+            (json!({"role": "nobody", "field": "a"}), Some("[0].role")),
+            (json!({"role": "service", "subjectField": "a"}), Some("[0].role")),
+            (json!({"role": "service", "nodePort": true}), Some("[0].host")),
+            (json!({"role": "service", "nodePort": true, "host": "*"}), Some("[0].host")),
+            (json!({"role": "service", "nodePort": true, "host": "*.com"}), Some("[0].host")),
+            (json!({"role": "service", "nodePort": true, "host": "a.*.com"}), Some("[0].host")),
+            (json!({"role": "service", "nodePort": true, "host": "*.*.com"}), Some("[0].host")),
+            (json!({"role": "service", "nodePort": true, "host": "*.0.0.1"}), None),
+            (json!({"role": "service", "nodePort": true, "host": "u@a.b"}), Some("[0].host")),
+            (json!({"role": "service", "nodePort": true, "host": "a.b:1"}), Some("[0].host")),
+            (json!({"role": "service", "loadBalancer": true, "host": "a.b"}), Some("[0].host")),
+            (json!({"role": "service", "loadBalancer": true, "port": 1}), Some("[0].port")),
+            (json!({"subjectField": "a", "port": 0}), Some("[0].port")),
+            (json!({"subjectField": "a[b]"}), Some("[0].subjectField")),
+            (json!({"subjectField": ""}), Some("[0].subjectField")),
+            (json!({"role": "klusterlet", "field": "a..b"}), Some("[0].field")),
+        ] {
+            for server in [json!(["service"]), json!([])] {
+                let mut manifest = kubeconfig_manifest();
+                manifest["spec"]["grant"]["write"][0]["kubeconfig"]["server"] = server;
+                let error = checked(manifest, "/spec/grant/write/0/kubeconfig/addresses", json!([address])).err();
+                assert_eq!(error.map(|error| error.field), field.map(|field| format!("{grant}{field}")), "{address}");
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,20 @@ pub fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(part)
 }
 
+/// Whether it is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
+pub fn is_qualified_name(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    is_label_value(name) && prefix.is_none_or(is_subdomain)
+}
+
+/// 1 to 63 of letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+pub fn is_label_value(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    text.len() <= 63
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && [bytes.first(), bytes.last()].iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

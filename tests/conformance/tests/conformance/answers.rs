@@ -14,6 +14,7 @@ use transom_core::contract::description::World;
 use transom_core::contract::taints::Decision;
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
+use transom_core::pattern::Primary;
 use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::{Policy, Writes, check, manifest};
 use transom_core::requirements::{Next, Rounds};
@@ -47,14 +48,11 @@ fn assemble(guest: &Guest, ask: &str, source: &Source, grant: &KubeconfigGrant) 
     let inputs = &inputs(source.view());
     let answer = guest.transform(&unlimited(), &context(&settings(ask)), &hosted_cluster(), inputs);
     let proposal = answer.result.unwrap().unwrap().answer;
-    let service = inputs.iter().find_map(|input| match &input.value {
-        InputValue::Service(service) => Some(service),
-        _ => None,
-    });
     let terms = Terms {
         grant,
         source_role: "source",
-        services: &[("service", service.unwrap())],
+        inputs,
+        subject: &Value::Null,
         now_seconds: 1_795_000_000,
         limits: KubeconfigLimits::default(),
     };
@@ -89,15 +87,21 @@ fn kubeconfigs_beyond_the_grant_are_refused() {
     }
 }
 
-/// What the host makes of the requirements, round after round, with nothing found.
-fn requirements(ask: &str) -> Result<usize, Word> {
+/// What the host makes of the requirements, round after round, with nothing found, for a subject with an annotation that
+/// names its managed cluster.
+fn requirements(settings: &str, annotation: &Value) -> Result<usize, Word> {
     let (guest, policy, subject) = (guest(), policy("external-managed-kubeconfig"), hosted_cluster());
+    let body =
+        json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": annotation}}});
+    let object = Object { reference: subject.reference.clone(), version: String::new(), body };
+    let context = context(settings);
+    let primary = Primary { object: &object, agent: &context.agent };
     let mut rounds = Rounds::default();
     let mut found: Vec<Input> = Vec::new();
     for asked in 1..10 {
-        let answer = guest.require(&unlimited(), &context(&settings(ask)), &subject, &found);
+        let answer = guest.require(&unlimited(), &context, &subject, &found);
         let answer = answer.result.unwrap().unwrap();
-        match rounds.answer(&policy, &subject.reference, answer) {
+        match rounds.answer(&policy, &primary, answer) {
             Ok(Next::Complete(_)) => return Ok(asked),
             Ok(Next::Read(needs)) => {
                 let absent = |role: String| Input { role, value: InputValue::Absent };
@@ -108,15 +112,45 @@ fn requirements(ask: &str) -> Result<usize, Word> {
             }
         }
     }
-    panic!("{ask} never ends")
+    panic!("{settings} never ends")
 }
 
 #[test]
 fn requirements_beyond_the_grant_are_refused() {
+    let requirements = |ask| requirements(&settings(ask), &Value::Null);
     assert_eq!(requirements("Honest"), Ok(2));
     assert_eq!(requirements("ForeignTarget"), Err(Word::WriteNotGranted));
     assert_eq!(requirements("ForeignRead"), Err(Word::ReadNotGranted));
     assert_eq!(requirements("Endless"), Err(Word::TooManyRounds));
+}
+
+/// A guest that aims the kubeconfig of one cluster at another one's namespace, with help of an annotation or without.
+#[test]
+fn another_clusters_namespace_is_refused_whatever_the_annotation_says() {
+    let long = "a".repeat(300);
+    for annotation in
+        [json!(null), json!(""), json!("c1"), json!("*"), json!("../x"), json!("a/b"), json!(long), json!(7)]
+    {
+        let own = match annotation.as_str() {
+            Some("c1") => "klusterlet-c1",
+            None if annotation.is_number() => "nothing",
+            None | Some("") => "klusterlet-demo",
+            Some(_) => "nothing",
+        };
+        let text = annotation.as_str().unwrap_or_default();
+        let asked =
+            ["klusterlet-demo", "klusterlet-c1", "klusterlet-other", "klusterlet-x", "kube-system", "klusterlet-"];
+        for namespace in asked.into_iter().map(str::to_owned).chain([format!("klusterlet-{text}"), text.to_owned()]) {
+            let end = requirements(&json!({ "namespace": namespace }).to_string(), &annotation);
+            let possible = transom_core::reference::dns::is_label(&namespace);
+            let expected = match namespace == own {
+                true => Ok(2),
+                false if possible => Err(Word::WriteNotGranted),
+                false => Err(Word::InvalidTargetName),
+            };
+            assert_eq!(end, expected, "{annotation}: {namespace}");
+        }
+    }
 }
 
 #[test]

@@ -162,6 +162,9 @@ fn settings(stage: &Stage, policy: &str, number: usize, given: &Value) -> Result
             guest["settings"][key.as_str()] = value.clone();
         }
     }
+    for (name, template) in given["names"].as_object().into_iter().flatten() {
+        manifest["spec"]["grant"]["names"][name.as_str()] = template.clone();
+    }
     let folder = stage.cluster.folder().join(format!("policies-{policy}-{number}"));
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("policy.yaml"), serde_yaml::to_string(&manifest)?)?;

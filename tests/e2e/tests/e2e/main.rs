@@ -5,6 +5,7 @@ mod asked;
 mod canaries;
 mod careful;
 mod crash;
+mod destination;
 mod ended;
 mod fuzz;
 mod metrics;

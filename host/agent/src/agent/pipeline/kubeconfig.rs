@@ -6,7 +6,7 @@ use super::Seen;
 use crate::agent::invoke::answer;
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
-use source::{Sources, terms};
+use source::Sources;
 use std::sync::Arc;
 use transom_api::Word;
 use transom_core::claims::{Claim, Claimant};
@@ -15,7 +15,9 @@ use transom_core::contract::decide::{Input, Need, Requirement};
 use transom_core::contract::{Subject, Timed};
 use transom_core::failure::Failure;
 use transom_core::inputs::{self, Found};
+use transom_core::kubeconfig::Terms;
 use transom_core::object::Object;
+use transom_core::pattern::Primary;
 use transom_core::plan::Plan;
 use transom_core::plan::kubeconfig::{self, Document, Wanted};
 use transom_core::plan::prune::Undesired;
@@ -78,6 +80,11 @@ impl Agent {
 }
 
 impl Asking<'_> {
+    /// What templates of the grant take their values from.
+    fn primary(&self) -> Primary<'_> {
+        Primary { object: self.subject, agent: &self.agent.facts }
+    }
+
     /// Stages 3 and 4: asks what is needed and reads it, until nothing new is needed.
     async fn gather(&self, seen: &mut Seen) -> Result<Gathered, Failure> {
         let described = &self.loaded.revision.decide;
@@ -86,7 +93,7 @@ impl Asking<'_> {
         let complete = loop {
             let asked = self.require(&inputs)?;
             let target = asked.target.clone();
-            let next = rounds.answer(&self.loaded.revision.policy, &self.key.subject, asked)?;
+            let next = rounds.answer(&self.loaded.revision.policy, &self.primary(), asked)?;
             let (existing, claim) = self.claim(&target, seen).await?;
             match next {
                 Next::Complete(complete) => break (complete, existing, claim),
@@ -109,9 +116,8 @@ impl Asking<'_> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.agent.context(described);
         let answered = answer(self.key, "require", guest.require(&Limits::default(), &context, &self.view, inputs))?;
-        answered.map_err(|refusal| {
-            requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal)
-        })
+        answered
+            .map_err(|refusal| requirements::refused(&self.loaded.revision.policy, &self.primary(), described, refusal))
     }
 
     async fn read(&self, needs: Vec<Need>, seen: &mut Seen) -> Result<Vec<Found>, Failure> {
@@ -177,7 +183,7 @@ impl Asking<'_> {
         let answered =
             answer(self.key, "transform", guest.transform(&Limits::default(), &context, &self.view, &gathered.inputs))?;
         let refused =
-            |refusal| requirements::refused(&self.loaded.revision.policy, &self.key.subject, described, refusal);
+            |refusal| requirements::refused(&self.loaded.revision.policy, &self.primary(), described, refusal);
         let Timed { answer, ask_again_at } = answered.map_err(refused)?;
         seen.ask_again(ask_again_at);
         self.agent.accounts.note(self.key, |account| account.decision = Some(account::of_proposal(&answer)));
@@ -190,19 +196,20 @@ impl Asking<'_> {
         let now_seconds = self.agent.clock.now_seconds();
         let inputs = seen.evaluation.inputs.as_deref().unwrap_or_default();
         let source = gathered.sources.only()?;
-        let services = source::services(&gathered.inputs);
-        let terms = terms(
-            policy,
-            &gathered.target,
-            &self.key.subject,
-            source,
-            &services,
-            (now_seconds, gathered.sources.limits()),
-        )?;
+        let rule = policy.secret(&gathered.target, &self.primary())?;
+        let terms = Terms {
+            grant: &rule.kubeconfig,
+            source_role: &source.role,
+            inputs: &gathered.inputs,
+            subject: &self.view.fields,
+            now_seconds,
+            limits: gathered.sources.limits(),
+        };
         let assembled = source.kubeconfig.assemble(proposal, &terms).map_err(|error| source.failure(&error))?;
         let wanted = Wanted {
             policy,
             key: self.key,
+            primary: self.primary(),
             target: &gathered.target,
             existing: gathered.existing.as_ref(),
             claim: gathered.claim.clone(),

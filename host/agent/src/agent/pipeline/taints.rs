@@ -11,6 +11,7 @@ use transom_core::contract::taints::Decision;
 use transom_core::failure::{Class, Failure};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
+use transom_core::pattern::Primary;
 use transom_core::plan::taints;
 use transom_core::policy::TaintsRule;
 use transom_core::report::Success;
@@ -35,8 +36,9 @@ impl Agent {
             managed_cluster::view(subject, declared).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
         let answered =
             answer(key, "compute", loaded.decide.compute(&Limits::default(), &self.context(described), &view))?;
-        let Timed { answer, ask_again_at } = answered
-            .map_err(|refusal| requirements::refused(&loaded.revision.policy, &key.subject, described, refusal))?;
+        let primary = Primary { object: subject, agent: &self.facts };
+        let Timed { answer, ask_again_at } =
+            answered.map_err(|refusal| requirements::refused(&loaded.revision.policy, &primary, described, refusal))?;
         seen.ask_again(ask_again_at);
         let wanted = match answer {
             Decision::Own(wanted) => wanted,

@@ -1,4 +1,4 @@
-//! The settings of a case laid over those of the policy that the case belongs to. Never over another policy's.
+//! The settings and names of a case laid over those of the policy that the case belongs to. Never over another policy's.
 
 use super::Case;
 use crate::policies::{Source, Written};
@@ -27,18 +27,19 @@ pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
     Ok(found.policies)
 }
 
-/// Lays the settings of a case over those of a policy, key by key.
+/// Lays the settings and names of a case over those of a policy, key by key.
 pub(crate) fn lay(policy: &mut Written, case: &Case) {
-    lay_role(policy, "trigger", &case.settings.trigger);
-    lay_role(policy, "decide", &case.settings.decide);
+    lay_over(policy, "/spec/guests/trigger", "settings", &case.settings.trigger);
+    lay_over(policy, "/spec/guests/decide", "settings", &case.settings.decide);
+    lay_over(policy, "/spec/grant", "names", &case.names);
 }
 
-/// The source with the settings of the case in a file laid over the policies that this file belongs to.
+/// The source with the settings and names of the case in a file laid over the policies that this file belongs to.
 ///
 /// # Errors
-/// When the case has settings, and its policy or the source cannot be read.
+/// When the case has some, and its policy or the source cannot be read.
 pub(crate) fn laid(source: Source, case: &Case, file: &Path) -> anyhow::Result<Source> {
-    if case.settings.trigger.is_empty() && case.settings.decide.is_empty() {
+    if [&case.settings.trigger, &case.settings.decide, &case.names].iter().all(|laid| laid.is_empty()) {
         return Ok(source);
     }
     let file = file.canonicalize().with_context(|| format!("failed to find `{}`", file.display()))?;
@@ -54,11 +55,11 @@ pub(crate) fn laid(source: Source, case: &Case, file: &Path) -> anyhow::Result<S
     Ok(Source::Given(found))
 }
 
-fn lay_role(policy: &mut Written, role: &str, settings: &Map<String, Value>) {
-    let guest = policy.value.pointer_mut(&format!("/spec/guests/{role}")).and_then(Value::as_object_mut);
-    let Some(guest) = guest.filter(|_| !settings.is_empty()) else { return };
-    let own = guest.entry("settings").or_insert_with(|| json!({}));
+fn lay_over(policy: &mut Written, place: &str, field: &str, laid: &Map<String, Value>) {
+    let above = policy.value.pointer_mut(place).and_then(Value::as_object_mut);
+    let Some(above) = above.filter(|_| !laid.is_empty()) else { return };
+    let own = above.entry(field).or_insert_with(|| json!({}));
     if let Some(own) = own.as_object_mut() {
-        own.extend(settings.clone());
+        own.extend(laid.clone());
     }
 }

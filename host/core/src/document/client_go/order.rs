@@ -5,16 +5,15 @@ use std::cmp::Ordering;
 /// As yaml.v2 sorts keys: letters after everything else, and numbers in them by their value.
 pub(super) fn natural(one: &str, other: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    for (at, (x, y)) in a.iter().zip(&b).enumerate().filter(|(_, (x, y))| x != y) {
-        match (x.is_alphabetic(), y.is_alphabetic()) {
-            (true, true) => return x.cmp(y),
-            (true, false) => return Ordering::Greater,
-            (false, true) => return Ordering::Less,
-            (false, false) => {}
-        }
-        return numbers(&a, &b, at).then(x.cmp(y));
+    let Some((at, (x, y))) = a.iter().zip(&b).enumerate().find(|(_, (x, y))| x != y) else {
+        return a.len().cmp(&b.len());
+    };
+    match (x.is_alphabetic(), y.is_alphabetic()) {
+        (true, true) => x.cmp(y),
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => numbers(&a, &b, at).then(x.cmp(y)),
     }
-    a.len().cmp(&b.len())
 }
 
 /// The numbers that begin here, by value and then by length.

@@ -7,7 +7,7 @@ use crate::reference::dns;
 use std::collections::BTreeMap;
 use transom_api::labels;
 use transom_api::policy::OwnSpec;
-use transom_api::policy::bounds::{ANNOTATION, FEW, LABEL};
+use transom_api::policy::bounds::{ANNOTATION, FEW};
 
 /// Both maps of `spec.own`.
 pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
@@ -21,7 +21,7 @@ pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
         }
         keys(&field, map)?;
     }
-    let wrong = own.labels.iter().find(|(_, value)| !value.is_empty() && !is_name(value));
+    let wrong = own.labels.iter().find(|(_, value)| !value.is_empty() && !dns::is_label_value(value));
     if let Some((key, _)) = wrong {
         return Err(PolicyError::new(format!("spec.own.labels[\"{key}\"]"), "is not a value that a label can have"));
     }
@@ -35,8 +35,7 @@ pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
 
 fn keys(field: &str, map: &BTreeMap<String, String>) -> Checked<()> {
     for key in map.keys() {
-        let (prefix, name) = key.split_once('/').map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
-        if !is_name(name) || prefix.is_some_and(|prefix| !dns::is_subdomain(prefix)) {
+        if !dns::is_qualified_name(key) {
             return Err(PolicyError::new(
                 field,
                 "has a key that is not a name of at most 63 bytes, or a DNS subdomain, a slash and a name",
@@ -47,14 +46,6 @@ fn keys(field: &str, map: &BTreeMap<String, String>) -> Checked<()> {
         }
     }
     Ok(())
-}
-
-/// 1 to 63 of letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
-fn is_name(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    text.len() <= LABEL
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-        && [bytes.first(), bytes.last()].iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
 }
 
 #[cfg(test)]

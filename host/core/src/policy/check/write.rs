@@ -5,12 +5,15 @@ use super::super::{ReadRule, SecretRule, TaintsRule, Writes};
 use super::{Checked, at_most, connection, data_key, pattern, unique};
 use crate::contract::taints::MANAGED_CLUSTER;
 use crate::kubeconfig::url;
+use crate::pattern::template::Names;
+use crate::projection::path::{Path, Segment};
 use crate::reference::dns;
+use std::net::IpAddr;
 use transom_api::policy::bounds::{self, FEW, MANY};
-use transom_api::policy::{KubeconfigGrant, PolicySpec, SubjectSpec, Verb, WriteGrant};
+use transom_api::policy::{AddressGrant, KubeconfigGrant, PolicySpec, SubjectSpec, Verb, WriteGrant};
 
 /// All write grants are of one sort, and that sort says which world the decide guest is built for.
-pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule]) -> Checked<Writes> {
+pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule], names: &Names) -> Checked<Writes> {
     let mut secrets = Vec::new();
     let mut taints = Vec::new();
     at_most("spec.grant.write", &spec.grant.write, FEW)?;
@@ -20,7 +23,7 @@ pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule]) -> Checked<Writes> {
         unique(&format!("{field}.verbs"), grant.verbs.iter().map(|verb| format!("{verb:?}")))?;
         match (grant.target, &grant.kubeconfig) {
             (Some(_), None) => taints.push(taints_rule(&field, grant, &spec.subject)?),
-            (None, Some(kubeconfig)) => secrets.push(secret_rule(&field, grant, kubeconfig, reads)?),
+            (None, Some(kubeconfig)) => secrets.push(secret_rule(&field, grant, kubeconfig, reads, names)?),
             (Some(_), Some(_)) => {
                 return Err(PolicyError::new(format!("{field}.kubeconfig"), "a subject is no target for a kubeconfig"));
             }
@@ -79,6 +82,7 @@ fn secret_rule(
     grant: &WriteGrant,
     kubeconfig: &KubeconfigGrant,
     reads: &[ReadRule],
+    names: &Names,
 ) -> Checked<SecretRule> {
     let required = |name: &str, given: &Option<String>| {
         given.clone().ok_or_else(|| PolicyError::new(format!("{field}.{name}"), "is missing"))
@@ -103,8 +107,8 @@ fn secret_rule(
     destinations(&format!("{field}.kubeconfig"), kubeconfig, reads)?;
     Ok(SecretRule {
         cluster: grant.cluster.clone(),
-        namespace: pattern(&format!("{field}.namespace"), &required("namespace", &grant.namespace)?)?,
-        name: pattern(&format!("{field}.name"), &required("name", &grant.name)?)?,
+        namespace: pattern(&format!("{field}.namespace"), &required("namespace", &grant.namespace)?, names)?,
+        name: pattern(&format!("{field}.name"), &required("name", &grant.name)?, names)?,
         verbs: grant.verbs.iter().copied().collect(),
         key: key.to_owned(),
         kubeconfig: kubeconfig.clone(),
@@ -131,8 +135,9 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
             return Err(PolicyError::new(format!("{field}.ca[{index}]"), "is no role of a Secret"));
         }
     }
+    addresses(field, &grant.addresses, reads)?;
     for (name, list) in [("server", &grant.server), ("ca", &grant.ca)] {
-        if list.is_empty() {
+        if list.is_empty() && (name == "ca" || grant.addresses.is_empty()) {
             return Err(PolicyError::new(
                 format!("{field}.{name}"),
                 "grants nothing, so that nothing could be written",
@@ -144,5 +149,48 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
     match dns::is_subdomain(&grant.cluster_domain) {
         true => Ok(()),
         false => Err(PolicyError::new(format!("{field}.clusterDomain"), "is not a DNS subdomain")),
+    }
+}
+
+/// Each address grant has one form, with all that belongs to it and nothing else.
+fn addresses(field: &str, grants: &[AddressGrant], reads: &[ReadRule]) -> Checked<()> {
+    at_most(&format!("{field}.addresses"), grants, FEW)?;
+    for (index, grant) in grants.iter().enumerate() {
+        let at = |name: &str, why: &str| Err(PolicyError::new(format!("{field}.addresses[{index}]{name}"), why));
+        let role = grant.role.as_ref().map(|role| reads.iter().find(|rule| rule.role == *role));
+        let is = |rule: &ReadRule, kind: &str| rule.api_version == "v1" && rule.kind == kind;
+        let path = grant.field.as_ref().or(grant.subject_field.as_ref());
+        match (grant.node_port, grant.load_balancer, &grant.field, &grant.subject_field) {
+            (true, false, None, None) | (false, true, None, None) => match role {
+                Some(Some(rule)) if is(rule, "Service") => {}
+                _ => return at(".role", "is no role of a Service"),
+            },
+            (false, false, Some(_), None) => match role {
+                Some(Some(rule)) if !is(rule, "Secret") => {}
+                _ => return at(".role", "is no role of an object whose fields may be read"),
+            },
+            (false, false, None, Some(_)) if role.is_some() => return at(".role", "does not belong to `subjectField`"),
+            (false, false, None, Some(_)) => {}
+            _ => return at("", "says not exactly one of `nodePort`, `loadBalancer`, `field` and `subjectField`"),
+        }
+        if grant.node_port != grant.host.as_deref().is_some_and(is_host) || !grant.node_port && grant.host.is_some() {
+            return at(".host", "is no host, address, or `*.` and a domain of two parts, which `nodePort` takes");
+        }
+        if grant.port == Some(0) || grant.port.is_some() && path.is_none() {
+            return at(".port", "is no port of a field");
+        }
+        let plain = |path: &Path| path.segments().iter().all(|segment| matches!(segment, Segment::Field(_)));
+        if path.is_some_and(|path| !Path::parse(path).is_ok_and(|path| plain(&path))) {
+            let name = if grant.field.is_some() { ".field" } else { ".subjectField" };
+            return at(name, "is no path of a field");
+        }
+    }
+    Ok(())
+}
+
+fn is_host(host: &str) -> bool {
+    match host.strip_prefix("*.") {
+        Some(domain) => dns::is_subdomain(domain) && domain.contains('.') && domain.parse::<IpAddr>().is_err(),
+        None => dns::is_subdomain(host) || host.parse::<IpAddr>().is_ok(),
     }
 }

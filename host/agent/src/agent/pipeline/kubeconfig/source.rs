@@ -1,22 +1,20 @@
-//! The kubeconfigs among the inputs of one evaluation, and the terms for what is made of them.
+//! The kubeconfigs among the inputs of one evaluation.
 //! Never says what is in one: failures name the Secret and a path.
 
 use std::collections::BTreeMap;
 use transom_api::Word;
 use transom_core::contract::credentials::SourceView;
-use transom_core::contract::decide::{Input, InputValue, Service};
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
-use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
+use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source};
 use transom_core::object::Object;
 use transom_core::plan::kubeconfig::data;
-use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 
 /// One kubeconfig that was read.
 pub(super) struct Read {
     /// The role under which it was asked for.
-    role: String,
+    pub(super) role: String,
     /// The Secret.
     secret: ObjectRef,
     /// What it says.
@@ -72,32 +70,11 @@ impl Sources {
 }
 
 impl Read {
-    /// What is wrong with what was to be made of it.
+    /// What is wrong with what was to be made of it: the Secret, or what the guest proposed.
     pub(super) fn failure(&self, error: &KubeconfigError) -> Failure {
-        Failure::known(error.word, format!("{}: {error}", self.secret)).about([self.secret.clone()])
+        match error.proposed {
+            true => Failure::known(error.word, error.to_string()),
+            false => Failure::known(error.word, format!("{}: {error}", self.secret)).about([self.secret.clone()]),
+        }
     }
-}
-
-/// The Services among the inputs, by role.
-pub(super) fn services(inputs: &[Input]) -> Vec<(&str, &Service)> {
-    let service = |input| match input {
-        &Input { ref role, value: InputValue::Service(ref service) } => Some((role.as_str(), service)),
-        _ => None,
-    };
-    inputs.iter().filter_map(service).collect()
-}
-
-/// What an answer is held against.
-pub(super) fn terms<'a>(
-    policy: &'a Policy,
-    target: &ObjectRef,
-    subject: &ObjectRef,
-    source: &'a Read,
-    services: &'a [(&'a str, &'a Service)],
-    (now_seconds, limits): (i64, KubeconfigLimits),
-) -> Result<Terms<'a>, Failure> {
-    let rule = policy.secret(target, subject);
-    let rule = rule
-        .ok_or_else(|| Failure::known(Word::WriteNotGranted, format!("the policy does not grant to write {target}")))?;
-    Ok(Terms { grant: &rule.kubeconfig, source_role: &source.role, services, now_seconds, limits })
 }

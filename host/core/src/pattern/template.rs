@@ -1,0 +1,218 @@
+//! What a pattern takes from the primary: a name made of declared fields, with fallbacks.
+//! Never lets a value bring in more than a name of DNS.
+//!
+//! ```text
+//! template = choice *( "|" choice )        the first choice of which every field is there
+//! choice   = *( field / "text" / dashed(field) )
+//! field    = subject.namespace / subject.name / subject.labels["key"] / subject.annotations["key"] / agent.remoteCluster
+//! ```
+
+use super::{PatternError, Primary, Wrong};
+use crate::reference::dns;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The most choices of a template, and the most parts of one choice.
+const MAX: usize = 8;
+
+/// Templates by the names under which patterns of a policy use them.
+pub type Names = BTreeMap<String, Arc<Template>>;
+
+/// A parsed template.
+#[derive(Clone, Debug)]
+pub struct Template {
+    text: Box<str>,
+    choices: Vec<Vec<Term>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Term {
+    Text(Box<str>),
+    Value { field: Field, dashed: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Field {
+    Namespace,
+    Name,
+    Label(Box<str>),
+    Annotation(Box<str>),
+    RemoteCluster,
+}
+
+/// Templates that say the same are the same, however they are written.
+impl PartialEq for Template {
+    fn eq(&self, other: &Self) -> bool {
+        self.choices == other.choices
+    }
+}
+
+impl Eq for Template {}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Template {
+    /// Reads what stands between braces, or in `grant.names`.
+    ///
+    /// # Errors
+    /// At the first place that is no part of a template.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let mut reader = Reader { text, at: 0 };
+        let mut choices = vec![Vec::new()];
+        loop {
+            reader.skip();
+            let at = reader.at;
+            let Some(choice) = choices.last_mut() else { break };
+            if (reader.ends() || reader.eat("|")) && choice.is_empty() {
+                return Err(Wrong::EmptyChoice.at(at));
+            } else if reader.ends() {
+                break;
+            } else if reader.at > at {
+                choices.push(Vec::new());
+            } else {
+                choice.push(reader.term()?);
+            }
+            if choices.len() > MAX || choices.iter().any(|choice| choice.len() > MAX) {
+                return Err(Wrong::TooMany.at(at));
+            }
+        }
+        Ok(Self { text: text.trim().into(), choices })
+    }
+
+    /// The name that it stands for; nothing when no choice is there, or a value is no name of DNS: then the other
+    /// choices do not count either.
+    pub fn resolve(&self, primary: &Primary<'_>) -> Option<String> {
+        for choice in &self.choices {
+            let mut name = String::new();
+            let mut there = true;
+            for term in choice {
+                match term {
+                    Term::Text(text) => name.push_str(text),
+                    Term::Value { field, dashed } => match field.read(primary) {
+                        Ok(value) if *dashed => name.push_str(&value.replace('.', "-")),
+                        Ok(value) => name.push_str(value),
+                        Err(Missing::Absent) => there = false,
+                        Err(Missing::NoName) => return None,
+                    },
+                }
+            }
+            if there {
+                return dns::is_subdomain(&name).then_some(name);
+            }
+        }
+        None
+    }
+}
+
+/// Why a field gives no text.
+enum Missing {
+    /// It is not there, or empty.
+    Absent,
+    /// It is not a name of DNS.
+    NoName,
+}
+
+impl Field {
+    fn read<'a>(&self, primary: &Primary<'a>) -> Result<&'a str, Missing> {
+        let value = match self {
+            Self::Namespace => primary.object.reference.namespace.as_deref(),
+            Self::Name => Some(primary.object.reference.name.as_str()),
+            Self::RemoteCluster => Some(primary.agent.cluster_name.as_str()).filter(|_| !primary.agent.self_managed),
+            Self::Label(key) => of_metadata(primary, "labels", key)?,
+            Self::Annotation(key) => of_metadata(primary, "annotations", key)?,
+        };
+        match value {
+            None | Some("") => Err(Missing::Absent),
+            Some(text) if dns::is_subdomain(text) => Ok(text),
+            Some(_) => Err(Missing::NoName),
+        }
+    }
+}
+
+fn of_metadata<'a>(primary: &Primary<'a>, map: &str, key: &str) -> Result<Option<&'a str>, Missing> {
+    match primary.object.body.get("metadata").and_then(|metadata| metadata.get(map)?.get(key)) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Missing::NoName),
+    }
+}
+
+/// Where one is in a text.
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn ends(&self) -> bool {
+        self.rest().is_empty()
+    }
+
+    fn skip(&mut self) {
+        self.at += self.rest().len() - self.rest().trim_start_matches(' ').len();
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        let there = self.rest().starts_with(token);
+        self.at += if there { token.len() } else { 0 };
+        there
+    }
+
+    fn term(&mut self) -> Result<Term, PatternError> {
+        let at = self.at;
+        if self.eat("\"") {
+            let text = self.until('"')?;
+            let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+            return match !text.is_empty() && text.bytes().all(plain) {
+                true => Ok(Term::Text(text.into())),
+                false => Err(Wrong::Text.at(at)),
+            };
+        }
+        let dashed = self.eat("dashed(");
+        let field = self.field()?;
+        let closed = !dashed || self.eat(")");
+        match closed && matches!(self.rest().chars().next(), None | Some(' ' | '|' | '"')) {
+            true => Ok(Term::Value { field, dashed }),
+            false => Err(Wrong::Field.at(at)),
+        }
+    }
+
+    fn field(&mut self) -> Result<Field, PatternError> {
+        for (word, field) in [
+            ("subject.namespace", Field::Namespace),
+            ("subject.name", Field::Name),
+            ("agent.remoteCluster", Field::RemoteCluster),
+        ] {
+            if self.eat(word) {
+                return Ok(field);
+            }
+        }
+        let at = self.at;
+        let label = self.eat("subject.labels[\"");
+        if !label && !self.eat("subject.annotations[\"") {
+            return Err(Wrong::Field.at(at));
+        }
+        let key = self.until('"')?;
+        match (dns::is_qualified_name(key) && self.eat("]"), label) {
+            (true, true) => Ok(Field::Label(key.into())),
+            (true, false) => Ok(Field::Annotation(key.into())),
+            (false, _) => Err(Wrong::Key.at(at)),
+        }
+    }
+
+    fn until(&mut self, end: char) -> Result<&'t str, PatternError> {
+        let (inside, _) = self.rest().split_once(end).ok_or(Wrong::Unclosed.at(self.at))?;
+        self.at += inside.len() + end.len_utf8();
+        Ok(inside)
+    }
+}
