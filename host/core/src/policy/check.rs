@@ -328,10 +328,6 @@ mod tests {
             ("/spec/grant/read/0/namespace".to_owned(), json!(null), "spec.grant.read[0].namespace"),
             ("/spec/grant/read/1/keys".to_owned(), json!(["a"]), "spec.grant.read[1].keys"),
             ("/spec/grant/read/2/name".to_owned(), json!("{name}"), "spec.grant.read[2].name"),
-            ("/spec/grant/names".to_owned(), json!({"a-b": "subject.name"}), "spec.grant.names"),
-            ("/spec/grant/names".to_owned(), json!({"a": "subject.uid"}), "spec.grant.names[\"a\"]"),
-            ("/spec/grant/names".to_owned(), json!({"a": "\"a\"".repeat(200)}), "spec.grant.names[\"a\"]"),
-            ("/spec/grant/names".to_owned(), many_names(), "spec.grant.names"),
             ("/spec/grant/write".to_owned(), json!([]), "spec.grant.write"),
             (at("kubeconfig"), json!(null), "spec.grant.write[0]"),
             (at("kind"), json!("ConfigMap"), "spec.grant.write[0].kind"),
@@ -357,6 +353,19 @@ mod tests {
         ] {
             let error = checked(kubeconfig_manifest(), &pointer, value).map(|_| ()).unwrap_err();
             assert_eq!(error.field, field, "{pointer}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_at_fault_are_named() {
+        for (names, field) in [
+            (json!({"a-b": "subject.name"}), "spec.grant.names"),
+            (json!({"a": "subject.uid"}), "spec.grant.names[\"a\"]"),
+            (json!({"a": "\"a\"".repeat(200)}), "spec.grant.names[\"a\"]"),
+            (many_names(), "spec.grant.names"),
+        ] {
+            let error = checked(kubeconfig_manifest(), "/spec/grant/names", names).map(|_| ()).unwrap_err();
+            assert_eq!(error.field, field, "{error}");
         }
     }
 
