@@ -20,6 +20,9 @@ const OVER: &str = "# made of the user's object ";
 /// Files per thread below which another thread is not worth its start.
 const SHARE: usize = 16;
 
+/// Files of more bytes than this are parsed one at a time.
+const LARGE: usize = 256 << 10;
+
 /// What a scan asks on its way.
 pub(super) struct Scan<'a> {
     /// Called with every folder before it is listed.
@@ -175,6 +178,8 @@ fn read(shared: &Shared, place: &Place) -> Edit {
     if shared.store().print(place).is_some_and(|known| known.bytes == print.bytes) {
         return Edit::Same(stamp);
     }
+    // What a large file costs while it is read is paid for one of them at a time.
+    let _alone = (bytes.len() > LARGE).then(|| shared.large());
     match content(shared, place, &bytes) {
         Ok(content) => Edit::Put(print, content),
         Err(fault) => Edit::Refuse(Some(print), fault),

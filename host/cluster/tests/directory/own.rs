@@ -1,7 +1,7 @@
 //! Whose the own folder is, and what becomes of the rest of the disk when somebody else made it: nothing.
 
 use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, value};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -342,9 +342,8 @@ fn a_pipe_that_takes_the_place_of_a_file_again_and_again_holds_nothing_up() {
         folder.rename_in("fleet/a.yaml", &map("a", &round.to_string()));
         let found = transom_support::wait::until("the change of another file", Duration::from_secs(60), || {
             swap();
-            std::iter::from_fn(|| changes.try_next()).find(
-                |news| matches!(news, Observation::Present(object) if object.body["data"]["x"] == Value::from(round)),
-            )
+            std::iter::from_fn(|| changes.try_next())
+                .find(|news| matches!(news, Observation::Present(object) if object.body["data"]["x"] == round))
         });
         seen += usize::from(found.is_ok());
     }
