@@ -2,6 +2,7 @@
 //! everything but health is shown only to whoever may see it.
 
 mod gate;
+mod room;
 mod routes;
 mod state;
 mod tls;
@@ -12,20 +13,26 @@ use gate::Gate;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use room::Room;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 use tracing::{debug, info};
 use transom_cluster::kubernetes::Reviews;
 
-/// Connections at a time; more wait to be accepted.
-const CONNECTIONS: usize = 64;
-/// How long a peer may take for a handshake, or for the head of a request; an idle connection ends after it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Connections at a time. Health needs no more than its own and is answered at once; whoever was there longest goes when
+/// another comes, so that nobody who keeps connections open keeps a probe out.
+const PEERS: usize = 128;
+/// Answers at a time that are more than a word: each may be large, and lies in memory until its peer has read it.
+const READERS: usize = 16;
+/// How long a peer may take for a handshake, or for the head of its request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may take from its first byte to its last, whatever it does. It carries one request.
+const WHOLE: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
 const HEAD_BYTES: usize = 32 << 10;
 
@@ -43,7 +50,8 @@ struct Admin {
     agent: Arc<Agent>,
     gate: Gate,
     tls: Option<tls::Tls>,
-    room: Arc<Semaphore>,
+    peers: Arc<Room>,
+    readers: Arc<Room>,
 }
 
 /// Binds the port and answers until the task is ended.
@@ -62,46 +70,63 @@ pub(crate) async fn start(
     let address = listener.local_addr().context("failed to learn the address of the admin server")?;
     info!(%address, tls = tls.is_some(), "the admin server listens");
     let gate = Gate::new(reviews);
-    let admin = Arc::new(Admin { agent, gate, tls, room: Arc::new(Semaphore::new(CONNECTIONS)) });
+    let admin = Arc::new(Admin { agent, gate, tls, peers: Room::new(PEERS), readers: Room::new(READERS) });
     Ok(tokio::spawn(accept(admin, listener)))
 }
 
 async fn accept(admin: Arc<Admin>, listener: TcpListener) {
     loop {
-        let Ok(room) = Arc::clone(&admin.room).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                let admin = Arc::clone(&admin);
-                tokio::spawn(async move {
-                    converse(&admin, stream, peer).await;
-                    drop(room);
-                });
-            }
+            Ok((stream, peer)) => drop(tokio::spawn(converse(Arc::clone(&admin), stream, peer))),
             Err(error) => {
-                // Too many open files, for one: whoever holds them gives some back.
+                // Too many open files, for one: whoever was here longest gives one back.
                 debug!(%error, "failed to accept a connection of the admin server");
+                admin.peers.dismiss();
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-async fn converse(admin: &Arc<Admin>, stream: TcpStream, peer: SocketAddr) {
-    let Some(tls) = &admin.tls else { return answer(admin, stream, peer).await };
+/// One connection from beginning to end.
+async fn converse(admin: Arc<Admin>, stream: TcpStream, peer: SocketAddr) {
+    let leave = Arc::new(Notify::new());
+    let _place = admin.peers.enter(&leave);
+    tokio::select! {
+        () = meet(&admin, stream, peer, &leave) => {}
+        () = leave.notified() => debug!(%peer, "a peer of the admin server made room for another"),
+        () = tokio::time::sleep(WHOLE) => debug!(%peer, "a peer of the admin server took too long"),
+    }
+}
+
+async fn meet(admin: &Arc<Admin>, stream: TcpStream, peer: SocketAddr, leave: &Arc<Notify>) {
+    let Some(tls) = &admin.tls else { return answer(admin, stream, peer, leave).await };
     match tokio::time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
-        Ok(Ok(stream)) => answer(admin, stream, peer).await,
+        Ok(Ok(stream)) => answer(admin, stream, peer, leave).await,
         Ok(Err(error)) => debug!(%peer, %error, "a peer of the admin server ended the handshake"),
         Err(_) => debug!(%peer, "a peer of the admin server took too long for the handshake"),
     }
 }
 
-async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(admin: &Arc<Admin>, stream: S, peer: SocketAddr) {
+async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    admin: &Arc<Admin>,
+    stream: S,
+    peer: SocketAddr,
+    leave: &Arc<Notify>,
+) {
+    let reader = OnceLock::new();
     let service = service_fn(|request| {
-        let admin = Arc::clone(admin);
-        async move { Ok::<_, std::convert::Infallible>(routes::answer(&admin.agent, &admin.gate, peer, &request).await) }
+        let (admin, reader) = (Arc::clone(admin), &reader);
+        async move {
+            // The place is held until the connection ends: until then what it reads lies in memory.
+            let read = || {
+                reader.get_or_init(|| admin.readers.enter(leave));
+            };
+            Ok::<_, std::convert::Infallible>(routes::answer(&admin.agent, &admin.gate, peer, &request, read).await)
+        }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES);
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES).keep_alive(false);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
         debug!(%peer, %error, "a connection of the admin server ended early");
     }

@@ -2,13 +2,14 @@
 //! never prints a credential that was not asked for.
 
 use crate::agent::clock::Clock;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use transom_core::time::format_rfc3339;
+use transom_core::visible::{visible, visible_lines};
 
 /// How a command ends, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,27 +74,45 @@ impl Screen {
         }
     }
 
-    /// One line on standard output; a closed pipe ends the printing, not the program.
+    /// One line on standard output, whatever the names in it hold; a closed pipe ends the printing, not the program.
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) {
-        // Rendered lists are long: their pieces go out together.
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        self.keep(writeln!(out, "{line}").and_then(|()| out.flush()));
+        let mut line = coloured(&visible(&line.to_string()));
+        line.push('\n');
+        self.put(&line);
     }
 
-    /// Text on standard output as it stands.
+    /// A document on standard output.
+    pub(crate) fn json(&self, document: &Value) {
+        self.text(&format!("{document:#}\n"));
+    }
+
+    /// Lines on standard output.
     pub(crate) fn text(&self, text: &str) {
+        self.put(&visible_lines(text));
+    }
+
+    fn put(&self, text: &str) {
         let mut out = io::stdout().lock();
         self.keep(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     }
 
-    /// One line on standard error.
+    /// One line on standard error, whatever the names in it hold.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
+        self.tell(line, []);
+    }
+
+    /// One line on standard error; where notes are JSON, with these fields.
+    pub(crate) fn tell<const N: usize>(&self, line: fmt::Arguments<'_>, fields: [(&str, Value); N]) {
         let line = line.to_string();
         let line = match self.json.load(Ordering::Relaxed) {
-            true => json!({"timestamp": now(), "level": "INFO", "message": line.trim()}).to_string(),
+            true => {
+                let said = [("timestamp", json!(now())), ("level", json!("INFO")), ("message", json!(line.trim()))];
+                let all = said.into_iter().chain(fields).map(|(key, value)| (key.to_owned(), value));
+                Value::Object(all.collect()).to_string()
+            }
             false => line,
         };
-        let _ = writeln!(io::stderr().lock(), "{line}");
+        let _ = writeln!(io::stderr().lock(), "{}", coloured(&visible(&line)));
     }
 
     /// Replaces the progress line, where there is one.
@@ -112,8 +131,18 @@ impl Screen {
 
     /// A word in the colour of its meaning, padded to a width.
     pub(crate) fn tinted(&self, word: &str, tint: Tint, width: usize) -> String {
-        if self.colours { format!("\x1b[{}m{word:<width$}\x1b[0m", tint as u8) } else { format!("{word:<width$}") }
+        if self.colours { format!("{}{word:<width$}{PLAIN}", tint.mark()) } else { format!("{word:<width$}") }
     }
+}
+
+/// Ends a colour.
+const PLAIN: char = '\u{fdd0}';
+
+/// A line with the codes of the terminal in place of the marks of colours, which no text has: they are no letters.
+fn coloured(line: &str) -> String {
+    let marked = [Tint::Red, Tint::Green, Tint::Yellow];
+    let coded = |line: String, tint: &Tint| line.replace(tint.mark(), &format!("\x1b[{}m", *tint as u8));
+    marked.iter().fold(line.replace(PLAIN, "\x1b[0m"), coded)
 }
 
 /// What a colour means, as its terminal code.
@@ -126,6 +155,17 @@ pub(crate) enum Tint {
     Green = 32,
     /// Not yet.
     Yellow = 33,
+}
+
+impl Tint {
+    /// What stands for its code until a line is printed.
+    fn mark(self) -> char {
+        match self {
+            Self::Red => '\u{fdd1}',
+            Self::Green => '\u{fdd2}',
+            Self::Yellow => '\u{fdd3}',
+        }
+    }
 }
 
 /// The time of a note.

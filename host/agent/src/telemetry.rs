@@ -1,5 +1,6 @@
 //! Signals to log lines and counts: the one place that decides level and sentence. Never logs a value of a document.
 
+mod lines;
 #[cfg(feature = "otel")]
 pub(crate) mod traces;
 #[cfg(not(feature = "otel"))]
@@ -39,10 +40,10 @@ pub(crate) fn start(format: LogFormat, once: bool) {
     let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or(usual);
     let shown = tracing_subscriber::registry().with(filter).with(filter_fn(may_be_shown));
     // A line that standard error does not take is lost; to complain about it there would be a panic.
-    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
+    let lines = fmt::layer().with_writer(|| lines::Lines).with_target(false).log_internal_errors(false);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = match format {
-        LogFormat::Text => shown.with(lines.compact()).try_init(),
+        LogFormat::Text => shown.with(lines.compact().fmt_fields(lines::Logfmt)).try_init(),
         LogFormat::Json => shown.with(lines.json().flatten_event(true)).try_init(),
     };
     quiet_panics();

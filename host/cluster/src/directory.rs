@@ -5,12 +5,15 @@ mod apply;
 mod change;
 mod error;
 mod feed;
+mod folder;
 mod load;
 mod manifest;
+mod names;
 mod own;
 mod patch;
 mod settle;
 mod shared;
+mod signals;
 mod slot;
 mod status;
 mod store;
@@ -25,6 +28,7 @@ use load::Scan;
 use own::Own;
 use shared::Shared;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,16 +109,13 @@ impl Directory {
         let canonical = root.canonicalize().map_err(root_error)?;
         let is_file = !canonical.is_dir();
         let own = own.or_else(|| (!is_file).then(|| canonical.join(".transom")));
-        let (own, writer) = open_own(own, writable)?;
-        if let Some(own) = own.as_ref().filter(|own| canonical.starts_with(own)) {
-            return Err(OpenError::Inside { path: own.clone() });
-        }
+        let (own, writer) = open_own(own, &canonical, writable)?;
         let folder =
             if is_file { canonical.parent().map(Path::to_owned).unwrap_or_default() } else { canonical.clone() };
         let shared = Arc::new(Shared::new(name, Tree { root: folder, own }, limits, writer));
         if is_file {
             // A file that is named is read, whatever its name ends in.
-            let (bytes, _) = load::read_whole(&canonical, shared.limits.file_bytes).map_err(root_error)?;
+            let bytes = read_named(&canonical, shared.limits.file_bytes).map_err(root_error)?;
             let name = canonical.file_name().map(Path::new).unwrap_or(&canonical);
             load::take_bytes(&shared, Place::new(tree::Layer::User, name), &bytes);
         } else {
@@ -151,7 +152,7 @@ impl Directory {
     /// Takes in bytes as the agent's own file of an object, as if somebody had edited it; without bytes it is gone.
     /// For directories in memory.
     pub fn take_made(&self, object: &ObjectRef, bytes: &[u8]) {
-        let place = Place::new(tree::Layer::Made, &own::object_file(object));
+        let place = Place::new(tree::Layer::Made, &names::object_file(object));
         if bytes.is_empty() {
             load::take_away(&self.shared, place);
         } else {
@@ -255,18 +256,33 @@ impl Directory {
     }
 }
 
-/// The canonical path of the own folder, and the folder opened for writing when that is allowed.
-fn open_own(own: Option<PathBuf>, writable: bool) -> Result<(Option<PathBuf>, Option<Own>), OpenError> {
+/// The bytes of the file that is the root. A pipe is read to its end: whoever names one waits for it.
+fn read_named(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    load::read_whole(file, &metadata, limit)
+}
+
+/// The path of the own folder, canonical up to its name, and the folder opened for writing when that is allowed.
+fn open_own(own: Option<PathBuf>, root: &Path, writable: bool) -> Result<(Option<PathBuf>, Option<Own>), OpenError> {
     let Some(path) = own else { return Ok((None, None)) };
     let fail = |cause: io::Error| match cause.kind() {
         io::ErrorKind::WouldBlock => OpenError::InUse { path: path.clone() },
         _ => OpenError::Own { path: path.clone(), cause },
     };
-    if !writable {
-        return Ok((Some(path.canonicalize().unwrap_or_else(|_| path.clone())), None));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if writable {
+        std::fs::create_dir_all(parent).map_err(fail)?;
     }
-    std::fs::create_dir_all(&path).map_err(fail)?;
-    let path = path.canonicalize().map_err(fail)?;
-    let writer = Own::open(&path).map_err(fail)?;
-    Ok((Some(path), Some(writer)))
+    // What stands before the name is the user's to choose; at the name there must be a folder of ours, and no link.
+    let found = parent.canonicalize().map(|parent| parent.join(path.file_name().unwrap_or_default()));
+    let found = found.unwrap_or_else(|_| path.clone());
+    if root.starts_with(&found) {
+        return Err(OpenError::Inside { path: found });
+    }
+    let writer = match writable {
+        true => Some(Own::open(&found).map_err(fail)?),
+        false => own::check_readable(&found).map(|()| None).map_err(fail)?,
+    };
+    Ok((Some(found), writer))
 }

@@ -6,15 +6,20 @@ pub mod client_go;
 mod cost;
 pub mod emit;
 mod error;
+mod fields;
+mod list;
 mod seed;
 mod split;
 
 use aside::Aside;
+use cost::Memory;
 pub use error::{DocumentError, Fault};
+pub use list::List;
 use seed::{Reader, ValueSeed};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 use split::Chunk;
+use std::convert::Infallible;
 use std::fmt;
 
 /// What one text may cost.
@@ -63,15 +68,36 @@ pub fn parse_one(bytes: &[u8], limits: Limits) -> Result<Value, DocumentError> {
 
 /// Reads every document of a text; one that is broken does not hide the others. Empty documents are left out.
 pub fn parse_many(bytes: &[u8], limits: Limits) -> Vec<Parsed> {
+    let mut all = Vec::new();
+    let Ok(()) = parse_each(bytes, limits, |parsed| -> Result<(), Infallible> {
+        all.push(parsed);
+        Ok(())
+    });
+    all
+}
+
+/// Hands over every document of a text as soon as it is read, until `each` fails: what is done with is not kept while the
+/// next one is read. Empty documents are left out.
+///
+/// # Errors
+/// The first of `each`.
+pub fn parse_each<E>(bytes: &[u8], limits: Limits, mut each: impl FnMut(Parsed) -> Result<(), E>) -> Result<(), E> {
     let text = match text_of(bytes, limits) {
         Ok(text) => text,
-        Err(error) => return vec![Parsed { number: 1, line: error.line.unwrap_or(1), value: Err(error) }],
+        Err(error) => return each(Parsed { number: 1, line: error.line.unwrap_or(1), value: Err(error) }),
     };
-    let mut all = Vec::new();
+    let memory = Memory::of(text.len());
+    let (left, mut number) = (memory.left(), 0);
     for chunk in split::chunks(text) {
-        parse_chunk(&chunk, limits, &mut all);
+        let mut found = Vec::new();
+        parse_chunk(&chunk, limits, &memory, &mut found);
+        for parsed in found {
+            number += 1;
+            each(Parsed { number, ..parsed })?;
+        }
+        memory.back(left);
     }
-    all
+    Ok(())
 }
 
 /// Checks what can be checked before parsing.
@@ -93,13 +119,15 @@ fn line_at(bytes: &[u8], at: usize) -> usize {
 }
 
 /// Reads the documents of one chunk, nearly always one.
-fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) {
-    let before = all.len();
+fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, all: &mut Vec<Parsed>) {
+    let left = memory.left();
     for exact in [false, true] {
-        all.truncate(before);
-        if chunk.json().is_none_or(|text| parse_json(text, chunk, limits, exact, all).is_err()) {
-            all.truncate(before);
-            parse_yaml(chunk, limits, exact, all);
+        all.clear();
+        memory.back(left);
+        if chunk.json().is_none_or(|text| parse_json(text, chunk, limits, memory, exact, all).is_err()) {
+            all.clear();
+            memory.back(left);
+            parse_yaml(chunk, limits, memory, exact, all);
         }
         let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
         if !all.last().is_some_and(|parsed| parsed.value.as_ref().is_err_and(twice)) {
@@ -108,25 +136,33 @@ fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, all: &mut Vec<Parsed>) {
     }
 }
 
-fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Parsed>) {
-    if let Some(fault) = cost::excess(chunk.text, limits) {
+fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, exact: bool, all: &mut Vec<Parsed>) {
+    if let Some(fault) = cost::excess(chunk.text, limits, memory) {
         return push(all, chunk.line, Err(DocumentError::new(fault).on(chunk.line)));
     }
-    let before = all.len();
+    let left = memory.left();
     let shortened = Aside::of(chunk.text);
-    if shortened.is_some_and(|aside| parse_text(&aside, chunk, limits, exact, all)) {
+    if shortened.is_some_and(|aside| parse_text(&aside, chunk, limits, memory, exact, all)) {
         return;
     }
     // The place of what is wrong is that in the text as it stands.
-    all.truncate(before);
-    parse_text(&Aside::nothing(chunk.text), chunk, limits, exact, all);
+    all.clear();
+    memory.back(left);
+    parse_text(&Aside::nothing(chunk.text), chunk, limits, memory, exact, all);
 }
 
 /// Reads the text of a chunk as YAML; whether nothing in it is wrong.
-fn parse_text(aside: &Aside<'_>, chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Parsed>) -> bool {
+fn parse_text(
+    aside: &Aside<'_>,
+    chunk: &Chunk<'_>,
+    limits: Limits,
+    memory: &Memory,
+    exact: bool,
+    all: &mut Vec<Parsed>,
+) -> bool {
     for document in serde_yaml::Deserializer::from_str(&aside.text) {
-        let reader = Reader::new(chunk.text.len(), aside, limits, exact);
-        match ValueSeed::root(&reader).deserialize(document) {
+        let reader = Reader::new(chunk.text.len(), aside, memory, limits, exact);
+        match reader.begin(|| ValueSeed::root(&reader).deserialize(document)) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, chunk.line, Ok(value)),
             Err(error) => {
@@ -143,13 +179,20 @@ fn parse_text(aside: &Aside<'_>, chunk: &Chunk<'_>, limits: Limits, exact: bool,
 ///
 /// # Errors
 /// When it is not JSON; what a limit forbids is no error here but stands in the list.
-fn parse_json(text: &str, chunk: &Chunk<'_>, limits: Limits, exact: bool, all: &mut Vec<Parsed>) -> Result<(), ()> {
+fn parse_json(
+    text: &str,
+    chunk: &Chunk<'_>,
+    limits: Limits,
+    memory: &Memory,
+    exact: bool,
+    all: &mut Vec<Parsed>,
+) -> Result<(), ()> {
     let mut json = serde_json::Deserializer::from_str(text);
     let mut line = chunk.line;
     let aside = Aside::nothing(text);
     loop {
-        let reader = Reader::new(text.len(), &aside, limits, exact);
-        match ValueSeed::root(&reader).deserialize(&mut json) {
+        let reader = Reader::new(text.len(), &aside, memory, limits, exact);
+        match reader.begin(|| ValueSeed::root(&reader).deserialize(&mut json)) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, line, Ok(value)),
             Err(error) => {

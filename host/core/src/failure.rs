@@ -2,6 +2,7 @@
 
 use crate::object::Object;
 use crate::reference::ObjectRef;
+use crate::visible::visible;
 use std::fmt;
 use transom_api::{Reason, State, Word};
 
@@ -181,17 +182,15 @@ pub struct InvalidField {
     pub expected: &'static str,
 }
 
-/// Control characters become spaces, and what is too long is cut.
+/// Ends of lines become spaces, what cannot be seen is spelled, and what is too long is cut.
 pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len().min(MAX_MESSAGE));
-    for letter in text.chars() {
-        if line.len() + letter.len_utf8() > MAX_MESSAGE {
-            line.push('…');
-            break;
-        }
-        line.push(if letter.is_control() { ' ' } else { letter });
+    let text = text.get(..text.floor_char_boundary(MAX_MESSAGE + 4)).unwrap_or_default();
+    let text = text.replace(['\n', '\r', '\t'], " ");
+    let shown = visible(&text);
+    match shown.len() > MAX_MESSAGE {
+        true => format!("{}…", shown.get(..shown.floor_char_boundary(MAX_MESSAGE)).unwrap_or_default()),
+        false => shown.into_owned(),
     }
-    line
 }
 
 #[cfg(test)]
@@ -200,7 +199,7 @@ mod tests {
 
     #[test]
     fn messages_are_one_short_line() {
-        assert_eq!(one_line("a\nb\u{1b}[31m"), "a b [31m");
+        assert_eq!(one_line("a\nb\u{1b}[31m\u{202e}"), "a b\\u001b[31m\\u202e");
         let cut = one_line(&"ä".repeat(2000));
         assert!(cut.len() <= MAX_MESSAGE + '…'.len_utf8() && cut.ends_with('…'));
     }

@@ -2,6 +2,7 @@
 
 pub mod dns;
 
+use crate::visible::visible;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -43,15 +44,17 @@ impl ObjectRef {
     }
 }
 
-/// `Secret klusterlet-demo/external-managed-kubeconfig`, with the cluster in front unless it is `local`.
+/// `Secret klusterlet-demo/external-managed-kubeconfig`, with the cluster in front unless it is `local`. For people: what
+/// cannot be seen in a name is spelled.
 impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.cluster != LOCAL {
-            write!(f, "{}: ", self.cluster)?;
+            write!(f, "{}: ", visible(&self.cluster))?;
         }
-        match &self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
+        write!(f, "{} ", visible(&self.kind))?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{}/", visible(namespace))?;
         }
+        f.write_str(&visible(&self.name))
     }
 }

@@ -3,6 +3,7 @@
 use crate::failure::{Class, Failure};
 use crate::outcome::{Outcome, WriteKind};
 use crate::reference::ObjectRef;
+use crate::visible::visible;
 use crate::work::Key;
 use crate::{audit, backoff};
 use transom_api::{Reason, State, Word};
@@ -98,7 +99,7 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
         subject: (*evaluation.key.subject).clone(),
         state: end.state,
         reason: end.reason,
-        message: end.message,
+        message: visible(&end.message).into_owned(),
         target: evaluation.target,
         writes: writes.map(|step| (step.kind, step.target)).collect(),
         inputs: evaluation.inputs,

@@ -5,6 +5,7 @@ use crate::catalogue::{Entry, Refusal};
 use crate::policy::Writes;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
+use crate::visible::visible;
 use std::collections::BTreeMap;
 use transom_api::status::{
     Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_WORST, PolicyStatus,
@@ -108,7 +109,9 @@ pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) ->
 fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
     let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else { return false };
     let is = |cluster: &str, api_version: &str, kind: &str| {
-        (watch.cluster.as_str(), watch.api_version.as_str(), watch.kind.as_str()) == (cluster, api_version, kind)
+        // A file that cannot be read may hold any kind.
+        (watch.cluster == cluster && watch.kind.is_empty())
+            || (watch.cluster.as_str(), watch.api_version.as_str(), watch.kind.as_str()) == (cluster, api_version, kind)
     };
     let written = match &policy.writes {
         Writes::Kubeconfig(rules) => rules.iter().any(|rule| is(&rule.cluster, "v1", "Secret")),
@@ -185,7 +188,8 @@ fn watched(unwatched: &[WatchStatus]) -> Said {
         [first, ..] => {
             let more = if unwatched.len() > 1 { format!(" (and {} more)", unwatched.len() - 1) } else { String::new() };
             let WatchStatus { api_version, kind, cluster, message, .. } = first;
-            (first.reason.clone(), format!("{kind} of {api_version} on {cluster}: {message}{more}"))
+            let what = if kind.is_empty() { String::new() } else { format!("{kind} of {api_version} on ") };
+            (first.reason.clone(), format!("{what}{cluster}: {message}{more}"))
         }
     };
     Said { kind: ConditionType::Watched, status: holds(unwatched.is_empty()), reason, message }
@@ -286,8 +290,9 @@ impl<'a> Sum<'a> {
 
 /// No longer than a status shows, cut between characters.
 fn cut(message: &str) -> String {
+    let message = visible(message);
     if message.len() <= MAX_MESSAGE {
-        return message.to_owned();
+        return message.into_owned();
     }
     let end = message.floor_char_boundary(MAX_MESSAGE - '…'.len_utf8());
     format!("{}…", message.get(..end).unwrap_or_default())
@@ -500,6 +505,27 @@ mod tests {
             said(&status, ConditionType::Watched),
             (ConditionStatus::False, "ReadForbidden", "Secret of v1 on local: not allowed (and 1 more)")
         );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_may_hold_what_any_policy_needs() {
+        let file = |cluster: &str| WatchStatus {
+            cluster: cluster.to_owned(),
+            api_version: String::new(),
+            kind: String::new(),
+            namespace: None,
+            reason: "ManifestInvalid".to_owned(),
+            message: "a\u{1b}.yaml: document 1, line 2: not UTF-8".to_owned(),
+        };
+        let entry = entry();
+        let unwatched = [file("local"), file("elsewhere")];
+        let status =
+            of(Known { entry: &entry, unwatched: &unwatched, before: None, now_seconds: NOW }, std::iter::empty());
+        assert_eq!(
+            said(&status, ConditionType::Watched),
+            (ConditionStatus::False, "ManifestInvalid", "local: a\\u001b.yaml: document 1, line 2: not UTF-8")
+        );
+        assert_eq!(status.unwatched.len(), 1);
     }
 
     #[test]

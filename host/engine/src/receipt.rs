@@ -1,5 +1,7 @@
 //! What one call used of its budget, and the log lines that it wrote. Never printed by the engine.
 
+use transom_core::visible::visible;
+
 /// What a call used of each budget. All but `micros` is the same for the same call on any engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
@@ -50,24 +52,10 @@ pub const LINE_CHARS: usize = 1024;
 
 /// A guest's text as it may be printed: cut, and without anything that moves a cursor or turns text around.
 pub(crate) fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(LINE_CHARS));
-    for (count, c) in text.chars().enumerate() {
-        if count == LINE_CHARS {
-            out.push('…');
-            break;
-        }
-        if c.is_control() || is_invisible(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
+    match text.char_indices().nth(LINE_CHARS) {
+        Some((end, _)) => format!("{}…", visible(text.get(..end).unwrap_or_default())),
+        None => visible(text).into_owned(),
     }
-    out
-}
-
-/// Characters that change how others are shown: separators of lines, marks of direction, zero widths.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
 #[cfg(test)]
@@ -76,7 +64,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(printable("a\nb\u{1b}[31m\u{202e}ü"), "a\\nb\\u{1b}[31m\\u{202e}ü");
+        assert_eq!(printable("a\nb\u{1b}[31m\u{202e}ü"), "a\\nb\\u001b[31m\\u202eü");
     }
 
     #[test]

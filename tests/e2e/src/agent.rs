@@ -46,8 +46,20 @@ impl Agent {
     /// # Errors
     /// When it is not running.
     pub fn resident_bytes(&self) -> Result<u64> {
+        self.bytes("VmRSS:")
+    }
+
+    /// The most bytes of memory that it ever held.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn peak_bytes(&self) -> Result<u64> {
+        self.bytes("VmHWM:")
+    }
+
+    fn bytes(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the agent is not running")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).context("the agent is not running")?;
         let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kibibytes * 1024)
     }

@@ -20,8 +20,14 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// An answer, whole.
 type Answer = Response<Full<Bytes>>;
 
-/// Answers one request; its body is not looked at.
-pub(super) async fn answer<B>(agent: &Agent, gate: &Gate, peer: SocketAddr, request: &Request<B>) -> Answer {
+/// Answers one request; its body is not looked at. Before an answer that may be large, and only then, `read` is called.
+pub(super) async fn answer<B>(
+    agent: &Agent,
+    gate: &Gate,
+    peer: SocketAddr,
+    request: &Request<B>,
+    read: impl FnOnce(),
+) -> Answer {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered");
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -31,7 +37,10 @@ pub(super) async fn answer<B>(agent: &Agent, gate: &Gate, peer: SocketAddr, requ
         "/healthz" => said(StatusCode::OK, "ok"),
         "/readyz" => readiness(agent),
         path @ ("/metrics" | "/debug/state") => match gate.pass(peer, request.headers(), path).await {
-            Ok(()) => shown(agent, path),
+            Ok(()) => {
+                read();
+                shown(agent, path)
+            }
             Err((status, why)) => refused(status, why),
         },
         _ => said(StatusCode::NOT_FOUND, "there are /metrics, /healthz, /readyz and /debug/state"),

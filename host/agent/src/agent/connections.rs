@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use transom_api::Word;
 use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
-use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, WatchHealth};
+use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -20,7 +20,7 @@ use transom_core::plan::{Plan, Step};
 use transom_core::policy::SubjectRule;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
-use transom_core::watches::{self, Scope, SecretReads};
+use transom_core::watches::{self, SecretReads};
 
 /// The connections of an agent.
 pub(crate) struct Connections {
@@ -259,19 +259,9 @@ impl Connections {
         self.all().for_each(|cluster| cluster.forget_policy(policy));
     }
 
-    /// Watches of API servers that cannot be followed now.
+    /// Watches of API servers that cannot be followed now, and files of directories that cannot be read.
     pub(crate) fn unwatched(&self) -> Vec<WatchStatus> {
-        let broken = |server: &Kubernetes| -> Vec<WatchStatus> {
-            let health = server.health();
-            let status = |watch: WatchHealth| {
-                let (reason, message) = watch.failure?;
-                let Scope { api_version, kind, namespace, .. } = watch.scope;
-                let (cluster, reason) = (server.name().to_owned(), reason.as_str().to_owned());
-                Some(WatchStatus { cluster, api_version, kind, namespace, reason, message })
-            };
-            health.watches.into_iter().filter_map(status).collect()
-        };
-        self.servers().flat_map(broken).collect()
+        self.by_name.iter().flat_map(|(name, cluster)| cluster.unwatched(name)).collect()
     }
 
     /// What was told of a policy before, by this agent or an earlier one.

@@ -48,10 +48,12 @@ impl Agent {
                 for object in &unreadable.objects {
                     self.changed(object, &Cause::Evaluate(Why::Unjudged), || None);
                 }
+                self.statuses.changed();
                 let Unreadable { place, reason, message, .. } = unreadable;
                 telemetry::tell(&Signal::Unreadable { place, reason, message });
             }
             Observation::Readable(place) => {
+                self.statuses.changed();
                 telemetry::tell(&Signal::Readable { place });
                 self.retry_unread();
             }

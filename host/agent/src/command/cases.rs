@@ -65,7 +65,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         TableFormat::Table => table(&verdicts, screen),
         TableFormat::Json => {
             let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case, "passed": verdict.differences.is_empty(), "differences": verdict.differences}));
-            screen.line(format_args!("{:#}", rows.collect::<serde_json::Value>()));
+            screen.json(&rows.collect());
         }
     }
     let failed = verdicts.iter().any(|verdict| !verdict.differences.is_empty());

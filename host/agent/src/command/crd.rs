@@ -8,7 +8,7 @@ const FIRST: &str = "# The kind Policy. Made by `transom crd`; never edited by h
 
 /// Prints it.
 pub(crate) fn crd(screen: &Screen) -> Ending {
-    screen.line(format_args!("{}", text().trim_end()));
+    screen.text(&format!("{}\n", text().trim_end()));
     Ending::Right
 }
 

@@ -30,7 +30,8 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
         );
     }
     for entry in found {
-        screen.line(format_args!("{} ({})\n  What it means: {}", entry.word, entry.whose, entry.meaning));
+        screen.line(format_args!("{} ({})", entry.word, entry.whose));
+        screen.line(format_args!("  What it means: {}", entry.meaning));
         if !entry.remedy.is_empty() {
             screen.line(format_args!("  What to do:    {}", entry.remedy));
         }

@@ -22,7 +22,7 @@ pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<End
     let engine = Engine::new(EngineOptions::default())?;
     let found = engine.inspect(&artifact.bytes).with_context(|| format!("failed to inspect `{location}`"))?;
     match args.output {
-        TableFormat::Json => screen.line(format_args!("{:#}", as_json(&location, &found))),
+        TableFormat::Json => screen.json(&as_json(&location, &found)),
         TableFormat::Table => tell(&location, &found, screen),
     }
     Ok(if found.description.is_ok() { Ending::Right } else { Ending::Failed })
@@ -67,7 +67,7 @@ fn describe(description: &Description, screen: &Screen) {
         screen.line(format_args!("reason      {}: {}", reason.word, reason.meaning));
         screen.line(format_args!("  to do     {}", reason.remedy));
     }
-    screen.line(format_args!("settings    {}", description.settings_schema.trim()));
+    screen.text(&format!("settings    {}\n", description.settings_schema.trim()));
 }
 
 fn as_json(location: &Location, found: &Inspection) -> Value {

@@ -43,7 +43,7 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         OutputFormat::Yaml => screen.text(&role::yaml(&roles)),
         OutputFormat::Json => {
             let items: Vec<_> = roles.iter().flat_map(role::Role::objects).collect();
-            screen.line(format_args!("{:#}", json!({"apiVersion": "v1", "kind": "List", "items": items})));
+            screen.json(&json!({"apiVersion": "v1", "kind": "List", "items": items}));
         }
         OutputFormat::Table => table(&rights, screen),
     }

@@ -179,7 +179,7 @@ fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
             cells.extend(rows.iter().map(show::cells));
             columns(&cells).iter().for_each(|line| screen.line(format_args!("{line}")));
         }
-        OutputFormat::Json => screen.line(format_args!("{:#}", account::list(rows))),
+        OutputFormat::Json => screen.json(&account::list(rows)),
         OutputFormat::Yaml => {
             let Value::Array(items) = account::list(rows) else { return };
             let order = ["policy", "subject", "state", "reason", "message"];

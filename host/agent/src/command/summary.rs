@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::agent::connections::Cluster;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::swap::Swap;
+use serde_json::json;
 use std::collections::BTreeMap;
 use transom_api::{State, Word};
 
@@ -31,15 +32,16 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, done: Done, screen: &Screen) -> E
         }
     }
     for ((state, would, reason), count) in &counts {
+        let fields = [("state", json!(state)), ("reason", json!(reason.as_str())), ("subjects", json!(count))];
         let word = screen.tinted(state.as_str(), tint(*state), 8);
-        match would {
-            true => screen.note(format_args!("{count:>7}  would be {word} {reason}")),
-            false => screen.note(format_args!("{count:>7}  {word} {reason}")),
-        }
+        let would = if *would { "would be " } else { "" };
+        screen.tell(format_args!("{count:>7}  {would}{word} {reason}"), fields);
     }
     for (state, named) in named.iter().rev() {
         for (key, told) in named.iter().take(NAMED) {
-            screen.note(format_args!("{} [{}]: {}: {}", key.subject, key.policy, told.reason, told.message));
+            let (subject, policy, reason) = (key.subject.to_string(), &*key.policy, told.reason.as_str());
+            let fields = [("subject", json!(subject)), ("policy", json!(policy)), ("reason", json!(reason))];
+            screen.tell(format_args!("{subject} [{policy}]: {reason}: {}", told.message), fields);
         }
         if named.len() > NAMED {
             screen.note(format_args!("... and {} more that are {}", named.len() - NAMED, state.as_str()));
@@ -49,7 +51,10 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, done: Done, screen: &Screen) -> E
     let refused = refused(swap, screen);
     let unreadable: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
-        screen.note(format_args!("{}: {}: {}", one.place, one.reason.as_str(), one.message));
+        let fields = [("place", json!(one.place)), ("reason", json!(one.reason.as_str()))];
+        let said = one.message.strip_prefix(&one.place).and_then(|said| said.strip_prefix(": "));
+        let said = said.unwrap_or(&one.message);
+        screen.tell(format_args!("{}: {}: {said}", one.place, one.reason.as_str()), fields);
     }
     let right = !failed && unreadable.is_empty() && !refused;
     if right { Ending::Right } else { Ending::Failed }
@@ -58,10 +63,13 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, done: Done, screen: &Screen) -> E
 /// Prints the policies that are refused or cannot be read; true when there is one.
 pub(crate) fn refused(swap: &Swap, screen: &Screen) -> bool {
     for (policy, refusal) in swap.refusals() {
-        screen.note(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message));
+        let fields = [("policy", json!(policy)), ("reason", json!(refusal.word.as_str()))];
+        screen.tell(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message), fields);
     }
     for (place, message) in swap.broken() {
-        screen.note(format_args!("{place}: {}: {message}", Word::ManifestInvalid.as_str()));
+        let reason = Word::ManifestInvalid.as_str();
+        let fields = [("place", json!(place)), ("reason", json!(reason))];
+        screen.tell(format_args!("{place}: {reason}: {message}"), fields);
     }
     swap.refused() > 0
 }

@@ -51,7 +51,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
                 let (reason, message) = refused.clone().unzip();
                 json!({"place": place, "policy": name, "valid": refused.is_none(), "reason": reason, "message": message})
             });
-            screen.line(format_args!("{:#}", rows.collect::<Value>()));
+            screen.json(&rows.collect());
         }
     }
     Ok(if verdicts.iter().all(|verdict| verdict.refused.is_none()) { Ending::Right } else { Ending::Failed })

@@ -4,7 +4,7 @@
 use super::Shared;
 use super::change::{Content, Edit, News, Print};
 use super::load::made_file;
-use super::own::{digest, object_file};
+use super::names::{digest, object_file};
 use super::patch::{get, set};
 use super::shared::version_text;
 use super::slot::{Effective, Made, Seen, version};

@@ -4,7 +4,7 @@
 use super::Shared;
 use super::change::{Content, Edit, News, Print};
 use super::manifest::{self, Fault};
-use super::own::object_file;
+use super::names::object_file;
 use super::patch::Patch;
 use super::slot::Made;
 use super::tree::{Layer, Place, Stamp, Step, gone};
@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const OVER: &str = "# made of the user's object ";
 /// Files per thread below which another thread is not worth its start.
 const SHARE: usize = 16;
+
+/// Files of more bytes than this are parsed one at a time.
+const LARGE: usize = 256 << 10;
 
 /// What a scan asks on its way.
 pub(super) struct Scan<'a> {
@@ -175,6 +178,8 @@ fn read(shared: &Shared, place: &Place) -> Edit {
     if shared.store().print(place).is_some_and(|known| known.bytes == print.bytes) {
         return Edit::Same(stamp);
     }
+    // What a large file costs while it is read is paid for one of them at a time.
+    let _alone = (bytes.len() > LARGE).then(|| shared.large());
     match content(shared, place, &bytes) {
         Ok(content) => Edit::Put(print, content),
         Err(fault) => Edit::Refuse(Some(print), fault),
@@ -183,17 +188,13 @@ fn read(shared: &Shared, place: &Place) -> Edit {
 
 /// The bytes of a file that counts, and its stamp from before they were read.
 fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<Stamp>)>> {
-    if shared.tree.file(place)?.is_none() {
-        return Ok(None);
-    }
-    let (bytes, metadata) = read_whole(&shared.tree.path(place), shared.limits.file_bytes)?;
+    let Some((file, metadata)) = shared.tree.open(place)? else { return Ok(None) };
+    let bytes = read_whole(file, &metadata, shared.limits.file_bytes)?;
     Ok(Some((bytes, Stamp::of(&metadata))))
 }
 
-/// The bytes of a file, when there are not too many of them, and what it was before they were read.
-pub(super) fn read_whole(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
+/// The bytes of a file, when there are not too many of them.
+pub(super) fn read_whole(file: File, metadata: &Metadata, limit: u64) -> io::Result<Vec<u8>> {
     if metadata.len() > limit {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -202,7 +203,7 @@ pub(super) fn read_whole(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metada
     if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    Ok((bytes, metadata))
+    Ok(bytes)
 }
 
 /// What the bytes of a file hold. A file of ours that is not as we write it holds nothing: it is made again.
@@ -231,8 +232,9 @@ pub(super) fn made_file(made: &Made, yaml: &str) -> String {
     }
 }
 
-/// The fields in a file of ours.
+/// The fields in a file of ours; nothing when one byte of it is another than we wrote.
 fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
+    Patch::is_whole(bytes).then_some(())?;
     let document = manifest::document(bytes, shared.limits)?;
     let reference = manifest::reference(&document, &shared.name)?;
     (*object_file(&reference) == *place.path).then_some(())?;
@@ -241,7 +243,7 @@ fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::own::digest;
+    use super::super::names::digest;
     use super::super::tree::Tree;
     use super::super::{Limits, apply};
     use super::*;

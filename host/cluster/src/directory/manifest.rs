@@ -6,11 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use transom_api::Word;
-use transom_core::document::{self, DocumentError, parse_many, parse_one};
+use transom_core::document::{self, DocumentError, List, parse_each, parse_one};
 use transom_core::reference::ObjectRef;
 
 /// How deep Lists may lie in Lists.
 const LIST_DEPTH: usize = 4;
+/// A List of more bytes than this is read an item at a time.
+const LARGE: usize = 1 << 20;
 /// Most values in one document.
 const NODES: usize = 10_000_000;
 /// Most maps and lists inside each other.
@@ -51,11 +53,49 @@ impl Fault {
 /// Every object of a file, in its order; Lists are flattened, `stringData` is part of `data`.
 /// The first fault refuses the whole file, so that a half-written file is never half believed.
 pub(super) fn objects(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
+    let list = (bytes.len() > LARGE).then(|| List::of(bytes)).flatten();
+    match list.map(|list| items(&list, cluster, limits)) {
+        Some(Ok(found)) => Ok(found),
+        // It may be written in a way that only a parser understands.
+        Some(Err(fault)) => documents(bytes, cluster, limits).map_err(|_| fault),
+        None => documents(bytes, cluster, limits),
+    }
+}
+
+/// Every object of a file, a document at a time.
+fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
     let mut found = Vec::new();
-    for parsed in parse_many(bytes, budget(limits)) {
+    parse_each(bytes, budget(limits), |parsed| {
         let place = format!("document {}, line {}", parsed.number, parsed.line);
         let value = parsed.value.map_err(|error| unparsable(parsed.number, &error))?;
         flatten(value, &place, LIST_DEPTH, &mut |object, place| {
+            found.push(one(object, place, cluster, limits.object_bytes)?);
+            Ok(())
+        })
+    })?;
+    Ok(found)
+}
+
+/// Every object of one List, an item at a time.
+fn items(list: &List<'_>, cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
+    let fault = |mut error: DocumentError, offset: usize| {
+        error.line = error.line.map(|line| line + offset);
+        unparsable(1, &error)
+    };
+    let no_list = || Fault::invalid("document 1: it is no List".to_owned());
+    let head = parse_one(list.head.as_bytes(), budget(limits)).map_err(|error| fault(error, 0))?;
+    let Value::Object(head) = head else { return Err(no_list()) };
+    let kind = list_of(&head).ok_or_else(no_list)?;
+    let mut found = Vec::new();
+    for (index, piece) in list.pieces().enumerate() {
+        let value = parse_one(piece.text.as_bytes(), budget(limits)).map_err(|error| fault(error, piece.offset))?;
+        let item = match value {
+            Value::Array(mut one) if list.is_yaml() && one.len() == 1 => one.pop().unwrap_or_default(),
+            value if !list.is_yaml() => value,
+            _ => return Err(no_list()),
+        };
+        let place = format!("document 1, line {}, items[{index}]", piece.offset + 1);
+        flatten(of_kind(item, kind.as_deref(), &head), &place, LIST_DEPTH - 1, &mut |object, place| {
             found.push(one(object, place, cluster, limits.object_bytes)?);
             Ok(())
         })?;
@@ -102,16 +142,20 @@ fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> 
         Some(Value::Array(items)) => items,
         Some(_) => return Err(Fault::invalid(format!("{place}: `items` is not a list"))),
     };
-    for (index, mut item) in items.into_iter().enumerate() {
-        if let (Some(kind), Some(item)) = (&item_kind, item.as_object_mut()) {
-            // An API server leaves them out of the items of a typed list.
-            item.entry("kind").or_insert_with(|| Value::String(kind.clone()));
-            let api_version = object.get("apiVersion").cloned().unwrap_or_default();
-            item.entry("apiVersion").or_insert(api_version);
-        }
+    for (index, item) in items.into_iter().enumerate() {
+        let item = of_kind(item, item_kind.as_deref(), &object);
         flatten(item, &format!("{place}, items[{index}]"), depth - 1, each)?;
     }
     Ok(())
+}
+
+/// An item with its kind and version: an API server leaves them out of the items of a typed list.
+fn of_kind(mut item: Value, kind: Option<&str>, list: &Map<String, Value>) -> Value {
+    if let (Some(kind), Some(item)) = (kind, item.as_object_mut()) {
+        item.entry("kind").or_insert_with(|| Value::String(kind.to_owned()));
+        item.entry("apiVersion").or_insert_with(|| list.get("apiVersion").cloned().unwrap_or_default());
+    }
+    item
 }
 
 /// Whether an object is a list, and of which kind when it says so; one with a name is an object of its own.
@@ -246,6 +290,67 @@ mod tests {
         assert_eq!(names(list), ["Secret a"]);
         let object = "apiVersion: example.dev/v1\nkind: AllowList\nmetadata: {name: a}\nitems: [{x: y}]\n";
         assert_eq!(names(object), ["AllowList a"]);
+    }
+
+    #[test]
+    fn a_large_list_says_the_same_as_a_small_one() {
+        let item = |index: usize| {
+            let (dash, text) = ("- apiVersion: v1\n  kind: ConfigMap\n", "y".repeat(600));
+            let anchored = if index.is_multiple_of(2) {
+                "a: &x 'one\n\n      two'\n    b: *x"
+            } else {
+                "a: |\n      - x\n    b: [x,\n      y]"
+            };
+            format!("{dash}  metadata: {{name: c-{index}}}\n  data:\n    {anchored}\n    c: {text}\n")
+        };
+        let of = |count: usize| -> String { (0..count).map(item).collect() };
+        let large = format!("apiVersion: v1\nitems:\n{}kind: List\n", of(2_000));
+        assert!(large.len() > LARGE && List::of(large.as_bytes()).is_some());
+        let pieces = read(&large).unwrap();
+        let whole = documents(large.as_bytes(), "local", Limits::default()).unwrap();
+        assert!(pieces == whole && pieces.len() == 2_000);
+        let values: Vec<Value> = serde_yaml::from_str::<Value>(&large).unwrap()["items"].as_array().unwrap().clone();
+        let json = json!({"apiVersion": "v1", "items": values, "kind": "ConfigMapList"});
+        for text in [json.to_string(), format!("{json:#}")] {
+            assert!(read(&text).unwrap() == whole);
+        }
+        // One is cut within a quoted text, one has an anchor of an earlier item: both are read whole.
+        for odd in [
+            "- {apiVersion: v1, kind: ConfigMap, metadata: {name: q}, data: {x: \"a\n- b\"}}\n",
+            "- {apiVersion: v1, kind: ConfigMap, metadata: {name: q}, data: {x: *x}}\n",
+        ] {
+            let text = large.replace("kind: List\n", &format!("{odd}kind: List\n"));
+            assert_eq!(read(&text).unwrap().len(), 2_001, "{odd}");
+        }
+        for (broken, said) in
+            [("- {kind: A}\n", "items[2000]: `metadata` is missing"), ("- {a: [}\n", "document 1, line ")]
+        {
+            let text = large.replace("kind: List\n", &format!("{broken}kind: List\n"));
+            assert!(message(&text).contains(said), "{}", message(&text));
+        }
+    }
+
+    #[test]
+    fn what_would_cost_more_than_eight_times_its_bytes_is_refused() {
+        const BYTES: usize = 4 << 20;
+        let lines = |line: &str| line.repeat(BYTES / line.len());
+        for (what, text) in [
+            ("lines", lines("- a\n")),
+            ("dashes", lines("- - - - - - - - a\n")),
+            ("flow", format!("[{}a]", lines("a,"))),
+            ("JSON", format!("[{}1]", lines("1,"))),
+            ("JSON maps", format!("[{}1]", lines("{\"a\":1},"))),
+            ("JSON documents", lines("{} ")),
+            ("anchors", lines("- &a a\n- *a\n")),
+            ("items", format!("apiVersion: v1\nkind: List\nitems:\n{}", lines("- a\n"))),
+            ("items of JSON", format!("{{\"kind\": \"List\", \"items\": [{}1]}}", lines("1,"))),
+            ("documents", lines("--- a\n")),
+            ("keys", (0..BYTES / 16).map(|at| format!("{at:013}: \n")).collect()),
+        ] {
+            assert!(message(&text).len() < 300, "{what}");
+        }
+        let large = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n{}", lines("- a\n"));
+        assert!(message(&large).contains("more than eight times its bytes"), "{}", message(&large));
     }
 
     #[test]

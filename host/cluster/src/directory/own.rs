@@ -1,199 +1,247 @@
-//! The agent's own folder: names of its files, and writes that are there whole or not at all.
-//! Never writes outside it; never calls fsync, because all of it can be made again from the manifests.
+//! The agent's own folder: whose it is, and writes that are there whole or not at all. All of it is reached through its
+//! open descriptor. Never calls fsync, because all of it can be made again from the manifests.
 
+use super::folder::Folder;
 use super::tree::{OBJECTS, PATCHES, gone};
-use sha2::{Digest as _, Sha256};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use rustix::fs::{FileType, Mode};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use transom_core::reference::ObjectRef;
+use std::sync::{Mutex, PoisonError};
 
 /// Folder of files that are not finished.
 const UNFINISHED: &str = "tmp";
 /// Folder of status files.
 pub(super) const STATUS: &str = "status";
-/// Longest part of a file name that is taken from a name as it is, in bytes.
-const NAME: usize = 180;
-/// Longest name of a file without its ending, in bytes.
-const FILE: usize = 245;
-/// How often a write is tried when the folder goes away under it.
+/// Tells git to leave the folder out, which holds credentials.
+const IGNORE: (&str, &[u8]) = (".gitignore", b"*\n");
+/// How often a write is tried when the folder goes away under it, or a name is taken.
 const TRIES: usize = 4;
+/// Only its owner may do anything in the folder. The sticky bit is the mark of a folder that the agent made: git stores
+/// none, so that no clone brings it.
+const MARKED: Mode = Mode::RWXU.union(Mode::SVTX);
 
 /// The agent's own folder, open for writing.
 #[derive(Debug)]
 pub(super) struct Own {
-    folder: PathBuf,
+    path: PathBuf,
     next: AtomicU64,
+    held: Mutex<Held>,
+}
+
+/// The folder that was there when it was taken.
+#[derive(Debug)]
+struct Held {
+    /// Device and number.
+    id: (u64, u64),
     /// Held open: its lock says that an agent is at work here.
     _lock: File,
 }
 
 impl Own {
-    /// Makes the folder, takes its lock, and removes what a killed agent left unfinished.
-    /// An error of kind `WouldBlock` says that another agent is at work in it.
-    pub(super) fn open(folder: &Path) -> io::Result<Self> {
-        for part in ["", OBJECTS, PATCHES, STATUS, UNFINISHED] {
-            make_folder(&folder.join(part))?;
+    /// Makes the folder, or takes the one that is there when it is ours; takes its lock, and removes what a killed agent
+    /// left unfinished. An error of kind `WouldBlock` says that another agent is at work in it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let own = Self { path: path.to_owned(), next: AtomicU64::new(0), held: Mutex::new(take(path)?) };
+        let unfinished = own.folder()?.sub(OsStr::new(UNFINISHED))?;
+        for (name, _) in unfinished.entries()? {
+            unfinished.remove(&name)?;
         }
-        let ignore = folder.join(".gitignore");
-        if !ignore.exists() {
-            // The folder holds credentials, and it can be made again.
-            std::fs::write(ignore, "*\n")?;
-        }
-        std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-        let lock = File::open(folder)?;
-        lock.try_lock()?;
-        for entry in std::fs::read_dir(folder.join(UNFINISHED))? {
-            std::fs::remove_file(entry?.path())?;
-        }
-        Ok(Self { folder: folder.to_owned(), next: AtomicU64::new(0), _lock: lock })
+        own.keep_from_git()?;
+        Ok(own)
     }
 
-    /// Where a file of ours lies.
-    pub(super) fn path(&self, file: &Path) -> PathBuf {
-        self.folder.join(file)
+    /// The folder as it is now. One that somebody removed is made again; another one in its place is taken when it is
+    /// ours and no other agent has it by now.
+    fn folder(&self) -> io::Result<Folder> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match Folder::open(&self.path) {
+            Ok(folder) if id(&folder)? == held.id => return Ok(folder),
+            Err(error) if !gone(&error) => return Err(error),
+            // A root that is gone is not made again.
+            Err(error) if !self.path.parent().is_some_and(Path::exists) => return Err(error),
+            _ => {}
+        }
+        *held = take(&self.path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::Error::other(format!(
+                "the agent's own folder `{}` was removed, and another agent is at work in the one that is there now",
+                self.path.display()
+            )),
+            _ => error,
+        })?;
+        drop(held);
+        self.keep_from_git()?;
+        Folder::open(&self.path)
+    }
+
+    /// Writes the file that keeps git from taking credentials, unless it is there as we write it.
+    fn keep_from_git(&self) -> io::Result<()> {
+        let (name, text) = IGNORE;
+        let mut found = Vec::new();
+        if let Some(file) = self.file(Path::new(name))? {
+            file.take(16).read_to_end(&mut found)?;
+        }
+        if found == text { Ok(()) } else { self.write(Path::new(name), text) }
+    }
+
+    /// Opens a file of ours; nothing when there is none.
+    pub(super) fn file(&self, file: &Path) -> io::Result<Option<File>> {
+        let (parent, name) = parts(file);
+        match self.folder().and_then(|folder| folder.descend(parent)?.file(name)) {
+            Err(error) if gone(&error) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// The names in a folder of ours, and what they are; none when there is no such folder.
+    pub(super) fn entries(&self, folder: &Path) -> io::Result<Vec<(OsString, FileType)>> {
+        match self.folder().and_then(|own| own.descend(folder)?.entries()) {
+            Err(error) if gone(&error) => Ok(Vec::new()),
+            found => found,
+        }
     }
 
     /// Puts a file in place by atomic rename; only its owner may read it.
     pub(super) fn write(&self, file: &Path, bytes: &[u8]) -> io::Result<()> {
-        let unfinished = self.folder.join(UNFINISHED).join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
-        let target = self.path(file);
-        let mut written = finish(&unfinished, &target, bytes);
-        if written.as_ref().is_err_and(gone) && self.folder.parent().is_some_and(Path::exists) {
-            // Someone removed our folder; a root that is gone is not made again.
-            make_folder(&self.folder.join(UNFINISHED))?;
-            written = finish(&unfinished, &target, bytes);
+        let mut written = Ok(());
+        for _ in 0..TRIES {
+            written = self.try_write(file, bytes);
+            // A folder went away under it, or a name was taken by what somebody put there.
+            let again = |error: &io::Error| gone(error) || error.kind() == io::ErrorKind::AlreadyExists;
+            if !written.as_ref().is_err_and(again) {
+                break;
+            }
         }
+        written
+    }
+
+    fn try_write(&self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.folder()?;
+        let unfinished = folder.make(Path::new(UNFINISHED))?;
+        let name = OsString::from(self.next.fetch_add(1, Ordering::Relaxed).to_string());
+        let mut new = unfinished.create(&name)?;
+        let (parent, end) = parts(file);
+        let written = new.write_all(bytes).and_then(|()| unfinished.rename(&name, &folder.make(parent)?, end));
         if written.is_err() {
             // The first error is the one to tell; what stays here is removed at the next start.
-            drop(std::fs::remove_file(&unfinished));
+            drop(unfinished.remove(&name));
         }
         written
     }
 
     /// Removes a file, and its folder when that was the last one in it. Nothing there is no error.
     pub(super) fn remove(&self, file: &Path) -> io::Result<()> {
-        match std::fs::remove_file(self.path(file)) {
-            Err(error) if !gone(&error) => return Err(error),
-            _ => {}
-        }
-        if let Some(parent) = file.parent().filter(|parent| parent.components().count() > 1) {
+        let (parent, name) = parts(file);
+        let folder = match self.folder().and_then(|folder| folder.descend(parent)) {
+            Err(error) if gone(&error) => return Ok(()),
+            folder => folder?,
+        };
+        folder.remove(name)?;
+        let (above, last) = parts(parent);
+        if above.iter().count() > 0 {
             // Not empty is the ordinary case.
-            drop(std::fs::remove_dir(self.path(parent)));
+            drop(self.folder().and_then(|own| own.descend(above)?.remove_empty(last)));
         }
         Ok(())
     }
 }
 
-/// Writes the unfinished file and renames it to its place.
-fn finish(unfinished: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(unfinished)?;
-    file.write_all(bytes)?;
-    drop(file);
-    let mut result = std::fs::rename(unfinished, target);
-    for _ in 0..TRIES {
-        match &result {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                target.parent().map_or(Ok(()), make_folder)?;
-                result = std::fs::rename(unfinished, target);
-            }
-            _ => break,
+/// Fails when a folder that is only read is none of ours; one that is not there, or cannot be entered, is told by reading it.
+pub(super) fn check_readable(path: &Path) -> io::Result<()> {
+    match Folder::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
+        Err(_) => Ok(()),
+        Ok(folder) => check_mark(&folder),
+    }
+}
+
+/// Opens a file of a folder that is only read; nothing when there is none. What is a link or a pipe is none.
+pub(super) fn file_in(own: &Path, file: &Path) -> io::Result<Option<File>> {
+    let (parent, name) = parts(file);
+    match Folder::open(own).and_then(|own| own.descend(parent)?.file(name)) {
+        Err(error) if gone(&error) || error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Makes the folder or takes the one that is there, with its lock.
+fn take(path: &Path) -> io::Result<Held> {
+    match rustix::fs::mkdir(path, MARKED) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let folder = Folder::open(path)?;
+    let owner = folder.stat()?.st_uid;
+    if let Some(us) = user().filter(|us| *us != owner) {
+        return Err(refused(format!("it belongs to the user {owner}, and the agent runs as {us}")));
+    }
+    check_mark(&folder)?;
+    folder.allow(MARKED)?;
+    let lock = Folder::open(path)?.into_file();
+    lock.try_lock()?;
+    check_entries(&folder, Path::new(""))?;
+    let id = id(&folder)?;
+    for part in [OBJECTS, PATCHES, STATUS, UNFINISHED] {
+        folder.make(Path::new(part))?.allow(Mode::RWXU)?;
+    }
+    Ok(Held { id, _lock: lock })
+}
+
+/// The user that the process acts as; nothing where the system does not say so in a file.
+fn user() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Fails when the agent did not make the folder: then whoever brought it decides what is in it, and who reads it.
+fn check_mark(folder: &Folder) -> io::Result<()> {
+    let is_marked = Mode::from_raw_mode(folder.stat()?.st_mode).contains(Mode::SVTX);
+    if is_marked || folder.entries()?.is_empty() {
+        return Ok(());
+    }
+    Err(refused(
+        "the agent did not make it here: it came with a clone or a copy, and git may track the credentials in it; \
+         remove it, all of it is made again"
+            .to_owned(),
+    ))
+}
+
+/// Fails when anything in the folder is neither a regular file nor a folder.
+fn check_entries(folder: &Folder, path: &Path) -> io::Result<()> {
+    for (name, kind) in folder.entries()? {
+        let at = path.join(&name);
+        match kind {
+            FileType::Directory => check_entries(&folder.sub(&name)?, &at)?,
+            FileType::RegularFile => {}
+            FileType::Symlink => return Err(refused(format!("`{}` in it is a link; remove it", at.display()))),
+            _ => return Err(refused(format!("`{}` in it is no regular file; remove it", at.display()))),
         }
     }
-    result
+    Ok(())
 }
 
-/// Makes a folder that only its owner may enter.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// The file of an object below `objects` or `patches`: `<namespace or _cluster>/<Kind>.<name>.yaml`, and
-/// `<Kind>.<name>_<group>.yaml` when its kind is of a group. No other part of a name has a `_`.
-pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
-    let folder = reference.namespace.as_deref().map_or("_cluster".to_owned(), segment);
-    let mut file = format!("{}.{}", segment(&reference.kind), segment(&reference.name));
-    if let Some((group, _)) = reference.api_version.split_once('/') {
-        file = format!("{file}_{}", segment(group));
-    }
-    if file.len() > FILE {
-        let start = file.get(..FILE - 40).unwrap_or_default();
-        file = format!("{start}~{}", digest(file.as_bytes()));
-    }
-    Path::new(&folder).join(format!("{file}.yaml"))
+/// Device and number of a folder.
+fn id(folder: &Folder) -> io::Result<(u64, u64)> {
+    let stat = folder.stat()?;
+    Ok((stat.st_dev, stat.st_ino))
 }
 
-/// The file of a subject's status below `status`: `<policy>/<namespace>.<name>.yaml`.
-pub(super) fn status_file(policy: &str, subject: &ObjectRef) -> PathBuf {
-    let namespace =
-        subject.namespace.as_deref().map_or("_cluster".to_owned(), |name| segment(name).replace('.', "%2E"));
-    Path::new(STATUS).join(segment(policy)).join(format!("{namespace}.{}.yaml", segment(&subject.name)))
-}
-
-/// The file of a policy's own status.
-pub(super) fn policy_file(policy: &str) -> PathBuf {
-    Path::new(STATUS).join(format!("{}.yaml", segment(policy)))
-}
-
-/// A name as part of a path: what Kubernetes allows stays, the rest becomes `%XX`, what is too long ends in a digest.
-/// Two names never become one.
-pub(super) fn segment(name: &str) -> String {
-    let mut safe = String::with_capacity(name.len());
-    for (index, byte) in name.bytes().enumerate() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => safe.push(char::from(byte)),
-            b'.' if index > 0 => safe.push('.'),
-            _ => safe.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    if safe.len() <= NAME {
-        return safe;
-    }
-    let start = safe.get(..NAME - 40).unwrap_or_default();
-    format!("{start}~{}", digest(name.as_bytes()))
-}
-
-/// The first 16 bytes of SHA-256, as hex.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+/// The folder and the name of a file.
+fn parts(file: &Path) -> (&Path, &OsStr) {
+    (file.parent().unwrap_or(Path::new("")), file.file_name().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_become_files() {
-        let file = |namespace, name| object_file(&ObjectRef::local("v1", "Secret", namespace, name));
-        assert_eq!(file(Some("klusterlet-a"), "x.y"), Path::new("klusterlet-a/Secret.x.y.yaml"));
-        assert_eq!(file(None, "a"), Path::new("_cluster/Secret.a.yaml"));
-        assert_eq!(file(Some("_cluster"), "a"), Path::new("%5Fcluster/Secret.a.yaml"));
-        assert_eq!(file(Some(".."), "../../etc"), Path::new("%2E./Secret.%2E.%2F..%2Fetc.yaml"));
-        let cluster = |group: &str| object_file(&ObjectRef::local(group, "Cluster", None, "a.b"));
-        assert_eq!(cluster("cluster.x-k8s.io/v1"), Path::new("_cluster/Cluster.a.b_cluster.x-k8s.io.yaml"));
-        assert_ne!(cluster("cluster.x-k8s.io/v1"), cluster("other.example.com/v1"));
-        let subject = |namespace, name| status_file("p", &ObjectRef::local("v1", "A", namespace, name));
-        assert_eq!(subject(Some("clusters"), "a.b"), Path::new("status/p/clusters.a.b.yaml"));
-        assert_ne!(subject(Some("a"), "b.c"), subject(Some("a.b"), "c"));
-        assert_eq!(policy_file("p"), Path::new("status/p.yaml"));
-    }
-
-    #[test]
-    fn long_names_stay_apart_and_short_enough() {
-        let long = "a".repeat(253);
-        let other = format!("{}b", "a".repeat(252));
-        assert_ne!(segment(&long), segment(&other));
-        assert!(segment(&long).len() <= NAME);
-        let file = |name: &str, group: &str| {
-            let file = object_file(&ObjectRef::local(&format!("{group}/v1"), &"K".repeat(63), None, name));
-            file.file_name().unwrap().to_str().unwrap().to_owned()
-        };
-        assert!(file(&long, &long).len() <= 255);
-        assert_ne!(file(&long, &long), file(&long, &other));
-        assert_ne!(file(&long, &long), file(&other, &long));
-    }
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn a_second_agent_is_turned_away_and_leftovers_go() {

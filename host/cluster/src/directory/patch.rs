@@ -1,9 +1,14 @@
 //! Fields that the agent lays over an object of a user, remembered with the value that they were computed from.
 //! Never rewrites the user's file; never lets a change of the user go unseen.
 
+use super::names::digest;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
+
+/// How the first line of a patch's file starts: the digest of all that follows it. What a damaged file says would count as
+/// the user's, and stay.
+const SEAL: &str = "# transom ";
 
 /// The fields laid over one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,7 +67,16 @@ impl Patch {
             "apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata, "fields": fields,
         });
         let text = to_yaml_in_order(&document, &["apiVersion", "kind", "metadata"]);
-        format!("# Fields that transom lays over an object of yours, and what your file said then.\n{text}")
+        let text = format!("# Fields that transom lays over an object of yours, and what your file said then.\n{text}");
+        format!("{SEAL}{}\n{text}", digest(text.as_bytes()))
+    }
+
+    /// Whether the bytes of a patch's file are as it was written.
+    pub(super) fn is_whole(bytes: &[u8]) -> bool {
+        let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+        let (first, rest) = bytes.split_at(end);
+        let seal = first.strip_prefix(SEAL.as_bytes());
+        rest.get(1..).is_some_and(|rest| seal == Some(digest(rest).as_bytes()))
     }
 
     /// The patch of a file that was parsed; nothing when it is none.

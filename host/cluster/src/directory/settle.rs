@@ -1,6 +1,7 @@
 //! When a changed path is quiet enough to be read, as a value: instants come as arguments.
 //! Never asks a clock, never looks at a file.
 
+use super::signals::MOST;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -49,6 +50,15 @@ impl Settling {
             Touch::Whole => change.writing = false,
             Touch::Other => {}
         }
+    }
+
+    /// Forgets the paths that are whole when there are too many of them; then everything is to be looked at.
+    pub(super) fn crowd(&mut self) -> bool {
+        let crowded = self.changes.len() > MOST;
+        if crowded {
+            self.changes.retain(|_, change| change.writing);
+        }
+        crowded
     }
 
     /// Whether a path changed and was not looked at since.
@@ -132,6 +142,18 @@ mod tests {
         assert_eq!(settling.take_due(start + STEP), Vec::<PathBuf>::new());
         assert_eq!(settling.take_due(start + STEP * 2), [Path::new("a"), Path::new("b")]);
         assert!(settling.contains(Path::new("c")));
+    }
+
+    #[test]
+    fn too_many_paths_are_not_kept_one_by_one() {
+        let mut settling = Settling::new(STEP);
+        settling.note("open".into(), Touch::Writing, Instant::now());
+        let crowded = (0..=MOST).filter(|index| {
+            settling.note(index.to_string().into(), Touch::Whole, Instant::now());
+            settling.crowd()
+        });
+        assert_eq!(crowded.count(), 1);
+        assert!(settling.contains(Path::new("open")) && settling.changes.len() <= MOST);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(super) struct Shared {
     store: RwLock<Store>,
     feeds: Mutex<Vec<Weak<Feed>>>,
     stripes: Vec<Mutex<()>>,
+    large: Mutex<()>,
 }
 
 impl Shared {
@@ -42,7 +43,7 @@ impl Shared {
         let key = RandomState::new();
         let store = RwLock::new(Store::new(key.clone()));
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
-        Self { name, tree, limits, own, key, store, feeds: Mutex::default(), stripes }
+        Self { name, tree, limits, own, key, store, feeds: Mutex::default(), stripes, large: Mutex::default() }
     }
 
     /// The same state in memory only, with nobody listening.
@@ -65,6 +66,11 @@ impl Shared {
     pub(super) fn stripe(&self, file: &Path) -> Option<MutexGuard<'_, ()>> {
         let index = usize::try_from(self.key.hash_one(file)).unwrap_or_default() % STRIPES;
         self.stripes.get(index).map(|stripe| stripe.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps others from parsing a large file meanwhile.
+    pub(super) fn large(&self) -> MutexGuard<'_, ()> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new listener, who is told what changes from now on.

@@ -2,7 +2,7 @@
 //! Never touches a file; what is seen depends on nothing but the texts.
 
 use super::manifest::Fault;
-use super::own::digest;
+use super::names::digest;
 use super::patch::Patch;
 use super::tree::Place;
 use serde_json::Value;

@@ -2,10 +2,11 @@
 //! Never writes one that differs in nothing but times; what there was is compared by its first line.
 
 use super::Shared;
-use super::own::{Own, STATUS, digest, policy_file, status_file};
+use super::names::{digest, policy_file, status_file};
+use super::own::{Own, STATUS, file_in};
+use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use transom_api::status::{PolicyStatus, SubjectStatus};
@@ -20,6 +21,8 @@ use transom_core::time::format_rfc3339;
 const UNREADABLE: &str = "unreadable.yaml";
 /// What a policy's own status may cost when it is read back: more than it ever has.
 const OWN_LIMITS: Limits = Limits { bytes: 1 << 18, nodes: 10_000, depth: 16 };
+/// The most that is read of a file of ours that is none of an object.
+const OWN_BYTES: u64 = 16 << 20;
 /// How the first line of a subject's status file starts.
 const MARK: &str = "# transom ";
 
@@ -66,10 +69,7 @@ pub(super) fn publish_policy(shared: &Shared, policy: &str, status: &PolicyStatu
 /// A policy's own status as it is there; nothing when there is none, or someone made it unreadable.
 pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<PolicyStatus>> {
     let Some(own) = &shared.own else { return Ok(None) };
-    let text = match std::fs::read(own.path(&policy_file(policy))) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text?,
-    };
+    let Some(text) = read(own, &policy_file(policy))? else { return Ok(None) };
     let document = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok());
     Ok(document.and_then(|value| serde_json::from_value(value).ok()))
 }
@@ -77,16 +77,9 @@ pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<
 /// What a subject's status file says; nothing when there is none, or it is not what we write.
 pub(super) fn reported(shared: &Shared, policy: &str, subject: &ObjectRef) -> io::Result<Option<SubjectStatus>> {
     let Some(own) = &shared.tree.own else { return Ok(None) };
-    let path = own.join(status_file(policy, subject));
-    // Whoever may write there may have put anything there; a pipe would never end.
-    match std::fs::symlink_metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-        Ok(metadata) if !metadata.is_file() => return Ok(None),
-        Ok(_) => {}
-    }
+    let Some(file) = file_in(own, &status_file(policy, subject))? else { return Ok(None) };
     let mut text = Vec::new();
-    File::open(&path)?.take(OWN_LIMITS.bytes as u64).read_to_end(&mut text)?;
+    file.take(OWN_LIMITS.bytes as u64).read_to_end(&mut text)?;
     let Some(body) = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok()) else {
         return Ok(None);
     };
@@ -130,18 +123,26 @@ pub(super) fn retain(
 /// Every status file, relative to the own folder.
 fn status_files(own: &Own) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(own.path(Path::new(STATUS)))? {
-        let entry = entry?;
-        let path = Path::new(STATUS).join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            for inner in std::fs::read_dir(entry.path())? {
-                files.push(path.join(inner?.file_name()));
+    for (name, kind) in own.entries(Path::new(STATUS))? {
+        let path = Path::new(STATUS).join(name);
+        match kind {
+            FileType::Directory => {
+                let inner = own.entries(&path)?.into_iter().filter(|(_, kind)| kind.is_file());
+                files.extend(inner.map(|(name, _)| path.join(name)));
             }
-        } else {
-            files.push(path);
+            FileType::RegularFile => files.push(path),
+            _ => {}
         }
     }
     Ok(files)
+}
+
+/// The bytes of a file that is small as we write it; what is more is not ours.
+fn read(own: &Own, file: &Path) -> io::Result<Option<Vec<u8>>> {
+    let Some(file) = own.file(file)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    file.take(OWN_BYTES).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 /// Writes the list of everything that cannot be read, or removes it when there is nothing.
@@ -160,7 +161,7 @@ pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
         })
         .collect();
     let text = to_yaml(&json!({ "unreadable": shown }));
-    if std::fs::read(own.path(Path::new(UNREADABLE))).is_ok_and(|bytes| bytes == text.as_bytes()) {
+    if read(own, Path::new(UNREADABLE)).is_ok_and(|before| before.is_some_and(|bytes| bytes == text.as_bytes())) {
         return Ok(());
     }
     own.write(Path::new(UNREADABLE), text.as_bytes())
@@ -200,7 +201,7 @@ fn write(
     body.insert("conditions".to_owned(), json!([shown]));
     let mut body = Value::Object(body);
     let counted = digest(body.to_string().as_bytes());
-    let before = mark(&own.path(file))?;
+    let before = mark(own, file)?;
     if before.as_ref().is_some_and(|before| before.digest == counted) {
         return Ok(());
     }
@@ -216,11 +217,8 @@ fn write(
 }
 
 /// The first line of a status file; nothing when there is no such file or someone rewrote it.
-fn mark(path: &Path) -> io::Result<Option<Mark>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
+fn mark(own: &Own, file: &Path) -> io::Result<Option<Mark>> {
+    let Some(file) = own.file(file)? else { return Ok(None) };
     let mut line = String::new();
     if BufReader::with_capacity(160, file.take(160)).read_line(&mut line).is_err() {
         return Ok(None);

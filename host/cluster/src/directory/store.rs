@@ -344,7 +344,7 @@ mod tests {
                 (place(Layer::User, *file), Edit::Put(print, Content::Objects(found)))
             }
             Act::Made(name, value, over) => {
-                let over = over.map(|over| super::super::own::digest(text(*name, over).as_bytes()).into());
+                let over = over.map(|over| super::super::names::digest(text(*name, over).as_bytes()).into());
                 let made = Made { text: text(*name, *value).into(), over };
                 (place(Layer::Made, *name), Edit::Put(print, Content::Made(Box::new(reference(*name)), made)))
             }

@@ -1,12 +1,16 @@
 //! Which files of the tree count, and as what. Never reads one.
 
+use super::folder::Folder;
+use rustix::fs::{FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use transom_core::visible::visible;
 
 /// Folder of whole objects, in the agent's own folder.
 pub(super) const OBJECTS: &str = "objects";
@@ -47,6 +51,7 @@ impl Place {
     }
 }
 
+/// For people: what cannot be seen in a name is spelled.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = match self.layer {
@@ -55,7 +60,7 @@ impl fmt::Display for Place {
             Layer::Patch => "own patches/",
         };
         let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
-        write!(f, "{folder}{}", path.display())
+        write!(f, "{folder}{}", visible(&path.to_string_lossy()))
     }
 }
 
@@ -70,10 +75,18 @@ pub(super) struct Stamp {
 
 impl Stamp {
     /// The stamp of a file; nothing when it changed so recently that an equal stamp would prove nothing.
-    pub(super) fn of(metadata: &std::fs::Metadata) -> Option<Self> {
+    pub(super) fn of(metadata: &Metadata) -> Option<Self> {
         let modified = metadata.modified().ok()?;
         let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= TICK);
         settled.then(|| Self { modified, bytes: metadata.len(), inode: metadata.ino() })
+    }
+
+    /// The same for a file of ours, which was looked at without being opened.
+    fn of_own(stat: &Stat) -> Option<Self> {
+        let (seconds, nanos) = (u64::try_from(stat.st_mtime).ok()?, u32::try_from(stat.st_mtime_nsec).ok()?);
+        let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))?;
+        let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= TICK);
+        settled.then(|| Self { modified, bytes: u64::try_from(stat.st_size).unwrap_or_default(), inode: stat.st_ino })
     }
 }
 
@@ -139,41 +152,95 @@ impl Tree {
 
     /// Tells a folder and what is below it; what is gone meanwhile is not told. Links to folders are not followed.
     pub(super) fn walk(&self, folder: &Place, each: &mut dyn FnMut(Step<'_>)) {
-        let path = self.path(folder);
-        each(Step::Folder(&path));
-        let entries = match std::fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if gone(&error) && (folder.layer != Layer::User || !folder.path.as_os_str().is_empty()) => {
-                return;
-            }
-            Err(error) => return each(Step::Closed(folder.clone(), error)),
-        };
-        for entry in entries.flatten() {
-            let Some(place) = self.place(&entry.path()) else { continue };
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                self.walk(&place, each);
-            } else if let Ok(Some(stamp)) = self.file(&place) {
-                each(Step::File(place, stamp));
-            }
+        let is_root = folder.layer == Layer::User && folder.path.as_os_str().is_empty();
+        match self.list(folder, each) {
+            Err(error) if gone(&error) && !is_root => {}
+            Err(error) => each(Step::Closed(folder.clone(), error)),
+            Ok(folders) => folders.iter().for_each(|folder| self.walk(folder, each)),
         }
     }
 
-    /// The stamp of a file that counts: a manifest by its name, and a regular file, perhaps behind a link
-    /// that does not lead into the agent's own folder. Nothing for any other.
-    pub(super) fn file(&self, place: &Place) -> io::Result<Option<Option<Stamp>>> {
-        let path = self.path(place);
+    /// Tells a folder and the files in it, and gives the folders in it.
+    fn list(&self, folder: &Place, each: &mut dyn FnMut(Step<'_>)) -> io::Result<Vec<Place>> {
+        let path = self.path(folder);
+        if folder.layer != Layer::User {
+            return self.list_own(folder, &path, each);
+        }
+        each(Step::Folder(&path));
+        let mut folders = Vec::new();
+        for entry in std::fs::read_dir(&path)?.flatten() {
+            let Some(place) = self.place(&entry.path()) else { continue };
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(place);
+            } else if let Ok(Some((_, stamp))) = self.users_file(&place) {
+                each(Step::File(place, stamp));
+            }
+        }
+        Ok(folders)
+    }
+
+    /// The same in the agent's own folder, where links are nothing at all.
+    fn list_own(&self, folder: &Place, path: &Path, each: &mut dyn FnMut(Step<'_>)) -> io::Result<Vec<Place>> {
+        // It is opened first: what is no folder is not watched either.
+        let open = self.own_folder(folder.layer, &folder.path)?;
+        each(Step::Folder(path));
+        let mut folders = Vec::new();
+        for (name, kind) in open.entries()? {
+            let place = Place::new(folder.layer, &folder.path.join(&name));
+            match kind {
+                FileType::Directory => folders.push(place),
+                FileType::RegularFile if is_manifest(&place.path) => {
+                    if let Ok(stat) = open.look(&name) {
+                        each(Step::File(place, Stamp::of_own(&stat)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(folders)
+    }
+
+    /// A folder at or below that of a layer of ours, open.
+    fn own_folder(&self, layer: Layer, path: &Path) -> io::Result<Folder> {
+        let own = self.own.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let name = if layer == Layer::Patch { PATCHES } else { OBJECTS };
+        Folder::open(own)?.descend(&Path::new(name).join(path))
+    }
+
+    /// Where a user's file that counts ends, and its stamp: a manifest by its name, and a regular file, perhaps behind a
+    /// link that does not lead into the agent's own folder. Nothing for any other.
+    fn users_file(&self, place: &Place) -> io::Result<Option<(PathBuf, Option<Stamp>)>> {
+        let mut path = self.path(place);
         if !is_manifest(&path) {
             return Ok(None);
         }
         let mut metadata = std::fs::symlink_metadata(&path)?;
         if metadata.is_symlink() {
-            let end = path.canonicalize()?;
-            if self.own.as_ref().is_some_and(|own| end.starts_with(own)) {
+            path = path.canonicalize()?;
+            if self.own.as_ref().is_some_and(|own| path.starts_with(own)) {
                 return Ok(None);
             }
-            metadata = std::fs::metadata(&end)?;
+            metadata = std::fs::metadata(&path)?;
         }
-        Ok(metadata.is_file().then(|| Stamp::of(&metadata)))
+        Ok(metadata.is_file().then(|| (path, Stamp::of(&metadata))))
+    }
+
+    /// Opens a file that counts, with what it is; nothing when it is none. Never waits for one, whatever takes its place
+    /// meanwhile: what was opened is looked at once more.
+    pub(super) fn open(&self, place: &Place) -> io::Result<Option<(File, Metadata)>> {
+        let file = if place.layer == Layer::User {
+            let Some((path, _)) = self.users_file(place)? else { return Ok(None) };
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            File::options().read(true).custom_flags(nonblocking).open(path)?
+        } else {
+            let (Some(folder), Some(name)) = (place.path.parent(), place.path.file_name()) else { return Ok(None) };
+            if !is_manifest(&place.path) {
+                return Ok(None);
+            }
+            self.own_folder(place.layer, folder)?.file(name)?
+        };
+        let metadata = file.metadata()?;
+        Ok(metadata.is_file().then_some((file, metadata)))
     }
 
     /// Whether the root is there; while it is not, nothing in it counts as gone.

@@ -6,14 +6,14 @@ use super::apply;
 use super::change::News;
 use super::load::{self, Scan, Scanned};
 use super::settle::{Settling, Touch};
+use super::signals::{Heard, Signals};
 use super::status;
 use super::tree::{Layer, Place};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,26 +24,19 @@ const PATIENCE: u32 = 3;
 /// Whether the system says when a file that was written is closed.
 const TELLS_CLOSE: bool = cfg!(target_os = "linux");
 
-/// What the thread is told.
-enum Signal {
-    Touched(PathBuf, Touch),
-    Rescan,
-    Stop,
-}
-
 /// A thread that follows the tree until this is dropped.
 pub(super) struct Watch {
-    signals: Sender<Signal>,
+    signals: Arc<Signals>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
     /// Watches every folder, finds what changed since the tree was read, and follows it from then on.
     pub(super) fn start(shared: &Arc<Shared>, settle: Duration) -> io::Result<Self> {
-        let (signals, received) = channel();
-        let tell = signals.clone();
+        let signals = Arc::new(Signals::default());
+        let tell = Arc::clone(&signals);
         let watcher = notify::recommended_watcher(move |event| hear(&tell, event)).map_err(io::Error::other)?;
-        let mut follower = Follower::new(Arc::clone(shared), watcher, settle, received);
+        let mut follower = Follower::new(Arc::clone(shared), watcher, settle, Arc::clone(&signals));
         follower.begin(Instant::now());
         let work = move || follower.run();
         let thread = std::thread::Builder::new().name("directory".to_owned()).spawn(work)?;
@@ -53,20 +46,17 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Both fail only when the thread has ended already.
-        drop(self.signals.send(Signal::Stop));
+        self.signals.stop();
+        // It fails only when the thread panicked, which was told.
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
 /// Sends on what the system says, as far as it concerns content.
-fn hear(signals: &Sender<Signal>, event: notify::Result<Event>) {
-    let Ok(event) = event else {
-        return drop(signals.send(Signal::Rescan));
+fn hear(signals: &Signals, event: notify::Result<Event>) {
+    let Some(event) = event.ok().filter(|event| !event.need_rescan()) else {
+        return signals.rescan();
     };
-    if event.need_rescan() {
-        return drop(signals.send(Signal::Rescan));
-    }
     let touch = match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => Touch::Whole,
         // Mostly our own reading.
@@ -75,10 +65,7 @@ fn hear(signals: &Sender<Signal>, event: notify::Result<Event>) {
         EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => Touch::Whole,
         _ => Touch::Other,
     };
-    for path in event.paths {
-        // It fails only when nobody follows any more.
-        drop(signals.send(Signal::Touched(path, touch)));
-    }
+    event.paths.into_iter().for_each(|path| signals.touch(path, touch));
 }
 
 /// What the thread has.
@@ -91,13 +78,13 @@ struct Follower {
     rescan: Option<Instant>,
     /// How often the last look was put off.
     put_off: u32,
-    signals: Receiver<Signal>,
+    signals: Arc<Signals>,
     stopped: bool,
 }
 
 impl Follower {
     /// With nothing watched yet.
-    fn new(shared: Arc<Shared>, watcher: RecommendedWatcher, settle: Duration, signals: Receiver<Signal>) -> Self {
+    fn new(shared: Arc<Shared>, watcher: RecommendedWatcher, settle: Duration, signals: Arc<Signals>) -> Self {
         let settling = Settling::new(settle);
         Self { shared, watcher, settling, settle, rescan: None, put_off: 0, signals, stopped: false }
     }
@@ -106,37 +93,25 @@ impl Follower {
     fn run(mut self) {
         while !self.stopped {
             let due = self.settling.next_due().into_iter().chain(self.rescan).min();
-            let first = match due {
-                Some(due) => self.signals.recv_timeout(due.saturating_duration_since(Instant::now())),
-                None => self.signals.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
+            let heard = self.signals.wait(due);
             let now = Instant::now();
-            match first {
-                Ok(signal) => self.note(signal, now),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            self.note_all(now);
+            self.note(heard, now);
             if due.is_some_and(|due| due <= now) {
                 self.look(now);
             }
         }
     }
 
-    /// Notes one signal.
-    fn note(&mut self, signal: Signal, now: Instant) {
-        match signal {
-            Signal::Touched(path, touch) => self.settling.note(path, touch, now),
-            Signal::Rescan => self.rescan = Some(now + self.settle),
-            Signal::Stop => self.stopped = true,
+    /// Notes what was told.
+    fn note(&mut self, heard: Heard, now: Instant) {
+        for (path, touch) in heard.touched {
+            self.settling.note(path, touch, now);
         }
-    }
-
-    /// Notes every signal that is there.
-    fn note_all(&mut self, now: Instant) {
-        while let Ok(signal) = self.signals.try_recv() {
-            self.note(signal, now);
+        if self.settling.crowd() || heard.rescan {
+            // One that is due earlier stays: what never rests is looked at, too.
+            self.rescan = self.rescan.into_iter().chain([now + self.settle]).min();
         }
+        self.stopped |= heard.stop;
     }
 
     /// Notes everything that happened until now. The watcher's thread answers a request and sends on what the system
@@ -146,7 +121,8 @@ impl Follower {
             // The root is watched already, or it is away; the answer does not matter.
             drop(self.watcher.watch(&self.shared.tree.root, RecursiveMode::NonRecursive));
         }
-        self.note_all(Instant::now());
+        let heard = self.signals.take();
+        self.note(heard, Instant::now());
     }
 
     /// Watches everything, and finds what changed since it was read. What may have been half written is read again.
@@ -267,7 +243,7 @@ mod tests {
         let tree = Tree { root: root.to_owned(), own: None };
         let shared = Arc::new(Shared::new("local".to_owned(), tree, Limits::default(), None));
         let watcher = notify::recommended_watcher(|_: notify::Result<Event>| ()).unwrap();
-        Follower::new(shared, watcher, Duration::ZERO, channel().1)
+        Follower::new(shared, watcher, Duration::ZERO, Arc::default())
     }
 
     /// What a scan of everything tells.

@@ -1,6 +1,7 @@
 //! A directory of manifests on real folders, through its public API only. Never sleeps.
 
 #[cfg(test)]
+mod own;
 mod state;
 #[cfg(test)]
 mod support;

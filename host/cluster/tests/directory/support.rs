@@ -1,6 +1,8 @@
 //! A directory in a temporary folder, and words to drive it. Never waits for a time, only for a state.
 
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use transom_cluster::directory::{Directory, DirectoryOptions};
@@ -28,9 +30,18 @@ impl Folder {
     }
 
     pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let is_own = path.starts_with(".transom/") && !self.path(".transom").exists();
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if is_own {
+            self.mark();
+        }
         std::fs::write(path, text).unwrap();
+    }
+
+    /// Has the own folder look as if the agent had made it.
+    pub(crate) fn mark(&self) {
+        std::fs::set_permissions(self.path(".transom"), Permissions::from_mode(0o1700)).unwrap();
     }
 
     /// Puts a file in place as careful programs do.

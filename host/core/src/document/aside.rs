@@ -79,6 +79,7 @@ fn last_word(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cost::Memory;
     use super::super::{DocumentError, Fault, Limits, Parsed, parse_many, parse_text, split};
     use super::*;
     use proptest::prelude::*;
@@ -96,7 +97,7 @@ mod tests {
             let mut parsed = Vec::new();
             for exact in [false, true] {
                 parsed.clear();
-                parse_text(&Aside::nothing(chunk.text), &chunk, LIMITS, exact, &mut parsed);
+                parse_text(&Aside::nothing(chunk.text), &chunk, LIMITS, &Memory::of(text.len()), exact, &mut parsed);
                 let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
                 if !parsed.last().is_some_and(|one| one.value.as_ref().is_err_and(twice)) {
                     break;

@@ -1,8 +1,29 @@
-//! What a text would cost the YAML parser, estimated before it is asked: it keeps all events of a document at once,
-//! and its time grows with the square of the depth of brackets. Never exact: brackets and commas in quoted text count.
+//! What a text may cost in memory: eight times its bytes, whatever is in it. Paid before it is taken: what the YAML parser
+//! keeps is estimated from the text, values pay while they are read. Never exact, and never too low.
 
 use super::Limits;
 use super::error::Fault;
+use std::cell::Cell;
+
+/// How many bytes of memory a byte of a text may cost in all.
+const TIMES: usize = 8;
+/// Of these, the text itself, a copy without its long words, and what becomes of it.
+const KEPT: usize = 3;
+/// Any text may cost so much: the largest object that is allowed does, written as loosely as people write.
+const LEAST: usize = 96 << 20;
+
+/// Bytes for each event of the YAML parser, which holds all of a document in one list that grows by doubling.
+const EVENT: usize = 140;
+/// A value in a list, which grows by doubling.
+pub(super) const ITEM: usize = 80;
+/// A map with anything in it: its first node has room for eleven entries.
+pub(super) const MAP: usize = 640;
+/// An entry of a map, in nodes that may be half empty.
+pub(super) const ENTRY: usize = 110;
+/// A text beside its letters.
+pub(super) const TEXT: usize = 16;
+/// A document beside its value.
+pub(super) const DOCUMENT: usize = 128;
 
 /// Brackets inside each other that the parser still goes through quickly.
 const DEEPEST: usize = 1_000;
@@ -13,29 +34,72 @@ const MARKS_PER_VALUE: usize = 4;
 /// No text of so many bytes takes the parser long, whatever is in it.
 const HARMLESS: usize = 8 << 10;
 
-/// What is too much in a text.
-pub(super) fn excess(text: &str, limits: Limits) -> Option<Fault> {
+/// The memory that is left for one text.
+pub(super) struct Memory {
+    left: Cell<usize>,
+}
+
+impl Memory {
+    /// What a text of so many bytes may cost beside itself.
+    pub(super) fn of(length: usize) -> Self {
+        let most = length.saturating_mul(TIMES).max(LEAST);
+        Self { left: Cell::new(most.saturating_sub(length.saturating_mul(KEPT))) }
+    }
+
+    /// Takes so many bytes, when they are left.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        let left = self.left.get().checked_sub(bytes);
+        self.left.set(left.unwrap_or_default());
+        left.is_some()
+    }
+
+    /// What is left now, for [`Self::back`].
+    pub(super) fn left(&self) -> usize {
+        self.left.get()
+    }
+
+    /// Everything that was taken since then was given back.
+    pub(super) fn back(&self, left: usize) {
+        self.left.set(left);
+    }
+}
+
+/// What is too much in a text for the YAML parser, which is asked next and keeps all events of a document at once; its time
+/// grows with the square of the depth of brackets. Brackets and commas in quoted text count.
+pub(super) fn excess(text: &str, limits: Limits, memory: &Memory) -> Option<Fault> {
     if text.len() <= HARMLESS {
         return None;
     }
-    let (mut marks, mut depth, mut before) = (0_usize, 0_usize, b'\n');
+    let (mut marks, mut events, mut depth, mut before) = (0_usize, 0_usize, 0_usize, b'\n');
     for byte in text.bytes() {
         match byte {
             b'[' | b'{' if follows_structure(before) => {
                 marks += 1;
+                events += 2;
                 depth += 1;
                 if depth > DEEPEST {
                     return Some(Fault::TooDeep);
                 }
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' => marks += 1,
-            b' ' | b'\t' | b'\r' | b'\n' if matches!(before, b':' | b'-' | b'?') => marks += 1,
+            b',' => {
+                marks += 1;
+                events += 2;
+            }
+            b' ' | b'\t' | b'\r' | b'\n' if matches!(before, b':' | b'-' | b'?') => {
+                marks += 1;
+                // A key without a value, or a value without a key, is an event, too.
+                events += if before == b'?' { 4 } else { 2 };
+            }
             _ => {}
         }
+        events += usize::from(byte == b'\n');
         before = byte;
     }
-    (marks / MARKS_PER_VALUE > limits.nodes).then_some(Fault::TooManyValues)
+    if marks / MARKS_PER_VALUE > limits.nodes {
+        return Some(Fault::TooManyValues);
+    }
+    (!memory.take(events.saturating_mul(EVENT))).then_some(Fault::TooCostly)
 }
 
 /// Whether a bracket after this byte can begin a collection.

@@ -1,6 +1,7 @@
 //! A value as block YAML that reads the same under YAML 1.1 and 1.2.
 //! Never leaves a text unquoted that any reader could take for something else.
 
+use crate::visible::is_hidden;
 use serde_json::{Map, Number, Value};
 use std::fmt::Write as _;
 
@@ -153,8 +154,14 @@ fn quoted(out: &mut String, value: &str) {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             ' '..='~' => out.push(letter),
-            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+            '\u{fffe}' | '\u{ffff}' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(letter));
+            }
+            hidden if is_hidden(hidden) => {
+                let _ = match u32::from(hidden) {
+                    code @ ..0x1_0000 => write!(out, "\\u{code:04x}"),
+                    code => write!(out, "\\U{code:08x}"),
+                };
             }
             other => out.push(other),
         }

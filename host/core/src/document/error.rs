@@ -17,6 +17,8 @@ pub enum Fault {
     SeveralDocuments,
     /// More values, or more text behind aliases, than the limit.
     TooManyValues,
+    /// So many small values that they would take more than eight times the bytes of the text.
+    TooCostly,
     /// Deeper than the limit.
     TooDeep,
     /// A key that stands twice in one map.
@@ -41,6 +43,7 @@ impl Fault {
             Self::Syntax => "neither well-formed YAML nor JSON",
             Self::SeveralDocuments => "more than one document",
             Self::TooManyValues => "more values than the limit",
+            Self::TooCostly => "so many small values that it would take more than eight times its bytes of memory",
             Self::TooDeep => "nested deeper than the limit",
             Self::DuplicateKey => "a key that stands twice",
             Self::KeyNotText => "a key that is no text",

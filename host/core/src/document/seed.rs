@@ -3,11 +3,12 @@
 
 use super::Limits;
 use super::aside::Aside;
+use super::cost::{DOCUMENT, ITEM, Memory, TEXT};
 use super::error::{DocumentError, Fault, shown};
+use super::fields::Fields;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fmt;
 
 /// Segments of a path that are shown.
@@ -16,6 +17,7 @@ const LONGEST_PATH: usize = 12;
 /// What has been spent on one document, and what went wrong.
 pub(super) struct Reader<'t> {
     aside: &'t Aside<'t>,
+    memory: &'t Memory,
     exact: bool,
     depth: usize,
     nodes: Cell<usize>,
@@ -33,9 +35,10 @@ enum Segment {
 impl<'t> Reader<'t> {
     /// Before the first value of a document in a text of so many bytes, of which some are put aside. An exact reader looks every key up before it goes on,
     /// so that it knows the place of one that stands twice.
-    pub(super) fn new(length: usize, aside: &'t Aside<'t>, limits: Limits, exact: bool) -> Self {
+    pub(super) fn new(length: usize, aside: &'t Aside<'t>, memory: &'t Memory, limits: Limits, exact: bool) -> Self {
         Self {
             aside,
+            memory,
             exact,
             depth: limits.depth.min(120),
             nodes: Cell::new(limits.nodes.min(length.saturating_add(1_000))),
@@ -81,6 +84,17 @@ impl<'t> Reader<'t> {
             }
             _ => Err(self.fail(Fault::TooManyValues)),
         }
+    }
+
+    /// Reads a document, which has its price even when nothing is in it.
+    pub(super) fn begin<E: de::Error>(&self, read: impl FnOnce() -> Result<Value, E>) -> Result<Value, E> {
+        self.hold(DOCUMENT)?;
+        read()
+    }
+
+    /// Pays for bytes of memory.
+    fn hold<E: de::Error>(&self, bytes: usize) -> Result<(), E> {
+        if self.memory.take(bytes) { Ok(()) } else { Err(self.fail(Fault::TooCostly)) }
     }
 
     fn inside<E>(&self, segment: Segment, error: E) -> E {
@@ -175,6 +189,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
         let value = self.reader.aside.whole(value);
         self.reader.spend(1, value.len())?;
+        self.reader.hold(TEXT + value.len())?;
         Ok(Value::String(value.into_owned()))
     }
 
@@ -184,7 +199,10 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
         let mut items = Vec::new();
         loop {
             match access.next_element_seed(inner) {
-                Ok(Some(item)) => items.push(item),
+                Ok(Some(item)) => {
+                    self.reader.hold(ITEM)?;
+                    items.push(item);
+                }
                 Ok(None) => return Ok(Value::Array(items)),
                 Err(error) => return Err(self.reader.inside(Segment::Item(items.len()), error)),
             }
@@ -197,13 +215,17 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
         let mut fields = Fields::default();
         while let Some(key) = access.next_key_seed(KeySeed { reader: self.reader, fields: &fields })? {
             let shown = key.as_deref().map_or("<<", shown);
+            self.reader.hold(fields.price(key.as_deref()))?;
             let value = match access.next_value_seed(inner) {
                 Ok(value) => value,
                 Err(error) => return Err(self.reader.inside(Segment::Key(shown), error)),
             };
             let fault = match key {
                 Some(key) => fields.put(key, value),
-                None => fields.merge(value),
+                None => {
+                    self.reader.hold(Fields::price_of(&value))?;
+                    fields.merge(value)
+                }
             };
             if let Some(fault) = fault {
                 return Err(self.reader.fail(fault));
@@ -214,43 +236,6 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
 
     fn visit_enum<A: de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
         Err(self.reader.fail(Fault::Tag))
-    }
-}
-
-/// The fields of a map so far.
-#[derive(Default)]
-struct Fields {
-    map: Map<String, Value>,
-    /// Those that a merge gave and the map itself has not said yet.
-    merged: BTreeSet<String>,
-}
-
-impl Fields {
-    fn has(&self, key: &str) -> bool {
-        self.map.contains_key(key) && !self.merged.contains(key)
-    }
-
-    fn put(&mut self, key: String, value: Value) -> Option<Fault> {
-        let merged = self.merged.remove(&key);
-        (self.map.insert(key, value).is_some() && !merged).then_some(Fault::DuplicateKey)
-    }
-
-    /// As client-go does, what comes later counts, whether it is said or merged; in a list of maps the first one counts.
-    fn merge(&mut self, value: Value) -> Option<Fault> {
-        let maps = match value {
-            Value::Array(items) => items,
-            one => vec![one],
-        };
-        for map in maps.into_iter().rev() {
-            let Value::Object(map) = map else { return Some(Fault::MergeKey) };
-            for (key, value) in map {
-                if !self.map.contains_key(&key) {
-                    self.merged.insert(key.clone());
-                }
-                self.map.insert(key, value);
-            }
-        }
-        None
     }
 }
 

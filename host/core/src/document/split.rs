@@ -20,22 +20,21 @@ impl<'t> Chunk<'t> {
     }
 }
 
-/// Cuts a text before every line that begins with `---`, which no scalar can hold.
-pub(super) fn chunks(text: &str) -> Vec<Chunk<'_>> {
-    let mut all = Vec::new();
+/// Cuts a text before every line that begins with `---`, which no scalar can hold. Parts that say nothing may be missing.
+pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     let (mut start, mut offset) = (0, 0);
-    let cuts = text.match_indices('\n').map(|(at, _)| at + 1).filter(|at| is_marker(text.as_bytes(), *at));
-    for cut in cuts.chain([text.len()]) {
+    let cuts = text.match_indices('\n').map(|(at, _)| at + 1).filter(move |at| is_marker(text.as_bytes(), *at));
+    cuts.chain([text.len()]).filter_map(move |cut| {
         let part = text.get(start..cut).unwrap_or_default();
         if cut < text.len() && is_preamble(part) {
-            continue;
+            return None;
         }
         let empty = part.lines().take_while(|line| says_nothing(line)).count();
-        all.push(Chunk { text: part, offset, line: offset + empty + 1 });
+        let chunk = Chunk { text: part, offset, line: offset + empty + 1 };
         start = cut;
         offset += if cut < text.len() { part.matches('\n').count() } else { 0 };
-    }
-    all
+        Some(chunk)
+    })
 }
 
 /// Whether a line that begins at a byte is a marker: three dashes that are not the beginning of a word.
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn parts_end_before_markers_and_know_their_lines() {
         let text = "# one\na: 1\n---\n# two\nb: 2\n----\n--- {c: 3}\n---";
-        let found: Vec<_> = chunks(text).iter().map(|chunk| (chunk.text, chunk.offset, chunk.line)).collect();
+        let found: Vec<_> = chunks(text).map(|chunk| (chunk.text, chunk.offset, chunk.line)).collect();
         assert_eq!(
             found,
             [("# one\na: 1\n", 0, 2), ("---\n# two\nb: 2\n----\n", 2, 5), ("--- {c: 3}\n", 6, 7), ("---", 7, 9)]
@@ -71,7 +70,7 @@ mod tests {
 
     #[test]
     fn directives_stay_with_their_document() {
-        assert_eq!(chunks("%YAML 1.2\n# about\n---\na: 1\n---\nb: 2\n").len(), 2);
-        assert_eq!(chunks("").len(), 1);
+        assert_eq!(chunks("%YAML 1.2\n# about\n---\na: 1\n---\nb: 2\n").count(), 2);
+        assert_eq!(chunks("").count(), 1);
     }
 }

@@ -14,7 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The keys of the taints that the policy owns.
@@ -57,6 +58,10 @@ impl Damaged {
                 || path.starts_with(".transom/status")
         };
         let ours: Vec<PathBuf> = all.keys().filter(ours).cloned().collect();
+        let own = copy.join(".transom");
+        fs::create_dir_all(&own)?;
+        // The mark of a folder that the agent made.
+        fs::set_permissions(own, Permissions::from_mode(0o1700))?;
         let hit = [dice.pick(&ours).clone(), dice.pick(&ours).clone()];
         let mut input = Vec::new();
         for (path, bytes) in &all {

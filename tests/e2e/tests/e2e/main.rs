@@ -1,13 +1,16 @@
 //! The binary on real folders. Each module asks one question; what takes long has a small number here and a large one
 //! in `cargo xtask soak`.
 
+mod admin;
 mod asked;
 mod canaries;
 mod careful;
 mod crash;
 mod destination;
 mod ended;
+mod escapes;
 mod fuzz;
+mod memory;
 mod metrics;
 mod once;
 mod swap;

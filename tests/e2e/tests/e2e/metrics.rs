@@ -30,7 +30,7 @@ const ABSENT: [&str; 7] = [
 ];
 
 /// Starts the agent with an admin server on this machine, and gives its address.
-fn start(stage: &Stage, words: &[&str]) -> Result<(Agent, SocketAddr)> {
+pub(crate) fn start(stage: &Stage, words: &[&str]) -> Result<(Agent, SocketAddr)> {
     let mut command = stage.run()?;
     command.args(["--admin-address", "127.0.0.1:0", "--log-format", "json"]).args(words);
     let agent = Agent::start(&mut command, stage.path("log"))?;

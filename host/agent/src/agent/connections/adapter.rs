@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
-use transom_api::status::{PolicyStatus, SubjectStatus};
+use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
 use transom_api::{API_VERSION, KIND, Word};
 use transom_cluster::ReadFailure;
 use transom_cluster::directory::{self, Directory};
-use transom_cluster::kubernetes::{self, Events, Kubernetes, Leading, PolicyStatuses};
+use transom_cluster::kubernetes::{self, Events, Kubernetes, Leading, PolicyStatuses, WatchHealth};
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
@@ -18,7 +18,10 @@ use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
-use transom_core::watches::Watches;
+use transom_core::watches::{Scope, Watches};
+
+/// How many files that cannot be read a status counts.
+const FILES: usize = 1_000;
 
 /// One cluster. Cheap to clone.
 #[derive(Clone)]
@@ -219,6 +222,28 @@ impl Cluster {
         match self {
             Self::Directory(directory) => directory.unreadable(),
             Self::Kubernetes(on) => on.server.unreadable(),
+        }
+    }
+
+    /// What of it cannot be followed now: kinds of an API server, or files, which may hold any kind.
+    pub(super) fn unwatched(&self, name: &str) -> Vec<WatchStatus> {
+        let file = |one: Unreadable| WatchStatus {
+            cluster: name.to_owned(),
+            api_version: String::new(),
+            kind: String::new(),
+            namespace: None,
+            reason: one.reason.as_str().to_owned(),
+            message: one.message,
+        };
+        let kind = |watch: WatchHealth| {
+            let (reason, message) = watch.failure?;
+            let Scope { api_version, kind, namespace, .. } = watch.scope;
+            let (cluster, reason) = (name.to_owned(), reason.as_str().to_owned());
+            Some(WatchStatus { cluster, api_version, kind, namespace, reason, message })
+        };
+        match self {
+            Self::Directory(directory) => directory.unreadable().into_iter().take(FILES).map(file).collect(),
+            Self::Kubernetes(on) => on.server.health().watches.into_iter().filter_map(kind).collect(),
         }
     }
 

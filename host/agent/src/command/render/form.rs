@@ -23,7 +23,7 @@ pub(super) fn print(rendered: &[Rendered], form: OutputFormat, reveal: bool, scr
     let items: Vec<Value> = rendered.iter().filter_map(shown).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     match form {
-        OutputFormat::Json => screen.line(format_args!("{list:#}")),
+        OutputFormat::Json => screen.json(&list),
         OutputFormat::Yaml | OutputFormat::Table => screen.text(&to_yaml_in_order(&list, &["apiVersion", "kind"])),
     }
     Ok(())

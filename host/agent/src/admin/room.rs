@@ -1,0 +1,89 @@
+//! How many peers are served at a time, for one purpose. Never turns anybody away: who came first makes room.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Places for peers, in the order in which they came.
+pub(super) struct Room {
+    most: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    came: u64,
+    leave: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// One place; given back when this is dropped.
+pub(super) struct Place {
+    room: Arc<Room>,
+    came: u64,
+}
+
+impl Room {
+    /// With so many places.
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, held: Mutex::default() })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a place; when there is none, whoever came first is told by their `leave` to go.
+    pub(super) fn enter(self: &Arc<Self>, leave: &Arc<Notify>) -> Place {
+        let mut held = self.held();
+        if held.leave.len() >= self.most {
+            held.dismiss();
+        }
+        held.came += 1;
+        let came = held.came;
+        held.leave.insert(came, Arc::clone(leave));
+        Place { room: Arc::clone(self), came }
+    }
+
+    /// Tells whoever came first to go.
+    pub(super) fn dismiss(&self) {
+        self.held().dismiss();
+    }
+}
+
+impl Held {
+    fn dismiss(&mut self) {
+        if let Some((_, first)) = self.leave.pop_first() {
+            first.notify_one();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.room.held().leave.remove(&self.came);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[test]
+    fn whoever_came_first_makes_room_and_nobody_else() {
+        let room = Room::new(2);
+        let peers = [(); 4].map(|()| Arc::new(Notify::new()));
+        let told = || peers.iter().map(|peer| peer.notified().now_or_never().is_some()).collect::<Vec<_>>();
+        let first = room.enter(&peers[0]);
+        let _second = room.enter(&peers[1]);
+        assert_eq!(told(), [false; 4]);
+        drop(first);
+        let _third = room.enter(&peers[2]);
+        assert_eq!(told(), [false; 4], "a place was free");
+        let _fourth = room.enter(&peers[3]);
+        assert_eq!(told(), [false, true, false, false]);
+        room.dismiss();
+        assert_eq!(told(), [false, false, true, false]);
+        assert_eq!(room.held().leave.len(), 1);
+    }
+}

@@ -1,0 +1,97 @@
+//! Names of the agent's own files: what Kubernetes calls an object, as a path. Two names never become one.
+
+use super::own::STATUS;
+use sha2::{Digest as _, Sha256};
+use std::path::{Path, PathBuf};
+use transom_core::reference::ObjectRef;
+
+/// Longest part of a file name that is taken from a name as it is, in bytes.
+const NAME: usize = 180;
+/// Longest name of a file without its ending, in bytes.
+const FILE: usize = 245;
+
+/// The file of an object below `objects` or `patches`: `<namespace or _cluster>/<Kind>.<name>.yaml`, and
+/// `<Kind>.<name>_<group>.yaml` when its kind is of a group. No other part of a name has a `_`.
+pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
+    let folder = reference.namespace.as_deref().map_or("_cluster".to_owned(), segment);
+    let mut file = format!("{}.{}", segment(&reference.kind), segment(&reference.name));
+    if let Some((group, _)) = reference.api_version.split_once('/') {
+        file = format!("{file}_{}", segment(group));
+    }
+    if file.len() > FILE {
+        let start = file.get(..FILE - 40).unwrap_or_default();
+        file = format!("{start}~{}", digest(file.as_bytes()));
+    }
+    Path::new(&folder).join(format!("{file}.yaml"))
+}
+
+/// The file of a subject's status below `status`: `<policy>/<namespace>.<name>.yaml`.
+pub(super) fn status_file(policy: &str, subject: &ObjectRef) -> PathBuf {
+    let namespace =
+        subject.namespace.as_deref().map_or("_cluster".to_owned(), |name| segment(name).replace('.', "%2E"));
+    Path::new(STATUS).join(segment(policy)).join(format!("{namespace}.{}.yaml", segment(&subject.name)))
+}
+
+/// The file of a policy's own status.
+pub(super) fn policy_file(policy: &str) -> PathBuf {
+    Path::new(STATUS).join(format!("{}.yaml", segment(policy)))
+}
+
+/// A name as part of a path: what Kubernetes allows stays, the rest becomes `%XX`, what is too long ends in a digest.
+/// Two names never become one.
+pub(super) fn segment(name: &str) -> String {
+    let mut safe = String::with_capacity(name.len());
+    for (index, byte) in name.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => safe.push(char::from(byte)),
+            b'.' if index > 0 => safe.push('.'),
+            _ => safe.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if safe.len() <= NAME {
+        return safe;
+    }
+    let start = safe.get(..NAME - 40).unwrap_or_default();
+    format!("{start}~{}", digest(name.as_bytes()))
+}
+
+/// The first 16 bytes of SHA-256, as hex.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_files() {
+        let file = |namespace, name| object_file(&ObjectRef::local("v1", "Secret", namespace, name));
+        assert_eq!(file(Some("klusterlet-a"), "x.y"), Path::new("klusterlet-a/Secret.x.y.yaml"));
+        assert_eq!(file(None, "a"), Path::new("_cluster/Secret.a.yaml"));
+        assert_eq!(file(Some("_cluster"), "a"), Path::new("%5Fcluster/Secret.a.yaml"));
+        assert_eq!(file(Some(".."), "../../etc"), Path::new("%2E./Secret.%2E.%2F..%2Fetc.yaml"));
+        let cluster = |group: &str| object_file(&ObjectRef::local(group, "Cluster", None, "a.b"));
+        assert_eq!(cluster("cluster.x-k8s.io/v1"), Path::new("_cluster/Cluster.a.b_cluster.x-k8s.io.yaml"));
+        assert_ne!(cluster("cluster.x-k8s.io/v1"), cluster("other.example.com/v1"));
+        let subject = |namespace, name| status_file("p", &ObjectRef::local("v1", "A", namespace, name));
+        assert_eq!(subject(Some("clusters"), "a.b"), Path::new("status/p/clusters.a.b.yaml"));
+        assert_ne!(subject(Some("a"), "b.c"), subject(Some("a.b"), "c"));
+        assert_eq!(policy_file("p"), Path::new("status/p.yaml"));
+    }
+
+    #[test]
+    fn long_names_stay_apart_and_short_enough() {
+        let long = "a".repeat(253);
+        let other = format!("{}b", "a".repeat(252));
+        assert_ne!(segment(&long), segment(&other));
+        assert!(segment(&long).len() <= NAME);
+        let file = |name: &str, group: &str| {
+            let file = object_file(&ObjectRef::local(&format!("{group}/v1"), &"K".repeat(63), None, name));
+            file.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        assert!(file(&long, &long).len() <= 255);
+        assert_ne!(file(&long, &long), file(&long, &other));
+        assert_ne!(file(&long, &long), file(&other, &long));
+    }
+}

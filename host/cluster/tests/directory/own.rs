@@ -1,0 +1,351 @@
+//! Whose the own folder is, and what becomes of the rest of the disk when somebody else made it: nothing.
+
+use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, value};
+use serde_json::json;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use transom_api::status::PolicyStatus;
+use transom_api::{Reason, State, Word};
+use transom_cluster::directory::{Directory, DirectoryOptions, OpenError};
+use transom_core::observation::Observation;
+use transom_core::plan::Step;
+use transom_core::report::Report;
+
+const USERS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
+
+/// Everything that the agent has in its folder, and may not follow out of it.
+const LEVELS: [&str; 14] = [
+    "",
+    "tmp",
+    "tmp/0",
+    "objects",
+    "objects/n",
+    "objects/n/Secret.s.yaml",
+    "patches",
+    "patches/n",
+    "patches/n/ConfigMap.a.yaml",
+    "status",
+    "status/p",
+    "status/p/n.a.yaml",
+    "status/p.yaml",
+    "unreadable.yaml",
+];
+
+/// A fleet, and beside it a folder with files of somebody else.
+fn beside() -> (Folder, PathBuf) {
+    let folder = Folder::new(&[("fleet/a.yaml", USERS), ("fleet/broken.yaml", "{"), ("victim/p/0", "theirs")]);
+    for name in ["0", "n.a.yaml", "Secret.s.yaml", "ConfigMap.a.yaml", "p.yaml"] {
+        folder.write(&format!("victim/{name}"), "theirs");
+    }
+    let victim = folder.path("victim");
+    (folder, victim)
+}
+
+fn options(folder: &Folder) -> DirectoryOptions {
+    DirectoryOptions { root: folder.path("fleet"), ..folder.options() }
+}
+
+/// Everything below a path: name, mode, owner, number, and bytes.
+fn contents(path: &Path) -> Vec<(PathBuf, u32, u32, u64, Vec<u8>)> {
+    let about = std::fs::symlink_metadata(path).unwrap();
+    let bytes = if about.is_file() { std::fs::read(path).unwrap() } else { Vec::new() };
+    let mut all = vec![(path.to_owned(), about.mode(), about.uid(), about.ino(), bytes)];
+    if about.is_dir() {
+        let mut inside: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        inside.sort();
+        all.extend(inside.iter().flat_map(|path| contents(path)));
+    }
+    all
+}
+
+fn report(subject: &str) -> Report {
+    Report {
+        policy: "p".to_owned(),
+        subject: map_ref(subject),
+        state: State::Held,
+        reason: Reason::Known(Word::AsDesired),
+        message: String::new(),
+        target: None,
+        writes: Vec::new(),
+        inputs: None,
+        observed_generation: None,
+        at_seconds: 0,
+        again_after_ms: None,
+        failures: 0,
+    }
+}
+
+/// Everything that is ever done in the own folder; what fails does so by a word, not by harm.
+fn work(directory: &Directory) {
+    drop(apply(directory, vec![Step::Create { desired: secret("s", "c2VjcmV0") }]));
+    drop(apply(directory, vec![patch(directory, &map_ref("a"), "spec.taints", json!(["one", "ours"]))]));
+    drop(directory.publish(&report("a")));
+    drop(directory.publish(&report("b")));
+    drop(directory.forget("p", &map_ref("b")));
+    drop(directory.publish_policy("p", &PolicyStatus::default()));
+    drop(directory.policy_status("p"));
+    drop(directory.retain_status(&["q".to_owned()].into(), &[].into()));
+    if let Some(made) = read(directory, &secret_ref("s")) {
+        let gone =
+            Step::Delete { reference: made.reference, version: made.version, uid: String::new(), why: String::new() };
+        drop(apply(directory, vec![gone]));
+    }
+}
+
+/// Why a folder was refused.
+fn refusal(options: DirectoryOptions) -> String {
+    match Directory::open(options).err() {
+        Some(error @ OpenError::Own { .. }) => error.to_string(),
+        other => panic!("not refused for the own folder: {other:?}"),
+    }
+}
+
+/// Where the agent has something of its own; nothing for the folder itself.
+fn own(folder: &Folder, level: &str) -> PathBuf {
+    let own = folder.path("fleet/.transom");
+    if level.is_empty() { own } else { own.join(level) }
+}
+
+/// Puts a thing where the agent has its own.
+fn put(folder: &Folder, level: &str, make: impl Fn(&Path)) {
+    let at = own(folder, level);
+    if !level.is_empty() {
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        let own = folder.path("fleet/.transom");
+        std::fs::set_permissions(own, std::os::unix::fs::PermissionsExt::from_mode(0o1700)).unwrap();
+    }
+    make(&at);
+}
+
+#[test]
+fn what_a_clone_brings_is_refused_and_nothing_outside_is_touched() {
+    for mask in ["022", "002", "077"] {
+        let (folder, victim) = beside();
+        put(&folder, "objects/klusterlet-a/x", |at| std::fs::write(at, "").unwrap());
+        for level in ["tmp", "status", "patches"] {
+            put(&folder, level, |at| symlink("../../victim", at).unwrap());
+        }
+        let script = format!(
+            "umask {mask}; cd fleet && git init -q . && git add -A && \
+             git -c user.name=a -c user.email=a@b commit -qm x && cd .. && git clone -q fleet clone"
+        );
+        let done = Command::new("sh").arg("-c").arg(script).current_dir(folder.temp.path()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let before = (contents(&victim), contents(&folder.path("clone/.transom")));
+        for writable in [true, false] {
+            let why = refusal(DirectoryOptions { root: folder.path("clone"), writable, ..folder.options() });
+            assert!(why.contains(".transom`: the agent did not make it here"), "{why}");
+        }
+        assert_eq!((contents(&victim), contents(&folder.path("clone/.transom"))), before);
+    }
+}
+
+#[test]
+fn a_link_at_any_level_is_refused_with_its_name_and_never_followed() {
+    for level in LEVELS.into_iter().chain([".gitignore"]) {
+        for target in ["../victim", "../../victim", "../../../victim", "victim/0", "/nowhere"] {
+            let (folder, victim) = beside();
+            let end = if target.starts_with("..") { victim.clone() } else { folder.path(target) };
+            put(&folder, level, |at| symlink(&end, at).unwrap());
+            let before = contents(folder.temp.path());
+            let why = refusal(options(&folder));
+            assert!(why.contains("link") && why.contains(level), "{level}: {why}");
+            let after = contents(folder.temp.path());
+            assert_eq!(after, before, "{level}");
+        }
+    }
+}
+
+#[test]
+fn a_link_that_comes_later_is_never_followed_either() {
+    for level in LEVELS {
+        let (folder, victim) = beside();
+        let directory = Directory::open(options(&folder)).unwrap();
+        let at = own(&folder, level);
+        if at.is_dir() {
+            std::fs::rename(&at, folder.path("aside")).unwrap();
+        }
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        drop(std::fs::remove_file(&at));
+        let end = if victim.join(at.file_name().unwrap()).is_file() {
+            victim.join(at.file_name().unwrap())
+        } else {
+            victim.clone()
+        };
+        symlink(&end, &at).unwrap();
+        let before = contents(&victim);
+        work(&directory);
+        assert_eq!(contents(&victim), before, "{level}");
+        assert!(!folder.path("victim/n").exists() && !folder.path("victim/.gitignore").exists(), "{level}");
+    }
+}
+
+#[test]
+fn a_pipe_or_a_file_where_a_folder_is_ours_holds_nothing_up() {
+    let pipe = |at: &Path| {
+        let made = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        );
+        made.unwrap();
+    };
+    for level in LEVELS.into_iter().chain([".gitignore"]) {
+        let (folder, _) = beside();
+        put(&folder, level, pipe);
+        let why = refusal(options(&folder));
+        assert!(why.contains("no regular file") || why.contains("no folder"), "{level}: {why}");
+    }
+    for level in ["", "tmp", "objects", "patches", "status"] {
+        let (folder, _) = beside();
+        put(&folder, level, |at| std::fs::write(at, "theirs").unwrap());
+        let why = refusal(options(&folder));
+        assert!(why.contains("no folder"), "{level}: {why}");
+    }
+    for level in LEVELS {
+        let (folder, _) = beside();
+        let directory = Directory::open(options(&folder)).unwrap();
+        let at = own(&folder, level);
+        if at.is_dir() {
+            std::fs::rename(&at, folder.path("aside")).unwrap();
+        }
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        drop(std::fs::remove_file(&at));
+        pipe(&at);
+        work(&directory);
+    }
+}
+
+#[test]
+fn another_name_of_a_file_changes_nothing_of_it() {
+    let (folder, victim) = beside();
+    let files = LEVELS.into_iter().filter(|level| level.contains(".yaml") || *level == "tmp/0");
+    for level in files.chain([".gitignore"]) {
+        put(&folder, level, |at| std::fs::hard_link(victim.join("0"), at).unwrap());
+    }
+    let before = contents(&victim);
+    let directory = Directory::open(options(&folder)).unwrap();
+    work(&directory);
+    drop(directory);
+    assert_eq!(contents(&victim), before);
+    assert_eq!(folder.text("fleet/.transom/.gitignore"), "*\n");
+}
+
+#[test]
+fn a_folder_of_another_user_is_refused() {
+    let (folder, _) = beside();
+    let own = match std::fs::metadata(folder.temp.path()).unwrap().uid() == 0 {
+        true => {
+            put(&folder, "objects", |at| std::fs::create_dir(at).unwrap());
+            std::os::unix::fs::chown(folder.path("fleet/.transom"), Some(12_345), None).unwrap();
+            folder.path("fleet/.transom")
+        }
+        // Whoever is not the superuser has folders of that one around.
+        false => PathBuf::from("/usr"),
+    };
+    let before = std::fs::metadata(&own).unwrap().mode();
+    let why = refusal(DirectoryOptions { own: Some(own.clone()), ..options(&folder) });
+    assert!(why.contains("it belongs to the user "), "{why}");
+    assert_eq!(std::fs::metadata(&own).unwrap().mode(), before);
+}
+
+#[test]
+fn an_empty_folder_is_taken_and_one_of_an_earlier_run_is_ours_wherever_it_was_moved() {
+    let (folder, _) = beside();
+    put(&folder, "", |at| std::fs::create_dir(at).unwrap());
+    let directory = Directory::open(options(&folder)).unwrap();
+    done(&directory, Step::Create { desired: secret("s", "b25l") });
+    drop(directory);
+    assert_eq!(std::fs::metadata(folder.path("fleet/.transom")).unwrap().mode() & 0o7777, 0o1700);
+    std::fs::rename(folder.path("fleet"), folder.path("moved")).unwrap();
+    let moved = Directory::open(DirectoryOptions { root: folder.path("moved"), ..folder.options() }).unwrap();
+    assert_eq!(value(&moved, &secret_ref("s")), json!("b25l"));
+}
+
+#[test]
+fn an_agent_whose_folder_was_taken_by_another_writes_nothing_until_that_one_ends() {
+    let taken: [fn(&Path); 2] = [
+        |own| std::fs::remove_dir_all(own).unwrap(),
+        |own| std::fs::rename(own, own.with_file_name(".moved")).unwrap(),
+    ];
+    for take in taken {
+        let (folder, _) = beside();
+        let first = Directory::open(options(&folder)).unwrap();
+        take(&folder.path("fleet/.transom"));
+        let second = Directory::open(options(&folder)).unwrap();
+        done(&second, Step::Create { desired: secret("s", "b25l") });
+        let outcome = apply(&first, vec![Step::Create { desired: secret("s", "dHdv") }]);
+        let message = &outcome.failure().unwrap().1.message;
+        assert!(message.contains("another agent is at work"), "{message}");
+        assert!(first.publish(&report("a")).is_err());
+        assert!(folder.text("fleet/.transom/objects/n/Secret.s.yaml").contains("b25l"));
+        drop(second);
+        first.publish(&report("a")).unwrap();
+        assert!(folder.path("fleet/.transom/status/p/n.a.yaml").exists());
+        assert!(
+            matches!(Directory::open(options(&folder)).err(), Some(OpenError::InUse { .. })),
+            "it has the lock again"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_patch_is_never_taken_for_what_a_user_wants() {
+    const FILE: &str = "fleet/.transom/patches/n/ConfigMap.a.yaml";
+    let (folder, _) = beside();
+    let directory = Directory::open(options(&folder)).unwrap();
+    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
+    drop(directory);
+    let taints = || {
+        let directory = Directory::open(DirectoryOptions { writable: false, ..options(&folder) }).unwrap();
+        read(&directory, &map_ref("a")).unwrap().body["spec"]["taints"].clone()
+    };
+    let text = folder.text(FILE);
+    assert_eq!(taints(), json!(["one", "ours"]));
+    let damaged = |bytes: &[u8]| {
+        folder.write(FILE, bytes);
+        assert_eq!(taints(), json!(["one"]), "{}", String::from_utf8_lossy(bytes));
+    };
+    for at in 0..text.len() {
+        let mut bytes = text.clone().into_bytes();
+        bytes[at] ^= 1;
+        damaged(&bytes);
+        damaged(&text.as_bytes()[..at]);
+        bytes.remove(at);
+        damaged(&bytes);
+    }
+    folder.write(FILE, &text);
+    assert_eq!(taints(), json!(["one", "ours"]));
+}
+
+#[test]
+fn a_pipe_that_takes_the_place_of_a_file_again_and_again_holds_nothing_up() {
+    let folder = Folder::new(&[("fleet/a.yaml", &map("a", "1")), ("fleet/r.yaml", &map("r", "1"))]);
+    let pipe = folder.path("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let settle = Duration::from_millis(2);
+    let options = DirectoryOptions { watch: true, settle, ..options(&folder) };
+    let directory = Directory::open(options).unwrap();
+    let mut changes = directory.changes();
+    let swap = || {
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        let cwd = rustix::fs::CWD;
+        rustix::fs::renameat_with(cwd, &pipe, cwd, folder.path("fleet/r.yaml"), flags).unwrap();
+    };
+    let mut seen = 0;
+    for round in 2..40 {
+        (0..500).for_each(|_| swap());
+        folder.rename_in("fleet/a.yaml", &map("a", &round.to_string()));
+        let found = transom_support::wait::until("the change of another file", Duration::from_secs(60), || {
+            swap();
+            std::iter::from_fn(|| changes.try_next())
+                .find(|news| matches!(news, Observation::Present(object) if object.body["data"]["x"] == round))
+        });
+        seen += usize::from(found.is_ok());
+    }
+    assert_eq!(seen, 38);
+}

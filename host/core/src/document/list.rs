@@ -1,0 +1,200 @@
+//! A large List in pieces: an item at a time costs a fraction of what all of them cost at once. Only cuts; whoever reads a
+//! piece that is none after all reads the whole text instead.
+
+/// A text that looks like one List, in block YAML or in JSON.
+#[derive(Debug, PartialEq, Eq)]
+pub struct List<'t> {
+    /// The text without its items.
+    pub head: String,
+    items: &'t str,
+    /// Lines before the first item.
+    offset: usize,
+    cut: Cut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// Before every dash behind so many spaces.
+    Dashes(usize),
+    /// At every comma outside of everything.
+    Commas,
+}
+
+/// The text of one item.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece<'t> {
+    /// In YAML, a list of just this item.
+    pub text: &'t str,
+    /// Lines before it.
+    pub offset: usize,
+}
+
+impl<'t> List<'t> {
+    /// Finds the items; nothing when the text is written in another way.
+    pub fn of(bytes: &'t [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        if text.trim_start().starts_with('{') { Self::of_json(text) } else { Self::of_yaml(text) }
+    }
+
+    fn of_yaml(text: &'t str) -> Option<Self> {
+        let mut at = 0;
+        let mut lines = text.split_inclusive('\n').map(|line| {
+            let start = at;
+            at += line.len();
+            (start, line)
+        });
+        let (key, line) = lines.by_ref().find(|(_, line)| line.trim_end() == "items:")?;
+        let start = key + line.len();
+        let mut lines =
+            lines.filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#')).peekable();
+        let indent = indent_of(lines.peek()?.1);
+        let ends = |line: &str| indent_of(line) < indent || (indent_of(line) == indent && !is_item(line, indent));
+        let end = lines.find(|(_, line)| ends(line)).map_or(text.len(), |(end, _)| end);
+        let (before, items, after) = (text.get(..key)?, text.get(start..end)?, text.get(end..)?);
+        let head = format!("{before}items: []\n{after}");
+        Some(Self { head, items, offset: newlines(before) + 1, cut: Cut::Dashes(indent) })
+    }
+
+    fn of_json(text: &'t str) -> Option<Self> {
+        let mut json = Json::default();
+        let mut start = None;
+        for (at, byte) in text.bytes().enumerate() {
+            let before = json.depth;
+            json.take(byte);
+            match (byte, start) {
+                (b'[', None) if !json.in_text && (before, json.depth) == (1, 2) => {
+                    let key = text.get(..at)?.trim_end().strip_suffix(':')?.trim_end();
+                    start = key.ends_with("\"items\"").then_some(at + 1);
+                }
+                (b']', Some(start)) if !json.in_text && (before, json.depth) == (2, 1) => {
+                    let (head, items, rest) = (text.get(..start)?, text.get(start..at)?, text.get(at..)?);
+                    return Some(Self {
+                        head: format!("{head}{rest}"),
+                        items,
+                        offset: newlines(head),
+                        cut: Cut::Commas,
+                    });
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Whether a piece is a list of one item, as in YAML.
+    pub fn is_yaml(&self) -> bool {
+        self.cut != Cut::Commas
+    }
+
+    /// The items in their order.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'t>> {
+        let (mut rest, mut offset, cut) = (self.items, self.offset, self.cut);
+        std::iter::from_fn(move || {
+            if rest.trim().is_empty() {
+                return None;
+            }
+            let (length, skipped) = match cut {
+                Cut::Dashes(indent) => (item_length(rest, indent), 0),
+                Cut::Commas => (comma(rest), 1),
+            };
+            let text = rest.get(..length)?;
+            let piece = Piece { text, offset };
+            offset += newlines(text);
+            rest = rest.get(length + skipped..).unwrap_or_default();
+            Some(piece)
+        })
+    }
+}
+
+fn newlines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start_matches(' ').len()
+}
+
+/// Whether a line begins an item of a list behind so many spaces.
+fn is_item(line: &str, indent: usize) -> bool {
+    indent_of(line) == indent && line.get(indent..).is_some_and(|rest| rest.starts_with("- ") || rest.trim_end() == "-")
+}
+
+/// Bytes up to the second line that begins an item.
+fn item_length(text: &str, indent: usize) -> usize {
+    let mut found = false;
+    let mut length = 0;
+    for line in text.split_inclusive('\n') {
+        if is_item(line, indent) && std::mem::replace(&mut found, true) {
+            return length;
+        }
+        length += line.len();
+    }
+    length
+}
+
+/// Bytes up to the first comma outside of everything.
+fn comma(text: &str) -> usize {
+    let mut json = Json::default();
+    let found = text.bytes().position(|byte| {
+        json.take(byte);
+        byte == b',' && json.depth == 0 && !json.in_text
+    });
+    found.unwrap_or(text.len())
+}
+
+/// Where in a JSON text one is.
+#[derive(Default)]
+struct Json {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl Json {
+    fn take(&mut self, byte: u8) {
+        match byte {
+            _ if std::mem::take(&mut self.escaped) => {}
+            b'\\' if self.in_text => self.escaped = true,
+            b'"' => self.in_text = !self.in_text,
+            _ if self.in_text => {}
+            b'[' | b'{' => self.depth += 1,
+            b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str) -> (String, Vec<(String, usize)>) {
+        let list = List::of(text.as_bytes()).unwrap();
+        let pieces = list.pieces().map(|piece| (piece.text.to_owned(), piece.offset)).collect();
+        (list.head, pieces)
+    }
+
+    #[test]
+    fn a_list_is_cut_before_its_items_and_after_them() {
+        let pieces =
+            |all: &[(&str, usize)]| all.iter().map(|(text, line)| ((*text).to_owned(), *line)).collect::<Vec<_>>();
+        for indent in ["", "  "] {
+            let text = format!(
+                "kind: List\nitems:\n{indent}- a: 1\n\n# x\n{indent}  b: |\n{indent}    - c\n{indent}-\n{indent}  d: 2\nmetadata: {{}}\n"
+            );
+            let (head, found) = cut(&text);
+            assert_eq!(head, "kind: List\nitems: []\nmetadata: {}\n");
+            let first = format!("{indent}- a: 1\n\n# x\n{indent}  b: |\n{indent}    - c\n");
+            assert_eq!(found, pieces(&[(&first, 2), (&format!("{indent}-\n{indent}  d: 2\n"), 7)]));
+        }
+        let (head, found) = cut("{\"a\": [1], \"items\" :\n[{\"x\": \",]\\\"\"}, [2,\n3] ], \"kind\": \"List\"}");
+        assert_eq!(head, "{\"a\": [1], \"items\" :\n[], \"kind\": \"List\"}");
+        assert_eq!(found, pieces(&[("{\"x\": \",]\\\"\"}", 1), (" [2,\n3] ", 1)]));
+        assert!(cut("{\"items\": []}").1.is_empty());
+        for other in
+            ["", "a: 1\n", "items:\n", "items: [a]\n", "{\"a\": {\"items\": [1]}}", "{\"items\": 1}", "{\"items\": [1"]
+        {
+            assert_eq!(List::of(other.as_bytes()), None, "{other}");
+        }
+    }
+}
