@@ -10,5 +10,6 @@ mod ended;
 mod fuzz;
 mod metrics;
 mod once;
+mod owners;
 mod swap;
 mod watching;
