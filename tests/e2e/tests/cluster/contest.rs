@@ -1,11 +1,15 @@
-//! Others who write the taints that a policy owns, or have them written all the time. Nobody is written against for ever.
+//! Others who write the taints that a policy owns: someone with kubectl, a cluster that flips all the time, and the real
+//! registration controller of Open Cluster Management. Nobody is written against for ever.
 
 use crate::agent::Worker;
-use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::stage::{CRDS, DEADLINE, MANAGED, Stage, on_stage, on_stage_of_its_own};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use std::fs;
+use std::net::TcpListener;
+use transom_e2e::agent::Agent;
 use transom_e2e::program;
-use transom_test_cluster::{Mark, wait};
+use transom_test_cluster::{Mark, available_crds, registration, wait};
 
 const NAME: &str = "contested";
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
@@ -93,6 +97,76 @@ fn what_changes_all_the_time_is_written_so_often_in_a_minute_and_not_more() -> R
         stage.set_available("calm", "Unknown").await?;
         stage.taint_times("calm", 1).await.context("others go on")?;
         agent.stop()?;
+        Ok(())
+    })
+}
+
+/// The registration controller as the cluster's admin, until its handle goes.
+fn start_registration(stage: &Stage) -> Result<Agent> {
+    let kubeconfig = stage.cluster.write_kubeconfig(&stage.cluster.user("ocm", &["system:masters"])?)?;
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let mut command = registration()?;
+    command.args(["controller", "--disable-leader-election", "--namespace", "default"]);
+    command.arg("--kubeconfig").arg(kubeconfig).arg("--listen").arg(address.to_string());
+    Agent::start(&mut command, stage.cluster.folder().join("registration.log"))
+}
+
+/// Has both look at a cluster that is new to them: what they heard of before, they have dealt with.
+async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> Result<()> {
+    stage.managed(name).await?;
+    stage.set_available(name, "Unknown").await?;
+    wait::until(&format!("the finalizer and a taint of {name}"), DEADLINE, async || {
+        let cluster = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
+        let finalizers = cluster["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let theirs = |one: &Value| one == "cluster.open-cluster-management.io/api-resource-cleanup";
+        let tainted = has(&stage.taints_of(name).await?, UNREACHABLE);
+        Ok((tainted && finalizers.iter().any(theirs)).then_some(()))
+    })
+    .await?;
+    agent.wait_for(&format!("ManagedCluster {name}"), "Applied AsDesired").await
+}
+
+#[test]
+fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Result<()> {
+    on_stage_of_its_own(async |stage| {
+        let crds: Vec<String> = available_crds()?.into_iter().filter(|name| !CRDS.contains(&name.as_str())).collect();
+        stage.cluster.install_crds(&crds.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        let mut ocm = start_registration(stage)?;
+        let mut agent = stage.start_on_taints()?;
+        agent.wait_for_first_pass().await?;
+        passes_through_both(stage, &mut agent, NAME).await?;
+        // Without OCM's webhook a taint of theirs has no time: it gets one of ours, and they leave it there.
+        let times = stage.taint_times(NAME, 1).await?;
+        ensure!(times.len() == 1, "the taint has no time");
+        let quiet = stage.mark()?;
+        for marker in ["marker-1", "marker-2", "marker-3"] {
+            passes_through_both(stage, &mut agent, marker).await?;
+        }
+        ensure!(stage.writes_of(NAME, quiet).await? == 0, "{:?}", stage.writes(quiet).await?);
+        let theirs = stage.all_lines(quiet).await?;
+        let theirs = theirs.iter().filter(|line| line.is_write() && line.user == "ocm");
+        let of_it = theirs.filter(|line| line.target.as_ref().is_some_and(|target| target.name == NAME));
+        ensure!(of_it.clone().count() == 0, "{:?}", of_it.collect::<Vec<_>>());
+        agent.stop()?;
+
+        // Another effect of the same key: they add their own each time, and after three rounds it is left to them.
+        let policy = fs::read_to_string(program::policy("built-in-taints"))?;
+        let other = policy.replace(
+            "component: builtin:taints",
+            "component: builtin:taints\n      settings: {unreachable: {effect: PreferNoSelect}}",
+        );
+        ensure!(other != policy, "the policy is written in another way");
+        let path = stage.cluster.folder().join("other-effect.yaml");
+        fs::write(&path, other)?;
+        let mark = stage.mark()?;
+        let mut agent = stage.start_agent(&["--policies", &path.display().to_string()])?;
+        agent.wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended").await?;
+        let writes = stage.writes_of(NAME, mark).await?;
+        ensure!((1..=3).contains(&writes), "{writes} writes");
+        let effects: Vec<Value> = stage.taints_of(NAME).await?.iter().map(|taint| taint["effect"].clone()).collect();
+        ensure!(effects.contains(&json!("NoSelect")), "theirs stays: {effects:?}");
+        agent.stop()?;
+        ensure!(ocm.ended()?.is_none(), "the registration controller ended: {}", ocm.log()?);
         Ok(())
     })
 }
