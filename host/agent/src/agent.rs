@@ -28,9 +28,11 @@ use tokio::sync::Notify;
 use transom_api::{State, Word};
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
+use transom_core::failure::Class;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::metrics::{Attempt, Counted, is_news};
 use transom_core::policy::Writes;
+use transom_core::report::End;
 use transom_core::signal::Signal;
 use transom_core::work::Key;
 
@@ -140,6 +142,7 @@ impl Agent {
             }
             known.counted.retain(|key, _| *key.policy != *policy);
             known.judged.retain(|key, _| *key.policy != *policy);
+            known.contention.retain(|(of, _), _| **of != *policy);
             known.claims.remove_policy(policy)
         };
         telemetry::forgotten(policy);
@@ -168,6 +171,7 @@ impl Agent {
     /// An evaluation ended by a fault of ours; that it does so again is no other attempt.
     pub(crate) fn faulted(&self, key: &Key, writes: &Writes) {
         let told = Told {
+            end: End::Ended(Class::of(Word::AgentFailed)),
             state: State::Failed,
             reason: Word::AgentFailed.into(),
             message: "the agent failed while it evaluated this subject".to_owned(),

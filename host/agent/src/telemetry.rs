@@ -110,7 +110,7 @@ pub(crate) enum First {
 /// How loud the end of an evaluation is: an error that only somebody can end is told as one, a failure that is tried again
 /// by itself as a warning.
 fn level(report: &Report, transition: Option<First>) -> Level {
-    let conflict = report.reason == Word::WriteConflict.into() && report.failures <= 1;
+    let conflict = report.is_first_conflict();
     match (transition, report.state) {
         (None, _) => Level::DEBUG,
         (_, State::Failed) if conflict => Level::DEBUG,
@@ -218,8 +218,10 @@ pub(crate) fn tell(signal: &Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transom_core::failure::Class;
     use transom_core::outcome::WriteKind;
     use transom_core::reference::ObjectRef;
+    use transom_core::report::End;
 
     fn report(state: State, word: Word, failures: u32, wrote: bool) -> Report {
         let subject = ObjectRef::local("v1", "Thing", None, "a");
@@ -227,6 +229,7 @@ mod tests {
             policy: "p".to_owned(),
             writes: wrote.then(|| (WriteKind::Patch, subject.clone())).into_iter().collect(),
             subject,
+            end: if state == State::Applied { End::AsDesired } else { End::Ended(Class::of(word)) },
             state,
             reason: word.into(),
             message: String::new(),

@@ -91,6 +91,12 @@ macro_rules! words {
                 match self { $(Self::$word => $meaning,)* }
             }
 
+            /// Whether a guest may declare it as well: what is wrong with what both look into. No other word of the
+            /// agent's is a guest's.
+            pub fn is_shared(self) -> bool {
+                matches!(self, Self::NoClusters | Self::InvalidTargetName)
+            }
+
             /// What to do about it.
             pub fn remedy(self) -> &'static str {
                 match self { $(Self::$word => $remedy,)* }
@@ -109,11 +115,12 @@ words! {
     // Waiting.
     InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";
     TargetsUnlocated: "Not every subject of the policy has been located yet, so an unstamped target is not written.", "Nothing to do: this ends with the start of the agent.";
-    TargetClaimed: "Another subject claims the same target and keeps it.", "Give one of the two subjects named in the message another target.";
+    TargetClaimed: "Another subject, or the same one under another policy, claims the same target and keeps it.", "Give one of the two subjects named in the message another target; where the message names two policies, let one of them write another Secret, or narrow its subjects.";
     StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed, or goes to the subject that claims it, when the object named in the message is gone.";
     // Ownership.
-    TargetNotOwned: "The target exists and was not made by this policy, or was made for a subject on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster.";
-    Contended: "Someone else overwrote the target three times in ten minutes.", "Find the other writer of the target and stop it.";
+    TargetNotOwned: "The target exists and was not made by this policy, or was made for a subject on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster; where the message names another policy, let one of the two write another Secret.";
+    Contended: "Someone else overwrote what the policy wrote three times in ten minutes.", "Find the other writer of the object and stop it, or let the policy own something else; it is tried again when the ten minutes are over.";
+    WriteBudgetExceeded: "The policy wanted to write one object, or for one subject, more often than a minute allows.", "Look for what changes all the time: a guest whose answer depends on the time, or two writers; it is tried again when the minute allows.";
     // Grant.
     ReadNotGranted: "The guest asked for an object that the policy does not grant.", "Add the object to grant.read, or use another guest.";
     WriteNotGranted: "The guest proposed to write what the policy does not grant.", "Add the target to grant.write, or use another guest.";
@@ -168,6 +175,7 @@ words! {
     DescriptionInvalid: "The component's description of itself breaks the contract.", "Use another version of the guest.";
     SettingsRefused: "The guest refuses its settings.", "Mend the field of the settings named in the message.";
     PolicyInvalid: "The policy cannot be used as it is written.", "Mend the field named in the message.";
+    TaintKeyTaken: "Another policy owns a taint key of this one on the same objects.", "Remove the key named in the message from taintKeys of one of the two policies, or delete one of them; the other is loaded by itself then.";
     // The cluster.
     DuplicateObject: "The same object stands in two files.", "Remove it from one of the files named in the message.";
     ManifestInvalid: "A file cannot be read as Kubernetes manifests.", "Mend the file at the place named in the message.";

@@ -2,6 +2,7 @@
 //! Never compiles a component, never changes in place: a swap makes a new catalogue.
 
 pub mod guest;
+pub mod overlap;
 
 use crate::policy::Policy;
 use crate::projection::Declared;

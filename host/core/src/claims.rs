@@ -1,4 +1,5 @@
-//! Who writes a target when several subjects want it. A value, keyed by target over all policies.
+//! Who writes a target when several subjects want it. A value, keyed by target over all policies. A subject that is held
+//! claims what it would have, so that nobody wins by waiting for it to be held (ADR 0014).
 //! Never reads a target: what its stamp says is an argument.
 
 use crate::object::Object;
@@ -248,6 +249,40 @@ mod tests {
         let (first, second, third) = (in_namespace("a", "z"), in_namespace("b", "a"), in_namespace("b", "c"));
         assert_eq!(holder(&[third.clone(), second.clone(), first.clone()], None), first.key);
         assert_eq!(holder(&[third, second.clone()], None), second.key);
+    }
+
+    #[test]
+    fn a_younger_one_does_not_win_by_waiting_for_the_older_to_be_held() {
+        // Each order of: the older is located (held or not, that is the same claim), the younger asks.
+        for held_first in [true, false] {
+            let mut claims = Claims::default();
+            let (old, young) = (claimant("old", Some(1)), claimant("young", Some(2)));
+            claims.expect(&old.key);
+            claims.expect(&young.key);
+            if held_first {
+                claims.set(old.clone(), target("demo"));
+            }
+            claims.set(young.clone(), target("demo"));
+            if !held_first {
+                assert_eq!(claims.decide(&young.key, None), Claim::Unlocated { remaining: 1 });
+                assert_eq!(claims.set(old.clone(), target("demo")), vec![young.key.clone()]);
+            }
+            assert_eq!(claims.decide(&young.key, None), Claim::Lost { holder: old.key.clone() });
+            // It fails, is held or waits later: what it claims stays until it wants another target or is gone.
+            assert_eq!(claims.keep(old.clone(), None), []);
+            assert_eq!(claims.decide(&young.key, None), Claim::Lost { holder: old.key.clone() });
+            assert_eq!(claims.remove(&old.key), vec![young.key.clone()]);
+            assert_eq!(claims.decide(&young.key, None), Claim::Kept { sole: true });
+        }
+    }
+
+    #[test]
+    fn an_older_one_does_not_take_what_was_made_for_a_younger() {
+        let mut claims = Claims::default();
+        let (old, young) = (claimant("old", Some(1)), claimant("young", Some(2)));
+        claims.set(young.clone(), target("demo"));
+        claims.set(old.clone(), target("demo"));
+        assert_eq!(claims.decide(&old.key, Some(&stamp("young", "uid-young"))), Claim::Lost { holder: young.key });
     }
 
     #[test]

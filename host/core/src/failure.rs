@@ -9,7 +9,7 @@ use transom_api::{Reason, State, Word};
 /// The most bytes of a message; longer ones are cut.
 const MAX_MESSAGE: usize = 1024;
 
-/// How the host reacts.
+/// How the host reacts. It acts by this alone, never by a reason: a guest says only the first four, in words of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Left as it is on purpose; looked at again when something changes.
@@ -22,15 +22,23 @@ pub enum Class {
     Invalid,
     /// A failure: tried again at once, with back-off when it keeps failing.
     Conflict,
+    /// A failure: tried again with back-off, and when what cannot be read or reached now can be.
+    Unreachable,
+    /// Not a failure: the start of a policy, of which nobody need be told. Woken by the last subject to be located.
+    Unlocated,
+    /// Not a failure: another replica does the work. Evaluated as soon as this one does.
+    Standby,
+    /// Left as it is for good: the subject is gone, and what was made for it stays. Not looked at again by itself.
+    Left,
 }
 
 impl Class {
     /// The state of a subject whose evaluation ends like this.
     pub fn state(self) -> State {
         match self {
-            Self::Held => State::Held,
-            Self::Waiting => State::Waiting,
-            Self::Missing | Self::Invalid | Self::Conflict => State::Failed,
+            Self::Held | Self::Left => State::Held,
+            Self::Waiting | Self::Unlocated | Self::Standby => State::Waiting,
+            Self::Missing | Self::Invalid | Self::Conflict | Self::Unreachable => State::Failed,
         }
     }
 
@@ -44,27 +52,28 @@ impl Class {
             Word::AsDesired
             | Word::Suspended
             | Word::ReadOnly
-            | Word::SourceGone
             | Word::Paused
             | Word::Loaded => Self::Held,
-            Word::InputTerminating | Word::TargetsUnlocated | Word::TargetClaimed | Word::StillNeeded | Word::NotLeading => Self::Waiting,
+            Word::SourceGone => Self::Left,
+            Word::InputTerminating | Word::TargetClaimed | Word::StillNeeded => Self::Waiting,
+            Word::TargetsUnlocated => Self::Unlocated,
+            Word::NotLeading => Self::Standby,
             Word::GuestTimedOut
             | Word::EngineBusy
             | Word::ComponentNotFound
             | Word::AgentFailed
-            | Word::ReadFailed
             | Word::WriteFailed
             | Word::KindMissing
-            | Word::ReadForbidden
             | Word::WriteForbidden
             | Word::QuotaExceeded
             | Word::AdmissionRefused
-            | Word::ServerUnavailable
             // Time alone mends this one.
             | Word::CertificateNotYetValid => Self::Missing,
             Word::WriteConflict => Self::Conflict,
+            Word::ReadFailed | Word::ReadForbidden | Word::ServerUnavailable => Self::Unreachable,
             Word::TargetNotOwned
             | Word::Contended
+            | Word::WriteBudgetExceeded
             | Word::ReadNotGranted
             | Word::WriteNotGranted
             | Word::ServerNotGranted
@@ -111,6 +120,7 @@ impl Class {
             | Word::DescriptionInvalid
             | Word::SettingsRefused
             | Word::PolicyInvalid
+            | Word::TaintKeyTaken
             | Word::DuplicateObject
             | Word::ManifestInvalid
             | Word::WriteInvalid

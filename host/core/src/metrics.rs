@@ -8,7 +8,7 @@ pub use list::*;
 use crate::outcome::WriteKind;
 use crate::policy::Writes;
 use crate::report::Report;
-use transom_api::{State, Word};
+use transom_api::State;
 
 /// One metric as it is exposed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +91,7 @@ pub fn attempt(
         return None;
     }
     let wrote = report.writes.iter().any(|(kind, _)| matches!(kind, WriteKind::Create | WriteKind::Update));
-    let first_conflict = report.reason == Word::WriteConflict.into() && report.failures <= 1;
+    let first_conflict = report.is_first_conflict();
     let attempt = match report.state {
         State::Failed => (!first_conflict).then_some(Attempt::Failed),
         State::Applied => Some(Attempt::Succeeded),
@@ -112,14 +112,18 @@ pub fn is_news(before: Option<Counted>, now: Counted, timed: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Class;
     use crate::policy::TaintsRule;
+    use crate::report::End;
     use crate::sample::{hosted, kubeconfig_manifest, policy, target};
     use std::collections::BTreeSet;
+    use transom_api::Word;
 
     fn report(state: State, word: Word, writes: &[WriteKind], failures: u32) -> Report {
         Report {
             policy: "external".to_owned(),
             subject: hosted("demo"),
+            end: if state == State::Applied { End::AsDesired } else { End::Ended(Class::of(word)) },
             state,
             reason: word.into(),
             message: String::new(),

@@ -1,5 +1,6 @@
 //! What became of a plan, step by step. Never judges it.
 
+use crate::failure::Failure;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::reference::ObjectRef;
@@ -10,6 +11,8 @@ use transom_api::Word;
 pub struct Outcome {
     /// One entry for each step that was tried.
     pub steps: Vec<StepOutcome>,
+    /// Why the steps after these are not tried now, where no write failed.
+    pub stopped: Option<Failure>,
 }
 
 /// The result of one step.
@@ -70,5 +73,10 @@ impl Outcome {
     /// The first write that failed.
     pub fn failure(&self) -> Option<(&ObjectRef, &WriteFailure)> {
         self.steps.iter().find_map(|step| step.result.as_ref().err().map(|failure| (&step.target, failure)))
+    }
+
+    /// Whether every step was tried and done.
+    pub fn is_whole(&self) -> bool {
+        self.stopped.is_none() && self.failure().is_none()
     }
 }

@@ -1,5 +1,6 @@
 //! The plan: ordered steps with nothing left to choose. Never performs one; printing it is the dry run.
 
+pub mod brake;
 pub mod contention;
 pub mod kubeconfig;
 pub mod prune;

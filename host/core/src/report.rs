@@ -13,6 +13,32 @@ const SHORTEST_MS: u64 = 1_000;
 /// How often the delay before the next try after a conflict is doubled: up to four seconds.
 const CONFLICTS: u32 = 2;
 
+/// How an evaluation ended: what the host acts by. No guest can make one up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// What is there is what should be there.
+    AsDesired,
+    /// The subject is gone, and so is what was made for it: nothing is left to look after.
+    Gone,
+    /// It ended without that, to be reacted to by class.
+    Ended(Class),
+}
+
+impl End {
+    /// The state of a subject whose evaluation ended like this.
+    pub fn state(self) -> State {
+        match self {
+            Self::AsDesired | Self::Gone => State::Applied,
+            Self::Ended(class) => class.state(),
+        }
+    }
+
+    /// The reason of an end without a fault.
+    fn reason(self) -> Word {
+        if self == Self::Gone { Word::SourceGone } else { Word::AsDesired }
+    }
+}
+
 /// The end of every evaluation; success and failure both end here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -20,9 +46,11 @@ pub struct Report {
     pub policy: String,
     /// The subject.
     pub subject: ObjectRef,
-    /// Its state under the policy.
+    /// How it ended: what the host acts by.
+    pub end: End,
+    /// Its state under the policy, which follows from the end.
     pub state: State,
-    /// Why.
+    /// Why, for people and counters; nobody acts by it.
     pub reason: Reason,
     /// For people: what is wrong with what, or what was done.
     pub message: String,
@@ -42,6 +70,13 @@ pub struct Report {
     pub failures: u32,
 }
 
+impl Report {
+    /// Whether it is a conflict that has not been tried again yet: an ordinary thing, settled at once.
+    pub fn is_first_conflict(&self) -> bool {
+        self.end == End::Ended(Class::Conflict) && self.failures <= 1
+    }
+}
+
 /// What was known when the evaluation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
@@ -58,8 +93,8 @@ pub struct Evaluation {
 /// An evaluation that went through to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Success {
-    /// `AsDesired`, or `SourceGone` when the subject is gone.
-    pub word: Word,
+    /// Whether the subject is gone, and this was about what it left.
+    pub gone: bool,
     /// What became of the plan.
     pub outcome: Outcome,
     /// `StillNeeded`, when something could not be pruned yet.
@@ -91,13 +126,14 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
         Err(failure) => (Outcome::default(), failed(failure)),
     };
     let writes = outcome.steps.into_iter().filter(|step| step.result.is_ok());
-    let (failures, retry_ms) = retry(end.class, schedule);
+    let (failures, retry_ms) = retry(end.end, schedule);
     let asked_ms = end.ask_again_at.map(|at| until_ms(at, schedule.now_seconds));
-    let audit_ms = end.audited.then(|| audit::delay_ms(schedule.audit_seconds, schedule.seed)).flatten();
+    let audit_ms = end.audited().then(|| audit::delay_ms(schedule.audit_seconds, schedule.seed)).flatten();
     Report {
         policy: evaluation.key.policy.to_string(),
         subject: (*evaluation.key.subject).clone(),
-        state: end.state,
+        end: end.end,
+        state: end.end.state(),
         reason: end.reason,
         message: visible(&end.message).into_owned(),
         target: evaluation.target,
@@ -112,18 +148,22 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
 
 /// How an evaluation ended, success or failure alike.
 struct Ending {
-    state: State,
-    class: Option<Class>,
+    end: End,
     reason: Reason,
     message: String,
     ask_again_at: Option<i64>,
-    audited: bool,
+}
+
+impl Ending {
+    /// Whether it is looked at again now and then.
+    fn audited(&self) -> bool {
+        !matches!(self.end, End::Gone | End::Ended(Class::Left))
+    }
 }
 
 fn failed(failure: Failure) -> Ending {
     let Failure { class, reason, message, ask_again_at, .. } = failure;
-    let audited = reason != Reason::Known(Word::SourceGone);
-    Ending { state: class.state(), class: Some(class), reason, message, ask_again_at, audited }
+    Ending { end: End::Ended(class), reason, message, ask_again_at }
 }
 
 /// A write that failed makes the evaluation fail; what could not be pruned yet is waited for.
@@ -131,17 +171,14 @@ fn ending(success: &Success) -> Ending {
     if let Some((_, failure)) = success.outcome.failure() {
         return failed(Failure::known(failure.reason, failure.message.as_str()));
     }
+    if let Some(stopped) = &success.outcome.stopped {
+        return failed(stopped.clone());
+    }
     if let Some(kept) = &success.kept {
         return failed(kept.clone().until(success.ask_again_at));
     }
-    Ending {
-        state: State::Applied,
-        class: None,
-        reason: success.word.into(),
-        message: told(&success.outcome),
-        ask_again_at: success.ask_again_at,
-        audited: success.word != Word::SourceGone,
-    }
+    let end = if success.gone { End::Gone } else { End::AsDesired };
+    Ending { end, reason: end.reason().into(), message: told(&success.outcome), ask_again_at: success.ask_again_at }
 }
 
 /// What was done, in one line.
@@ -152,14 +189,14 @@ fn told(outcome: &Outcome) -> String {
 
 /// Failures in a row, and when to try again by itself: a conflict at once the first time, the rest with back-off. That of
 /// conflicts stays short: what the other writer left was read, so nothing tells when it has stopped.
-fn retry(class: Option<Class>, schedule: Schedule) -> (u32, Option<u64>) {
+fn retry(end: End, schedule: Schedule) -> (u32, Option<u64>) {
     let Schedule { failures, seed, .. } = schedule;
-    let delay = match class {
-        Some(Class::Missing) => Some(backoff::delay_ms(failures, seed)),
-        Some(Class::Conflict) => {
+    let delay = match end {
+        End::Ended(Class::Missing | Class::Unreachable) => Some(backoff::delay_ms(failures, seed)),
+        End::Ended(Class::Conflict) => {
             Some(failures.checked_sub(1).map_or(0, |again| backoff::delay_ms(again.min(CONFLICTS), seed)))
         }
-        None | Some(Class::Held | Class::Waiting | Class::Invalid) => None,
+        End::AsDesired | End::Gone | End::Ended(_) => None,
     };
     (delay.map_or(0, |_| failures.saturating_add(1)), delay)
 }
@@ -189,8 +226,8 @@ mod tests {
             result: result.map_err(|reason| WriteFailure { reason, message: "disk full".to_owned() }),
             left: None,
         };
-        let outcome = Outcome { steps: results.iter().map(step).collect() };
-        Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: None }
+        let outcome = Outcome { steps: results.iter().map(step).collect(), stopped: None };
+        Success { gone: false, outcome, kept: None, ask_again_at: None }
     }
 
     fn seen(report: &Report) -> (State, &str, u32) {
@@ -243,7 +280,7 @@ mod tests {
         let evaluation = Evaluation { key: key("demo"), target: None, inputs: None, observed_generation: None };
         let audited = of(evaluation.clone(), Ok(success(&[])), schedule).again_after_ms;
         assert_eq!(audited, audit::delay_ms(1_800, 7));
-        let gone = Success { word: Word::SourceGone, ..success(&[Ok(())]) };
+        let gone = Success { gone: true, ..success(&[Ok(())]) };
         assert_eq!(of(evaluation, Ok(gone), schedule).again_after_ms, None, "what is gone is not audited");
     }
 
@@ -254,6 +291,31 @@ mod tests {
         assert_eq!(report.message, "disk full");
         let done = super::tests::report(Ok(success(&[Ok(())])), 0);
         assert_eq!(done.message, "created Secret klusterlet-demo/external-managed-kubeconfig");
+    }
+
+    #[test]
+    fn a_word_of_a_guest_changes_nothing_that_the_host_does() {
+        for word in Word::ALL {
+            let told = |class| Err(Failure::new(class, Reason::Declared(word.as_str().into()), "m"));
+            for class in [Class::Held, Class::Waiting, Class::Missing, Class::Invalid] {
+                let (said, plain) =
+                    (report(told(class), 0), report(Err(Failure::new(class, Reason::Declared("X".into()), "m")), 0));
+                assert_eq!(
+                    (said.end, said.again_after_ms, said.failures),
+                    (plain.end, plain.again_after_ms, plain.failures)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_that_was_stopped_says_until_when() {
+        let stopped = Failure::known(Word::WriteBudgetExceeded, "m").until(Some(NOW + 9));
+        let mut success = success(&[Ok(())]);
+        success.outcome.stopped = Some(stopped);
+        let report = report(Ok(success), 0);
+        assert_eq!(seen(&report), (State::Failed, "WriteBudgetExceeded", 0));
+        assert_eq!((report.writes.len(), report.again_after_ms), (1, Some(9_000)));
     }
 
     #[test]

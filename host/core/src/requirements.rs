@@ -323,7 +323,7 @@ mod tests {
             (Refusal::Waiting(problem("Told"), granted.clone()), Class::Waiting, "Told"),
             (Refusal::Waiting(problem("Told"), foreign), Class::Invalid, "ReadNotGranted"),
             (Refusal::Missing(problem("Told")), Class::Missing, "Told"),
-            (Refusal::Invalid(problem("KubeconfigEmpty")), Class::Invalid, "KubeconfigEmpty"),
+            (Refusal::Invalid(problem("NoClusters")), Class::Invalid, "NoClusters"),
             (Refusal::Missing(problem("Untold")), Class::Invalid, "ContractBroken"),
         ] {
             let failure = end(refusal.clone());

@@ -83,7 +83,7 @@ pub(crate) fn agent(cluster_name: &str, self_managed: bool) -> AgentFacts {
     AgentFacts { cluster_name: cluster_name.to_owned(), self_managed }
 }
 
-/// A guest that reads these paths of HostedClusters and Namespaces, and may say `Told` and `KubeconfigEmpty`.
+/// A guest that reads these paths of HostedClusters and Namespaces, and may say `Told` and `NoClusters`.
 pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     let read = |api_version: &str, kind: &str| Read {
@@ -97,7 +97,7 @@ pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
         name: "sample".to_owned(),
         version: "1".to_owned(),
         reads: vec![read(HOSTED.0, HOSTED.1), read("v1", "Namespace")],
-        reasons: vec![reason("Told"), reason("KubeconfigEmpty")],
+        reasons: vec![reason("Told"), reason("NoClusters")],
         settings_schema: "{}".to_owned(),
     };
     Guest::load("sha256:1", description, &serde_json::Map::new()).unwrap()

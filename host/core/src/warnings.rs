@@ -8,7 +8,7 @@ use crate::work::Key;
 use bucket::{Bucket, Rate};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::{State, Word};
+use transom_api::State;
 
 /// For one subject: five at once, then one in five minutes.
 const OF_SUBJECT: Rate = Rate { burst: 5, interval_ms: 300_000 };
@@ -71,7 +71,7 @@ enum Event {
 
 /// Whether a report is worth a warning: a failure, unless it is a conflict that is settled at once.
 pub fn is_worth(report: &Report) -> bool {
-    let conflict = report.reason == Word::WriteConflict.into() && report.failures <= 1;
+    let conflict = report.is_first_conflict();
     report.state == State::Failed && !conflict
 }
 

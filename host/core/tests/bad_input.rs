@@ -12,6 +12,7 @@ use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::pattern::template::Names;
 use transom_core::pattern::{Pattern, Primary};
+use transom_core::plan::contention::Contention;
 use transom_core::plan::{Step, taints};
 use transom_core::policy::{TaintsRule, check, manifest};
 use transom_core::projection::Declared;
@@ -145,7 +146,8 @@ proptest! {
         let rule = TaintsRule { keys: ["a".to_owned(), "k".to_owned()].into() };
         let wanted = [Wanted { key, value, effect: Effect::NoSelect }];
         let of = Key::new(&"p".into(), &object.reference);
-        match taints::plan(&of, &object, &rule, &wanted, taints::TimeAdded::SetByCluster) {
+        let added = taints::TimeAdded::SetByCluster;
+        match taints::plan(&of, &object, &rule, &wanted, added, (&mut Contention::default(), 0)) {
             Err(failure) => prop_assert!(!failure.message.contains(CANARY)),
             Ok(plan) => {
                 let single = |step: &Step| matches!(step, Step::Patch { fields, .. } if fields.len() == 1);

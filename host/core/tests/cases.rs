@@ -13,7 +13,7 @@ use transom_core::contract::taints::{Effect, Wanted};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::pattern::Primary;
-use transom_core::plan::contention::Contention;
+use transom_core::plan::contention::{self, Contention};
 use transom_core::plan::prune::{self, Candidate, Undesired};
 use transom_core::plan::{Plan, Step, kubeconfig, taints};
 use transom_core::policy::{Policy, TaintsRule, check, manifest};
@@ -130,7 +130,10 @@ fn claim(given: &Value) -> Claim {
         None | Some("sole") => Claim::Kept { sole: true },
         Some("shared") => Claim::Kept { sole: false },
         Some("unlocated") => Claim::Unlocated { remaining: 3 },
-        Some(other) => Claim::Lost { holder: key(other) },
+        Some(other) => match other.split_once('/') {
+            Some((policy, name)) => Claim::Lost { holder: Key::new(&policy.into(), &hosted(name)) },
+            None => Claim::Lost { holder: key(other) },
+        },
     }
 }
 
@@ -163,9 +166,12 @@ fn secrets() {
             },
         };
         let mut contention = Contention::default();
-        for left in given["foreignChanges"].as_array().into_iter().flatten() {
-            contention.left(None);
-            contention.observe(existing.as_ref(), NOW - left.as_i64().unwrap());
+        let (there, nothing) = (contention::whole(existing.as_ref()), contention::whole(None));
+        contention.permit(&target("demo"), nothing, nothing, NOW).unwrap();
+        for ago in given["foreignChanges"].as_array().into_iter().flatten() {
+            // Nothing was left there, and something else is found; the last time it is what there is now.
+            contention.written();
+            drop(contention.permit(&target("demo"), there, nothing, NOW - ago.as_i64().unwrap()));
         }
         readable(shown(kubeconfig::plan(&wanted, &mut contention, NOW)))
     });
@@ -199,7 +205,7 @@ fn taints() {
             "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
         }));
         let key = Key::new(&"built-in-taints".into(), &subject.reference);
-        shown(taints::plan(&key, &subject, &rule, &wanted, added))
+        shown(taints::plan(&key, &subject, &rule, &wanted, added, (&mut Contention::default(), NOW)))
     });
 }
 

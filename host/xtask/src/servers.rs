@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus and CRDs for the tests, and what moves a
+//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus, OCM's registration controller and CRDs for the tests, and what moves a
 //! clock. Never builds what is up to date, and never takes a version that `tests/servers` does not name.
 
 mod binaries;
@@ -6,6 +6,7 @@ mod clock;
 mod crds;
 mod go;
 mod helm;
+mod ocm;
 mod package;
 mod prometheus;
 
@@ -35,6 +36,7 @@ pub(crate) fn prepare() -> Result<PathBuf> {
     let recipe = workspace.root.join("tests/servers");
     binaries::prepare(&recipe, &folder)?;
     helm::prepare(&recipe.join("helm"), &folder)?;
+    ocm::prepare(&recipe.join("ocm"), &folder)?;
     crds::prepare(&folder)?;
     prometheus::prepare(&folder)?;
     clock::prepare(&folder)?;

@@ -33,7 +33,7 @@ pub use metrics::{Metrics, Requests};
 pub use objects::Objects;
 pub use process::Process;
 pub use proxy::{Fault, Proxy};
-pub use servers::{helm, kubectl};
+pub use servers::{helm, kubectl, registration};
 pub use taint_webhook::{TAINTED_AT, set_taint_times};
 pub use user::User;
 pub use webhook::{Asks, Say, Webhook};

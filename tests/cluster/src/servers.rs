@@ -32,6 +32,11 @@ pub fn helm() -> Result<Command> {
     Ok(Command::new(beside("helm")?))
 }
 
+/// The real registration controller of Open Cluster Management, which speaks to no cluster unless it is told to.
+pub fn registration() -> Result<Command> {
+    Ok(Command::new(beside("registration")?))
+}
+
 /// A file that is never one of `KUBEBUILDER_ASSETS`.
 pub(crate) fn beside(name: &str) -> Result<PathBuf> {
     let path = folder()?.join(name);

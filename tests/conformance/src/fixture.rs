@@ -42,6 +42,30 @@ pub fn hostile(name: &str) -> Result<Vec<u8>> {
         .with_context(|| format!("failed to encode fixture `{name}`"))
 }
 
+/// A guest that holds every subject for one reason, which its description declares. The word has at most 64 bytes.
+///
+/// # Errors
+/// When its text is no module of its world.
+pub fn holding_for(word: &str) -> Result<Vec<u8>> {
+    let path = root().join("tests/fixtures/hostile/common.wat");
+    let common = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    // The reason "Seen" stands at 544, and its length where the description points at it.
+    let length = format!("\\20\\02\\00\\00\\{:02x}\\00\\00\\00", word.len());
+    let common = common.replacen(r"\20\02\00\00\04\00\00\00", &length, 1).replace("\"Seen\"", &format!("\"{word}\""));
+    let special = format!(
+        r#"(memory (export "memory") 1)
+        (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
+          (i32.store8 (i32.const 1032) (i32.const 1))
+          (i32.store (i32.const 1036) (i32.const 544)) (i32.store (i32.const 1040) (i32.const {}))
+          (i32.store (i32.const 1044) (i32.const 512)) (i32.store (i32.const 1048) (i32.const 7))
+          (i32.const 1024))"#,
+        word.len()
+    );
+    component(&format!("(module {special} {common})"), "taints-guest")
+        .with_context(|| format!("failed to encode a guest that says `{word}`"))
+}
+
 /// A core module in text form as a component of a world.
 ///
 /// # Errors

@@ -23,6 +23,8 @@ pub enum Rule {
     Sleep,
     /// Clock, environment, files or network in the core.
     Pure,
+    /// The agent acting by a reason.
+    Reason,
     /// A released contract that was changed.
     Frozen,
     /// A name at the top level that does not belong there.

@@ -1,4 +1,5 @@
-//! Words that may stand only in some places: `unsafe`, `#[allow]`, sleeping in tests, effects in the core.
+//! Words that may stand only in some places: `unsafe`, `#[allow]`, sleeping in tests, effects in the core, reasons in what
+//! the controller does.
 //! Never looks into comments or literals.
 
 use crate::code;
@@ -30,6 +31,31 @@ const EFFECTS: [&str; 12] = [
     "std::thread",
     "RandomState",
 ];
+
+/// How a line looks that compares a reason: a guest may say any word, so nothing may depend on one. What depends on how an
+/// evaluation ended depends on `report::End`, which only the core makes.
+const COMPARISONS: [&str; 9] = [
+    "== Word::",
+    "!= Word::",
+    "== Reason::",
+    "!= Reason::",
+    "reason ==",
+    "reason !=",
+    "reason)",
+    "Reason::Known(",
+    "reason.as_str() {",
+];
+/// Of those that end with a bracket, the calls that compare what is in it.
+const COMPARING: [&str; 3] = ["contains(", "matches!(", "eq("];
+
+/// Whether a line compares a reason, or branches by one.
+fn compares_reasons(line: &str) -> bool {
+    let arm = line.split_once("=>").is_some_and(|(pattern, _)| pattern.contains("Word::"));
+    arm || COMPARISONS.iter().any(|form| match form.ends_with(')') {
+        true => line.contains(form) && COMPARING.iter().any(|call| line.contains(call)),
+        false => line.contains(form),
+    })
+}
 
 /// Places where a forbidden word stands.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
@@ -78,6 +104,13 @@ impl Place<'_> {
                 "wait for a state with a deadline (transom-support, `wait`), not for time to pass".to_owned(),
             ));
         }
+        if self.path.starts_with("host/agent/src/agent") && !self.in_test && compares_reasons(line) {
+            return Some((
+                Rule::Reason,
+                "the agent compares no reasons: act by `report::End` or `failure::Class`, which no guest can say"
+                    .to_owned(),
+            ));
+        }
         if self.path.starts_with("host/core/src/") && !self.in_test {
             let effect = EFFECTS.iter().find(|effect| code::has_word(line, effect))?;
             return Some((Rule::Pure, format!("`{effect}` makes the core impure; take the value as an argument")));
@@ -114,6 +147,32 @@ mod tests {
         assert_eq!(rules("tests/conformance/tests/a.rs", sleeping), [Rule::Sleep]);
         assert_eq!(rules("host/agent/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{sleeping}}}\n")), [Rule::Sleep]);
         assert_eq!(rules("host/agent/src/a.rs", sleeping), []);
+    }
+
+    #[test]
+    fn comparing_reasons_is_found_in_the_agent() {
+        for line in [
+            "if report.reason == Word::NotLeading.into() {",
+            "let unread = |told: &Told| causes.contains(&told.reason);",
+            "false if report.reason == other => {}",
+            "if matches!(told.reason, Reason::Known(Word::ReadFailed)) {",
+            "Reason::Known(Word::SourceGone) => Ok(()),",
+            "Word::TargetsUnlocated => return,",
+            "match report.reason.as_str() {",
+        ] {
+            assert_eq!(rules("host/agent/src/agent/a.rs", &format!("{line}\n")), [Rule::Reason], "{line}");
+            assert_eq!(rules("host/agent/src/command/a.rs", &format!("{line}\n")), [], "what is only shown: {line}");
+            assert_eq!(rules("host/core/src/a.rs", &format!("{line}\n")), [], "{line}");
+        }
+        for line in [
+            "if report.end == End::Ended(Class::Standby) {",
+            "reason: Word::AgentFailed.into(),",
+            "Refusal { word: Word::PolicyInvalid, message }",
+            "screen.note(format_args!(x, told.reason));",
+            "Err(error) => Err(Failure::known(Word::ReadFailed, error)),",
+        ] {
+            assert_eq!(rules("host/agent/src/agent/a.rs", &format!("{line}\n")), [], "{line}");
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn modules_and_types_have_names() -> io::Result<()> {
 
 #[test]
 fn forbidden_words_stay_in_their_places() -> io::Result<()> {
-    hold(&[Rule::Unsafe, Rule::Allow, Rule::Sleep, Rule::Pure], forbidden::check(&sources()?));
+    hold(&[Rule::Unsafe, Rule::Allow, Rule::Sleep, Rule::Pure, Rule::Reason], forbidden::check(&sources()?));
     Ok(())
 }
 

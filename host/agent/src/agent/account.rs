@@ -113,5 +113,5 @@ pub(crate) fn of_taints(wanted: &[Wanted]) -> Value {
 pub(crate) fn as_if_done(steps: &[Step]) -> Outcome {
     let done =
         |step: &Step| StepOutcome { target: step.target().clone(), kind: step.kind(), result: Ok(()), left: None };
-    Outcome { steps: steps.iter().map(done).collect() }
+    Outcome { steps: steps.iter().map(done).collect(), stopped: None }
 }

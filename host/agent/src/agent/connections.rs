@@ -2,6 +2,7 @@
 //! Never decides anything; a connection that fails fails only for the objects on it.
 
 mod adapter;
+mod times;
 
 pub(crate) use adapter::{Cluster, OnServer, Told};
 
@@ -15,7 +16,6 @@ use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
-use transom_core::plan::taints::TimeAdded;
 use transom_core::plan::{Plan, Step};
 use transom_core::policy::SubjectRule;
 use transom_core::reference::{LOCAL, ObjectRef};
@@ -187,14 +187,6 @@ impl Connections {
     /// Every Secret that bears a stamp.
     pub(crate) fn stamped(&self) -> Vec<Object> {
         self.all().flat_map(Cluster::stamped).collect()
-    }
-
-    /// Who sets the time of a taint that is added to an object.
-    pub(crate) async fn time_added(&self, object: &ObjectRef, now_seconds: i64) -> TimeAdded {
-        match self.by_name.get(&object.cluster) {
-            Some(cluster) if cluster.sets_taint_times().await => TimeAdded::SetByCluster,
-            _ => TimeAdded::SetByUs(now_seconds),
-        }
     }
 
     /// Performs the steps of a plan in order, each on the cluster of its object; stops at the first failure.

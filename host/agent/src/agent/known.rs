@@ -11,10 +11,11 @@ use transom_core::interest::Interest;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::outputs::Outputs;
 use transom_core::plan::Step;
+use transom_core::plan::brake::Brake;
 use transom_core::plan::contention::Contention;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
-use transom_core::report::Report;
+use transom_core::report::{End, Report};
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why};
 
@@ -31,8 +32,10 @@ pub(crate) struct Known {
     pub(crate) outputs: Outputs,
     /// What was judged last of each subject.
     pub(crate) judged: HashMap<Key, Judged>,
-    /// How often others overwrote each target.
-    pub(crate) contention: HashMap<ObjectRef, Contention>,
+    /// How often others overwrote what each policy wrote of each object.
+    pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
+    /// How often was written in the last minute.
+    pub(crate) brake: Brake,
     /// Who writes which object now, and whether there was news of it meanwhile.
     writing: HashMap<ObjectRef, (Key, bool)>,
     /// Which objects were written, and for which policies.
@@ -68,6 +71,16 @@ impl Known {
         }
         let ours = self.writing.get(object).is_some_and(|(writer, _)| writer == key);
         ours && self.writing.remove(object).is_some_and(|(_, news)| news)
+    }
+
+    /// A step was done for a policy: what it left there is what it planned.
+    pub(crate) fn wrote(&mut self, policy: &Arc<str>, step: &Step) {
+        let written = (Arc::clone(policy), step.target().clone());
+        if let Step::Delete { .. } = step {
+            self.contention.remove(&written);
+        } else if let Some(contention) = self.contention.get_mut(&written) {
+            contention.written();
+        }
     }
 
     /// An evaluation is about to read objects: a change from then on is news to it, also one that makes an object again
@@ -112,6 +125,8 @@ pub(crate) struct Entry {
 /// What an evaluation came to, as far as the next one and the summary need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
+    /// How it ended.
+    pub(crate) end: End,
     /// The state.
     pub(crate) state: State,
     /// Why.
@@ -127,9 +142,14 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Whether it is news after an earlier one: another state, or another reason to show.
+    pub(crate) fn differs(&self, before: &Self) -> bool {
+        (self.state, &self.reason) != (before.state, &before.reason)
+    }
+
     /// The same, in its state since the time that an earlier one of the same state and reason had.
     pub(crate) fn after(mut self, before: Option<&Self>) -> Self {
-        if let Some(before) = before.filter(|before| (before.state, &before.reason) == (self.state, &self.reason)) {
+        if let Some(before) = before.filter(|before| !self.differs(before)) {
             self.since_seconds = before.since_seconds;
         }
         self.wrote |= before.is_some_and(|before| before.wrote);

@@ -8,13 +8,14 @@ use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use transom_api::{Reason, Word};
 use transom_core::digest::Digest;
+use transom_core::failure::Class;
 use transom_core::mark;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::outcome::Outcome;
 use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
+use transom_core::report::End;
 use transom_core::signal::Signal;
 use transom_core::work::{Key, Why};
 
@@ -90,8 +91,7 @@ impl Agent {
 
     /// What could not be read, not be said to be gone, or not be written to a server that was away, is looked at once more.
     fn retry_unread(&self) {
-        let causes = [Word::ReadFailed, Word::ReadForbidden, Word::ServerUnavailable].map(Reason::from);
-        let unread = |told: &Told| causes.contains(&told.reason);
+        let unread = |told: &Told| told.end == End::Ended(Class::Unreachable);
         let keys: Vec<Key> =
             self.known.lock().told.iter().filter(|(_, told)| unread(told)).map(|(key, _)| key.clone()).collect();
         for key in keys {
@@ -108,16 +108,11 @@ impl Agent {
                 let mut known = self.known.lock();
                 known.written.entry(step.target().clone()).or_default().insert(Arc::clone(&key.policy));
                 match step {
-                    Step::Create { desired } | Step::Update { desired, .. } => {
-                        known.outputs.observe(desired);
-                        known.contention.entry(desired.reference.clone()).or_default().left(Some(desired));
-                    }
-                    Step::Delete { reference, .. } => {
-                        known.outputs.gone(reference);
-                        known.contention.remove(reference);
-                    }
+                    Step::Create { desired } | Step::Update { desired, .. } => known.outputs.observe(desired),
+                    Step::Delete { reference, .. } => known.outputs.gone(reference),
                     Step::Patch { .. } => {}
                 }
+                known.wrote(&key.policy, step);
                 known.interest.concerned(step.target()).filter(|other| *other != key).cloned().collect()
             };
             for other in others {

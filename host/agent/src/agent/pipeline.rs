@@ -15,7 +15,6 @@ use crate::policies::load::Loaded;
 use crate::telemetry::{self, traces};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::Word;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Readiness, Timed};
 use transom_core::digest::Digest;
@@ -25,9 +24,10 @@ use transom_core::mark;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
+use transom_core::plan::brake::Admitted;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
-use transom_core::report::{self, Evaluation, Success};
+use transom_core::report::{self, End, Evaluation, Success};
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::Limits;
@@ -79,9 +79,11 @@ impl Agent {
         self.accounts.begin(&work.key);
         let trace = traces::Evaluation::begin(&work);
         let result = trace.follow(self.attempt(&loaded, &work, &mut seen)).await;
+        // A failure that ends with time is timed, like an answer that does.
+        seen.ask_again(result.as_ref().err().and_then(|failure| failure.ask_again_at));
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
         // The start of an agent: nothing was learnt but the target, and the last subject to be located wakes this one.
-        if report.reason == Word::TargetsUnlocated.into() && !self.known.lock().told.contains_key(&work.key) {
+        if report.end == End::Ended(Class::Unlocated) && !self.known.lock().told.contains_key(&work.key) {
             return;
         }
         let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
@@ -109,9 +111,12 @@ impl Agent {
         seen.evaluation.observed_generation =
             subject.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
         seen.subject = Some(Arc::clone(&subject));
-        loaded.revision.policy.held(&subject)?;
-        self.ready(loaded, key, &subject, seen)?;
-        match &loaded.revision.policy.writes {
+        let policy = &loaded.revision.policy;
+        if let Err(held) = policy.held(&subject).and_then(|()| self.ready(loaded, key, &subject, seen)) {
+            self.locate(loaded, key, &subject);
+            return Err(held);
+        }
+        match &policy.writes {
             Writes::Kubeconfig(_) => self.kubeconfig(loaded, key, &subject, seen).await,
             Writes::Taints(rule) => self.taints(loaded, key, &subject, rule, seen).await,
         }
@@ -137,16 +142,22 @@ impl Agent {
         if plan.steps.is_empty() {
             return Outcome::default();
         }
-        let steps = plan.steps.clone();
         if self.accounts.are_kept() {
-            let outcome = account::as_if_done(&steps);
-            self.accounts.note(key, |account| account.steps.extend(steps));
+            let outcome = account::as_if_done(&plan.steps);
+            self.accounts.note(key, |account| account.steps.extend(plan.steps));
             return outcome;
         }
+        let Admitted { plan, stopped } = self.known.lock().brake.admit(key, plan, self.clock.now_seconds());
+        seen.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
+        let steps = plan.steps.clone();
         self.known.lock().about_to_write(key, &steps);
-        let outcome = traces::apply(self.connections.apply(plan)).await;
+        let mut outcome = traces::apply(self.connections.apply(plan)).await;
+        outcome.stopped = stopped;
         self.wrote(key, &steps, &outcome);
         for (at, step) in steps.iter().enumerate() {
+            if outcome.steps.get(at).is_none_or(|done| done.result.is_err()) {
+                self.known.lock().brake.give_back(key, step.target());
+            }
             let left = outcome.steps.get(at).and_then(|done| done.left.as_deref());
             let mark = left.map(mark::of);
             let told = self.known.lock().end_of_write(key, step.target(), mark);

@@ -12,11 +12,12 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transom_api::{State, Word};
+use transom_api::State;
 use transom_core::claims::Claimant;
+use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::policy::Writes;
-use transom_core::report::{Report, Schedule};
+use transom_core::report::{End, Report, Schedule};
 use transom_core::signal::Signal;
 use transom_core::work::{Key, Why, WorkItem};
 
@@ -39,7 +40,6 @@ impl Agent {
         report: &Report,
     ) {
         let key = &work.key;
-        let gone = seen.subject.is_none();
         let seen_subject = seen.subject.clone();
         {
             let mut known = self.known.lock();
@@ -58,8 +58,7 @@ impl Agent {
         for why in [Why::Timer, Why::Retry, Why::Audit] {
             lane.forget(&key.subject, &why);
         }
-        let settled = gone && report.reason == transom_api::Word::SourceGone.into();
-        if let Some(after) = report.again_after_ms.filter(|_| !settled).map(Duration::from_millis) {
+        if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
             match (report.failures, seen.ask_again_at) {
                 (0, None) => lane.push(&key.subject, Cause::Evaluate(Why::Audit), Some(after)),
                 (0, Some(_)) => lane.push(&key.subject, Cause::Evaluate(Why::Timer), Some(after)),
@@ -67,7 +66,7 @@ impl Agent {
             }
         }
         // Nothing is taken from the queue before this replica leads again.
-        if report.reason == Word::NotLeading.into() {
+        if report.end == End::Ended(Class::Standby) {
             lane.push(&key.subject, Cause::Evaluate(Why::Retry), None);
         }
     }
@@ -75,7 +74,7 @@ impl Agent {
     /// A subject whose target is not known now keeps the claim that it has.
     fn located(&self, loaded: &Loaded, key: &Key, subject: &Option<Arc<Object>>, report: &Report) {
         let claims = matches!(loaded.revision.policy.writes, Writes::Kubeconfig(_));
-        if !claims || report.target.is_some() || report.reason == Word::SourceGone.into() {
+        if !claims || report.target.is_some() || matches!(report.end, End::Gone | End::Ended(Class::Left)) {
             return;
         }
         let woken = {
@@ -90,6 +89,7 @@ impl Agent {
     pub(crate) fn publish(&self, work: &WorkItem, uid: &str, report: &Report) {
         let key = &work.key;
         let told = Told {
+            end: report.end,
             state: report.state,
             reason: report.reason.clone(),
             message: report.message.clone(),
@@ -97,12 +97,13 @@ impl Agent {
             since_seconds: report.at_seconds,
             wrote: !report.writes.is_empty(),
         };
-        let gone = report.reason == transom_api::Word::SourceGone.into() && report.state == transom_api::State::Applied;
+        let gone = report.end == End::Gone;
         if gone {
             let mut known = self.known.lock();
             known.marks.remove(key);
             known.interest.remove(key);
             known.ends.remove(key);
+            known.contention.remove(&(Arc::clone(&key.policy), report.subject.clone()));
         }
         let earlier = self.statuses.found_since(key, &told);
         let before = {
@@ -118,12 +119,12 @@ impl Agent {
             _ if self.accounts.are_kept() => Ok(()),
             true => self.connections.forget(&report.policy, &report.subject),
             // The start of an agent is no news to anybody.
-            false if report.reason == Word::TargetsUnlocated.into() => Ok(()),
+            false if report.end == End::Ended(Class::Unlocated) => Ok(()),
             false => self.connections.publish(report, uid),
         };
         let transition = match before {
             None => Some(First::Sight),
-            Some(before) => ((before.state, before.reason) != (told.state, told.reason)).then_some(First::Change),
+            Some(before) => told.differs(&before).then_some(First::Change),
         };
         telemetry::evaluated(work, report, transition);
         if let Err(error) = published {

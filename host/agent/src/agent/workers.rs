@@ -51,8 +51,13 @@ impl Agent {
         let left: Vec<Key> = {
             let mut known = self.known.lock();
             let left: Vec<Key> = known.outputs.keys().filter(|key| key.policy == lane.policy).cloned().collect();
+            if matches!(policy.writes, Writes::Kubeconfig(_)) {
+                let keys = subjects.iter().map(|subject| Key::new(&lane.policy, subject));
+                // Who was suspended until now may never have been located.
+                let unknown: Vec<Key> = keys.filter(|key| known.claims.target(key).is_none()).collect();
+                unknown.iter().for_each(|key| known.claims.expect(key));
+            }
             if matches!(policy.writes, Writes::Kubeconfig(_)) && *why == Why::Appeared {
-                subjects.iter().for_each(|subject| known.claims.expect(&Key::new(&lane.policy, subject)));
                 // Whoever cannot be read now may still be there, and keeps what was made for it. Of a cluster that is not
                 // connected nobody is located, now or later; its targets are nobody's to take (`succession`).
                 let connected = left.iter().filter(|key| self.connections.has(&key.subject.cluster));

@@ -5,8 +5,10 @@ use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::Source;
 use crate::policies::load;
+use crate::policies::swap::created_seconds;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
+use transom_core::catalogue::overlap::{self, Candidate};
 
 /// One policy, and why it is refused.
 struct Verdict {
@@ -36,12 +38,23 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         name: "-".to_owned(),
         refused: Some(("ManifestInvalid", why)),
     });
-    let judged = found.policies.iter().map(|written| Verdict {
-        place: written.place.clone(),
-        name: written.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-").to_owned(),
-        refused: load::load(&engine, &written.value, &written.folder)
-            .err()
-            .map(|refusal| (refusal.word.as_str(), refusal.message)),
+    let loaded = found.policies.iter().map(|written| load::load(&engine, &written.value, &written.folder));
+    let loaded: Vec<_> = found.policies.iter().zip(loaded).collect();
+    let candidates = loaded.iter().filter_map(|(written, loaded)| {
+        let newest = &loaded.as_ref().ok()?.revision.policy;
+        Some(Candidate { newest, at_work: None, created_seconds: created_seconds(written) })
+    });
+    let taken = overlap::refused(&candidates.collect::<Vec<_>>());
+    let judged = loaded.iter().map(|(written, loaded)| {
+        let refused = match loaded {
+            Ok(loaded) => taken.get(&loaded.revision.policy.name),
+            Err(refusal) => Some(refusal),
+        };
+        Verdict {
+            place: written.place.clone(),
+            name: written.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-").to_owned(),
+            refused: refused.map(|refusal| (refusal.word.as_str(), refusal.message.clone())),
+        }
     });
     let verdicts: Vec<Verdict> = broken.chain(judged).collect();
     match args.output {

@@ -18,10 +18,11 @@ pub(crate) fn written(objects: &[Object], folder: &Path) -> Vec<Written> {
 fn one(object: &Object, folder: &Path) -> Written {
     let Object { reference, body, .. } = object;
     let field = |name: &str| body.get(name).cloned().unwrap_or_default();
-    let generation = body.pointer("/metadata/generation").cloned().unwrap_or_default();
+    let of = |field: &str| body.pointer(&format!("/metadata/{field}")).cloned().unwrap_or_default();
+    let (generation, created) = (of("generation"), of("creationTimestamp"));
     let value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
-        "metadata": {"name": reference.name, "generation": generation}, "spec": field("spec"),
+        "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created}, "spec": field("spec"),
     });
     Written { place: format!("Policy {}", reference.name), folder: folder.to_owned(), value }
 }

@@ -11,9 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use transom_api::Word;
+use transom_core::catalogue::overlap::{self, Candidate};
 use transom_core::catalogue::{Catalogue, Change, Entry, Place, Refusal};
 use transom_core::policy::Policy;
 use transom_core::signal::Signal;
+use transom_core::time::parse_rfc3339;
 use transom_engine::Engine;
 
 /// Loads policies and puts them to work.
@@ -109,24 +111,54 @@ impl Swap {
             self.catalogue = self.catalogue.without(name);
             self.loaded.remove(name);
         }
-        for (name, written) in by_name {
-            self.take(&name, &written);
+        let mut loaded: BTreeMap<_, _> = by_name.iter().map(|(name, written)| (name, self.try_load(written))).collect();
+        let taken = self.taken(&by_name, &loaded);
+        for (name, written) in &by_name {
+            let loaded = match taken.get(name.as_str()) {
+                Some(refusal) => Err(refusal.clone()),
+                None => loaded.remove(name).unwrap_or_else(|| self.try_load(written)),
+            };
+            self.take(name, written, loaded);
         }
         self.catalogue.since(&before)
     }
 
-    fn take(&mut self, name: &str, written: &[Written]) {
-        let places: Vec<_> = written.iter().map(|written| written.place.as_str()).collect();
-        let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
-        let place = Place { text: places.join(", "), generation };
-        let loaded = match written {
+    /// The policies that may not work beside others, whether those are new or at work.
+    fn taken(
+        &self,
+        written: &BTreeMap<String, Vec<Written>>,
+        loaded: &BTreeMap<&String, Result<Loaded, Refusal>>,
+    ) -> BTreeMap<Arc<str>, Refusal> {
+        let at_work = |name: &str| self.catalogue.revision(name).map(|revision| &revision.policy);
+        let created = |name: &String| written.get(name).and_then(|written| created_seconds(written.first()?));
+        let candidates = loaded.iter().filter_map(|(name, loaded)| {
+            let at_work = at_work(name);
+            let newest = loaded.as_ref().ok().map(|loaded| &loaded.revision.policy).or(at_work)?;
+            Some(Candidate { newest, at_work, created_seconds: created(name) })
+        });
+        // What stands in a file that cannot be read now goes on as it is.
+        let others = self.catalogue.entries().filter(|(name, _)| !written.contains_key(&***name));
+        let others = others.filter_map(|(name, _)| at_work(name));
+        let others = others.map(|policy| Candidate { newest: policy, at_work: Some(policy), created_seconds: None });
+        overlap::refused(&candidates.chain(others).collect::<Vec<_>>())
+    }
+
+    /// Loads what is written under one name.
+    fn try_load(&self, written: &[Written]) -> Result<Loaded, Refusal> {
+        match written {
             [one] => load::load(&self.engine, &one.value, &one.folder)
                 .and_then(|loaded| self.connected(&loaded.revision.policy).map(|()| loaded)),
-            _ => Err(Refusal {
-                word: Word::PolicyInvalid,
-                message: format!("metadata.name: the policy stands in {} places: {}", places.len(), place.text),
-            }),
-        };
+            _ => {
+                let (count, places) = (written.len(), places(written));
+                let message = format!("metadata.name: the policy stands in {count} places: {places}");
+                Err(Refusal { word: Word::PolicyInvalid, message })
+            }
+        }
+    }
+
+    fn take(&mut self, name: &str, written: &[Written], loaded: Result<Loaded, Refusal>) {
+        let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
+        let place = Place { text: places(written), generation };
         match loaded {
             Ok(loaded) => {
                 let unchanged = self.catalogue.revision(name).is_some_and(|revision| *revision == loaded.revision);
@@ -235,6 +267,15 @@ impl Swap {
         };
         own.into_iter().chain(self.components.iter().cloned()).collect()
     }
+}
+
+/// When a policy was made, where an API server says so.
+pub(crate) fn created_seconds(written: &Written) -> Option<i64> {
+    parse_rfc3339(written.value.pointer("/metadata/creationTimestamp")?.as_str()?)
+}
+
+fn places(written: &[Written]) -> String {
+    written.iter().map(|written| written.place.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a policy as it is written; one without a name is refused under its place.

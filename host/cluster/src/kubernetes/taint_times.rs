@@ -1,4 +1,5 @@
-//! Finds out who sets the time of a taint: a webhook of the cluster, where one is installed. Never sets one itself.
+//! Finds out who sets the time of a taint: a webhook of the cluster, where one is installed and does it. Never sets one
+//! itself. A webhook for everything (Gatekeeper, Kyverno) is not taken for one that sets times.
 
 use super::counts::{Purpose, Verb};
 use super::send::Sender;
@@ -17,7 +18,29 @@ const RESOURCE: &str = "managedclusters";
 /// Whether a webhook sets the times, as it was found out last.
 pub(super) struct TaintTimes {
     sender: Sender,
-    found: Mutex<Option<(Instant, bool)>>,
+    found: Mutex<Found>,
+}
+
+/// What is known of the webhooks that are shown every update of a managed cluster.
+#[derive(Default)]
+struct Found {
+    /// When they were looked for last.
+    at: Option<Instant>,
+    /// Their names; nothing while they could not be found out.
+    names: Option<Vec<String>>,
+    /// Those that were there when a taint was left without a time.
+    idle: Option<Vec<String>>,
+}
+
+impl Found {
+    /// When it cannot be found out and never was, times are left to a webhook: it refuses a time of ours, and with it
+    /// the taint, while a taint without a time is one that both kinds of cluster accept.
+    fn by_webhook(&self) -> bool {
+        match &self.names {
+            None => self.idle.is_none(),
+            Some(names) => !names.is_empty() && self.idle.as_ref() != Some(names),
+        }
+    }
 }
 
 impl TaintTimes {
@@ -27,44 +50,53 @@ impl TaintTimes {
     }
 
     /// Whether times are left to a webhook; asked of the server at most once a minute.
-    ///
-    /// When it cannot be found out and never was, they are: a webhook refuses a time of ours, and with it the taint,
-    /// while a taint without a time is one that both kinds of cluster accept.
     pub(super) async fn by_webhook(&self) -> bool {
         let mut found = self.found.lock().await;
-        if let Some((at, found)) = *found
-            && at.elapsed() < HOLDS
-        {
-            return found;
+        if found.at.is_some_and(|at| at.elapsed() < HOLDS) {
+            return found.by_webhook();
         }
         let request = kube::core::Request::new(MutatingWebhookConfiguration::url_path(&(), None));
         let listed = match request.list(&ListParams::default()) {
             Ok(request) => self.sender.send(Verb::List, Purpose::Work, &request).await.ok(),
             Err(_) => None,
         };
-        let before = found.is_none_or(|(_, before)| before);
-        let now = listed.map_or(before, |list| is_installed(&list));
-        *found = Some((Instant::now(), now));
-        now
+        if let Some(list) = listed {
+            found.names = Some(installed(&list));
+        }
+        found.at = Some(Instant::now());
+        found.by_webhook()
+    }
+
+    /// A taint was written without a time and has none: these webhooks set none, whatever they are for.
+    pub(super) async fn left_without(&self) {
+        let mut found = self.found.lock().await;
+        found.idle = Some(found.names.clone().unwrap_or_default());
     }
 }
 
-/// Whether some webhook is shown every update of a managed cluster.
-fn is_installed(list: &Value) -> bool {
+/// The webhooks that are shown every update of a managed cluster and name that kind, in order.
+fn installed(list: &Value) -> Vec<String> {
     let items = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
-    let rules = items(list, "items")
-        .into_iter()
-        .flat_map(|configuration| items(&configuration, "webhooks"))
-        .flat_map(|webhook| items(&webhook, "rules"));
-    let names = |rule: &Value, field: &str, wanted: &[&str]| {
+    let has = |rule: &Value, field: &str, wanted: &[&str]| {
         items(rule, field).iter().filter_map(Value::as_str).any(|name| wanted.contains(&name))
     };
-    rules.into_iter().any(|rule| {
-        names(&rule, "apiGroups", &["*", GROUP])
-            && names(&rule, "resources", &["*", "*/*", RESOURCE])
-            && names(&rule, "operations", &["*", "UPDATE"])
+    let sees = |rule: &Value| {
+        has(rule, "apiGroups", &["*", GROUP])
+            && has(rule, "resources", &[RESOURCE])
+            && has(rule, "operations", &["*", "UPDATE"])
             && rule.get("scope").and_then(Value::as_str) != Some("Namespaced")
-    })
+    };
+    let configurations = items(list, "items").into_iter();
+    let webhooks = configurations.flat_map(|configuration| {
+        let name = configuration.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        items(&configuration, "webhooks").into_iter().map(move |webhook| (name.clone(), webhook))
+    });
+    let seeing = webhooks.filter(|(_, webhook)| items(webhook, "rules").iter().any(sees));
+    let mut names: Vec<String> = seeing
+        .map(|(name, webhook)| format!("{name}/{}", webhook.get("name").and_then(Value::as_str).unwrap_or_default()))
+        .collect();
+    names.sort();
+    names
 }
 
 #[cfg(test)]
@@ -72,26 +104,46 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn installed(groups: &[&str], resources: &[&str], operations: &[&str]) -> bool {
+    fn list(name: &str, groups: &[&str], resources: &[&str], operations: &[&str]) -> Value {
         let rule =
             json!({"apiGroups": groups, "apiVersions": ["v1"], "resources": resources, "operations": operations});
-        is_installed(&json!({"items": [{"metadata": {}}, {"webhooks": [{"rules": []}, {"rules": [rule]}]}]}))
+        let webhooks = json!([{"name": "none", "rules": []}, {"name": "one", "rules": [{}, rule]}]);
+        json!({"items": [{"metadata": {}}, {"metadata": {"name": name}, "webhooks": webhooks}]})
     }
 
     #[test]
-    fn a_webhook_that_sees_updates_of_managed_clusters_sets_times() {
-        assert!(installed(&[GROUP], &[RESOURCE], &["CREATE", "UPDATE"]));
-        assert!(installed(&["*"], &["*"], &["*"]));
-        assert!(installed(&["*"], &["*/*"], &["*"]));
+    fn a_webhook_that_names_managed_clusters_and_sees_updates_may_set_times() {
+        let seen = |groups: &[&str], resources: &[&str], operations: &[&str]| {
+            installed(&list("ocm", groups, resources, operations))
+        };
+        assert_eq!(seen(&[GROUP], &[RESOURCE], &["CREATE", "UPDATE"]), ["ocm/one"]);
+        assert_eq!(seen(&["*"], &["pods", RESOURCE], &["*"]), ["ocm/one"]);
         for (groups, resources, operations) in [
-            (&["apps"][..], &[RESOURCE][..], &["UPDATE"][..]),
+            (&["*"][..], &["*"][..], &["*"][..]),
+            (&["*"], &["*/*"], &["*"]),
+            (&[GROUP], &["*"], &["UPDATE"]),
+            (&["apps"], &[RESOURCE], &["UPDATE"]),
             (&[GROUP], &["managedclustersets"], &["UPDATE"]),
             (&[GROUP], &["managedclusters/status"], &["UPDATE"]),
             (&[GROUP], &[RESOURCE], &["CREATE", "DELETE"]),
         ] {
-            assert!(!installed(groups, resources, operations), "{groups:?} {resources:?} {operations:?}");
+            assert!(seen(groups, resources, operations).is_empty(), "{groups:?} {resources:?} {operations:?}");
         }
-        assert!(!is_installed(&json!({"items": []})));
-        assert!(!is_installed(&json!({})));
+        assert!(installed(&json!({"items": []})).is_empty() && installed(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn webhooks_that_left_a_taint_without_a_time_are_not_waited_for_until_there_are_others() {
+        let names = |name: &str| Some(installed(&list(name, &[GROUP], &[RESOURCE], &["UPDATE"])));
+        let mut found = Found::default();
+        assert!(found.by_webhook(), "nothing is known");
+        found.names = names("kyverno");
+        assert!(found.by_webhook());
+        found.idle = found.names.clone();
+        assert!(!found.by_webhook());
+        found.names = names("ocm");
+        assert!(found.by_webhook());
+        found.names = Some(Vec::new());
+        assert!(!found.by_webhook());
     }
 }

@@ -71,6 +71,11 @@ impl Writer {
         self.taint_times.by_webhook().await
     }
 
+    /// A taint that was left to a webhook was written and has no time: none of those that are installed sets it.
+    pub async fn taint_left_without_time(&self) {
+        self.taint_times.left_without().await;
+    }
+
     /// Performs one step; gives the object as the server has it now, nothing when it is gone.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use transom_api::{Reason, State, Word};
 use transom_cluster::directory::Directory;
 use transom_core::outcome::WriteKind;
 use transom_core::plan::Step;
-use transom_core::report::Report;
+use transom_core::report::{End, Report};
 
 const TAINTED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
 const SECRET_FILE: &str = ".transom/objects/n/Secret.s.yaml";
@@ -211,6 +211,7 @@ fn report(state: State, message: &str, at_seconds: i64) -> Report {
     Report {
         policy: "p".to_owned(),
         subject: map_ref("a"),
+        end: End::AsDesired,
         state,
         reason: Reason::Known(Word::AsDesired),
         message: message.to_owned(),

@@ -6,15 +6,17 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use transom_api::{State, Word};
 use transom_cluster::kubernetes::{Purpose, Verb};
+use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
-use transom_core::report::Report;
+use transom_core::report::{End, Report};
 use transom_test_cluster::wait;
 
 fn report(subject: &ObjectRef, state: State, reason: Word, message: &str) -> Report {
     Report {
         policy: POLICY.to_owned(),
         subject: subject.clone(),
+        end: if state == State::Applied { End::AsDesired } else { End::Ended(Class::of(reason)) },
         state,
         reason: reason.into(),
         message: message.to_owned(),

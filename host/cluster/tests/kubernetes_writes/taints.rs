@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use transom_api::Word;
 use transom_core::contract::taints::{Effect, Wanted};
 use transom_core::object::Object;
+use transom_core::plan::contention::Contention;
 use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::plan::{Plan, Step};
 use transom_core::policy::TaintsRule;
@@ -23,7 +24,8 @@ fn wanted(key: &str) -> Wanted {
 fn planned(subject: &Object, wanted: &[Wanted], added: TimeAdded) -> Step {
     let rule = TaintsRule { keys: ["a/one", "a/two"].map(str::to_owned).into() };
     let key = Key::new(&POLICY.into(), &subject.reference);
-    let Plan { mut steps, .. } = taints::plan(&key, subject, &rule, wanted, added).unwrap();
+    let Plan { mut steps, .. } =
+        taints::plan(&key, subject, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
     steps.pop().unwrap()
 }
 

@@ -39,7 +39,8 @@ impl Guest {
     ///
     /// # Errors
     /// `DescriptionInvalid`, with what is wrong: a path that is none, a kind twice, a Secret, a word that is not
-    /// CamelCase, a schema that is none or uses more than is checked, more of anything than the limits.
+    /// CamelCase or is one of the agent's own, a schema that is none or uses more than is checked, more of anything than
+    /// the limits.
     /// `SettingsRefused`, when the settings break the schema.
     pub fn load(digest: &str, description: Description, settings: &Map<String, Value>) -> Result<Self, Failure> {
         let invalid = |why: String| {
@@ -123,7 +124,8 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
     Ok(all)
 }
 
-/// A word that is spelled like one of the agent's own is that word: one vocabulary.
+/// A guest's words are its own, so that nobody takes what it says for what the agent found; where both look into the same,
+/// they share a word. Even then the reason stays the guest's: the host acts by none of them.
 fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> {
     let mut all = BTreeMap::new();
     for reason in &description.reasons {
@@ -132,8 +134,13 @@ fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> 
         if !camel || reason.word.len() > MAX_WORD {
             return Err("a reason is not one CamelCase word of at most 64 bytes".to_owned());
         }
-        let known = Word::ALL.iter().find(|word| word.as_str() == reason.word);
-        let word = known.map_or_else(|| Reason::Declared(reason.word.as_str().into()), |word| (*word).into());
+        if Word::ALL.iter().any(|word| word.as_str() == reason.word && !word.is_shared()) {
+            return Err(format!(
+                "the reason `{}` is a word of the agent; a guest says one of its own: CamelCase, at most 64 bytes, and not among those of `transom explain`",
+                reason.word
+            ));
+        }
+        let word = Reason::Declared(reason.word.as_str().into());
         if all.insert(reason.word.clone(), word).is_some() {
             return Err(format!("the reason `{}` stands there twice", reason.word));
         }
@@ -169,7 +176,7 @@ mod tests {
         };
         let reason =
             |word: &str| DeclaredReason { word: word.to_owned(), meaning: String::new(), remedy: String::new() };
-        let breaks: [(&str, Damage); 13] = [
+        let breaks: [(&str, Damage); 14] = [
             ("no name", Box::new(|it| it.name.clear())),
             ("no version", Box::new(|it| it.version.clear())),
             ("no schema", Box::new(|it| it.settings_schema.clear())),
@@ -182,6 +189,7 @@ mod tests {
             ("too many paths", Box::new(|it| it.reads[0].changes = vec!["a".to_owned(); MAX_READS])),
             ("too many reasons", Box::new(move |it| it.reasons = (0..200).map(|n| reason(&format!("R{n}"))).collect())),
             ("not CamelCase", Box::new(move |it| it.reasons.push(reason("not camel")))),
+            ("a word of the agent", Box::new(move |it| it.reasons.push(reason("NotLeading")))),
             ("a reason twice", Box::new(move |it| it.reasons.push(reason("Told")))),
         ];
         for (name, damage) in breaks {
@@ -199,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_declared_or_the_agents_own() {
+    fn a_guest_says_what_it_declared_and_no_word_of_the_agent_but_the_shared_ones() {
         let problem = |reason: &str| Problem {
             reason: reason.to_owned(),
             message: "two\nlines".to_owned(),
@@ -211,9 +219,18 @@ mod tests {
             (told.class, told.reason, &*told.message),
             (Class::Held, Reason::Declared("Told".into()), "two lines: `spec.x`")
         );
-        assert_eq!(guest.failure(Class::Missing, &problem("KubeconfigEmpty")).reason, Word::KubeconfigEmpty.into());
+        let shared = guest.failure(Class::Missing, &problem("NoClusters")).reason;
+        assert_eq!(shared, Reason::Declared("NoClusters".into()), "it stays the guest's");
         let broken = guest.failure(Class::Held, &problem("AsDesired"));
         assert_eq!((broken.class, broken.reason), (Class::Invalid, Word::ContractBroken.into()));
+        for word in Word::ALL {
+            let mut description = described();
+            let (word, shared) = (word.as_str(), word.is_shared());
+            description.reasons =
+                vec![DeclaredReason { word: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() }];
+            let refused = load(description).map(|_| ()).map_err(|failure| failure.reason);
+            assert_eq!(refused, if shared { Ok(()) } else { Err(Word::DescriptionInvalid.into()) }, "{word}");
+        }
     }
 
     #[test]

@@ -1,28 +1,56 @@
-//! Counts how often someone else changed what we wrote. Never stops a write itself: it says that it is time to.
+//! Counts how often someone else changed what we wrote, of a whole object or of fields of a user's. It stops the writes
+//! of a policy to an object that somebody else writes as well.
 
 use crate::carried;
 use crate::digest::Digest;
+use crate::failure::Failure;
 use crate::object::Object;
+use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use serde_json::json;
+use transom_api::Word;
 
 /// Foreign changes within this many seconds count together.
 const WINDOW_SECONDS: i64 = 600;
 /// This many foreign changes are too many.
 const MAX_CHANGES: usize = 3;
 
-/// What we know of one target since the agent's start. In memory only.
+/// What we know since the agent's start of what one policy writes of one object. In memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
     left: Option<Digest>,
+    planned: Option<Digest>,
     seen: Option<Digest>,
     changed_at: Vec<i64>,
 }
 
 impl Contention {
-    /// A target as it is before we would write it: counts when it is not as we left it, once for each other state.
-    pub fn observe(&mut self, target: Option<&Object>, now_seconds: i64) {
-        let mark = mark(target);
+    /// Takes note of what is there before we would write it, and lets it be written unless that is contended. `before`
+    /// and `after` are marks of what the policy writes of the object, such as [`whole`]; of nothing else.
+    ///
+    /// # Errors
+    /// `Contended`, until the first of the changes is too old to count.
+    pub fn permit(
+        &mut self,
+        target: &ObjectRef,
+        before: Digest,
+        after: Digest,
+        now_seconds: i64,
+    ) -> Result<(), Failure> {
+        self.observe(before, now_seconds);
+        self.planned = Some(after);
+        match self.until() {
+            None => Ok(()),
+            until => {
+                let message =
+                    format!("{target} was changed by someone else three times in ten minutes; it is left as it is");
+                Err(Failure::known(Word::Contended, message).about([target.clone()]).until(until))
+            }
+        }
+    }
+
+    /// Counts when what is there is not as we left it, once for each other state.
+    fn observe(&mut self, mark: Digest, now_seconds: i64) {
         if self.left.is_some_and(|left| left != mark) && self.seen != Some(mark) {
             self.seen = Some(mark);
             self.changed_at.push(now_seconds);
@@ -31,21 +59,24 @@ impl Contention {
         self.changed_at.retain(|at| (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(*at)));
     }
 
-    /// A target as we wrote it; nothing when we removed it. To be told after every successful write.
-    pub fn left(&mut self, target: Option<&Object>) {
-        self.left = Some(mark(target));
-        self.seen = None;
+    /// What was permitted last stands there now. To be told after every successful write.
+    pub fn written(&mut self) {
+        if let Some(planned) = self.planned.take() {
+            self.left = Some(planned);
+            self.seen = None;
+        }
     }
 
     /// Until when to leave the target alone, in seconds since 1970; nothing when it is not contended.
-    pub fn until(&self) -> Option<i64> {
+    fn until(&self) -> Option<i64> {
         let oldest = self.changed_at.len().checked_sub(MAX_CHANGES).and_then(|index| self.changed_at.get(index));
         oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
     }
 }
 
-/// A mark of what we write of a target: its data, its owner, and what it carries because of the policy. It never leaves the process.
-fn mark(target: Option<&Object>) -> Digest {
+/// A mark of an object that a policy makes whole: its data, its owner, and what it carries because of the policy;
+/// nothing where there is none. It never leaves the process.
+pub fn whole(target: Option<&Object>) -> Digest {
     let Some(target) = target else { return Digest::of(&json!(null)) };
     let owner = Stamp::read(target).map(|stamp| (stamp.policy, stamp.source));
     Digest::of(&json!([target.body.get("data"), owner, carried::view(target)]))
@@ -54,24 +85,27 @@ fn mark(target: Option<&Object>) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::ObjectRef;
+    use crate::sample::{object, target};
 
-    fn secret(data: &str) -> Object {
-        let reference = ObjectRef::local("v1", "Secret", Some("n"), "s");
-        Object { reference, version: String::new(), body: json!({"data": {"kubeconfig": data}}) }
+    fn mark(data: Option<&str>) -> Digest {
+        let secret = data.map(|data| object(target("demo"), json!({"data": {"kubeconfig": data}})));
+        whole(secret.as_ref())
+    }
+
+    /// A plan while `there` is there, and whether it is left alone until some time; what is permitted is written.
+    fn planned(contention: &mut Contention, there: Option<&str>, at: i64) -> Option<i64> {
+        let permitted = contention.permit(&target("demo"), mark(there), mark(Some("ours")), at);
+        if permitted.is_ok() {
+            contention.written();
+        }
+        permitted.err().and_then(|failure| failure.ask_again_at)
     }
 
     /// We write `ours`; then someone else does what is given, each at its second.
     fn after(foreign: &[(Option<&str>, i64)]) -> Option<i64> {
         let mut contention = Contention::default();
-        contention.left(Some(&secret("ours")));
-        for (data, at) in foreign {
-            contention.observe(data.map(secret).as_ref(), *at);
-            if contention.until().is_none() {
-                contention.left(Some(&secret("ours")));
-            }
-        }
-        contention.until()
+        planned(&mut contention, None, 0);
+        foreign.iter().fold(None, |_, (data, at)| planned(&mut contention, *data, *at))
     }
 
     #[test]
@@ -87,14 +121,13 @@ mod tests {
     #[test]
     fn one_change_that_is_seen_twice_counts_once_and_the_window_ends() {
         let mut contention = Contention::default();
-        contention.observe(Some(&secret("x")), 0);
-        contention.left(Some(&secret("ours")));
+        planned(&mut contention, Some("x"), 0);
         for at in 1..5 {
-            contention.observe(Some(&secret("x")), at);
+            // Each of these writes fails: nobody tells that it was written.
+            assert!(contention.permit(&target("demo"), mark(Some("x")), mark(Some("ours")), at).is_ok());
         }
-        assert_eq!(contention.until(), None);
         assert_eq!(contention.changed_at, [1]);
-        contention.observe(Some(&secret("x")), 601);
+        assert_eq!(planned(&mut contention, Some("x"), 601), None);
         assert!(contention.changed_at.is_empty());
     }
 }

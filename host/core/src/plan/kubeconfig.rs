@@ -1,7 +1,7 @@
 //! Plans the Secret that holds a kubeconfig: make, replace, take over or leave alone.
 //! Never looks into the kubeconfig: its bytes come checked, and whoever checked them says what is equal.
 
-use super::contention::Contention;
+use super::contention::{self, Contention};
 use super::{Plan, Step};
 use crate::carried;
 use crate::claims::Claim;
@@ -60,7 +60,7 @@ pub struct Wanted<'a> {
 }
 
 /// Plans the target: no step when it is as desired. `contention` takes note of the target as it is;
-/// after a successful write it is told by [`Contention::left`].
+/// after a successful write it is told by [`Contention::written`].
 ///
 /// # Errors
 /// `TargetClaimed`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
@@ -99,15 +99,12 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
     if !rule.verbs.contains(&verb) {
         return Err(not_granted(what));
     }
-    contention.observe(wanted.existing, now_seconds);
-    match contention.until() {
-        None => Ok(Plan::new(wanted.key, Some(step))),
-        until => {
-            let message =
-                format!("{target} was changed by someone else three times in ten minutes; it is left as it is");
-            Err(Failure::known(Word::Contended, message).about([target.clone()]).until(until))
-        }
-    }
+    let desired = match &step {
+        Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
+        Step::Patch { .. } | Step::Delete { .. } => None,
+    };
+    contention.permit(target, contention::whole(wanted.existing), contention::whole(desired), now_seconds)?;
+    Ok(Plan::new(wanted.key, Some(step)))
 }
 
 /// Whether the claimant is the only one, when it keeps the target at all.
@@ -116,7 +113,14 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
     match &wanted.claim {
         Claim::Kept { sole } => Ok(*sole),
         Claim::Lost { holder } => {
-            let message = format!("{target} is claimed by {} and {}; the latter keeps it", key.subject, holder.subject);
+            let message = match key.policy == holder.policy {
+                true => format!("{target} is claimed by {} and {}; the latter keeps it", key.subject, holder.subject),
+                // Often it is one subject under two policies: the policies tell them apart.
+                false => format!(
+                    "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter keeps it",
+                    key.policy, key.subject, holder.policy, holder.subject
+                ),
+            };
             Err(Failure::known(Word::TargetClaimed, message).about([(*target).clone()]))
         }
         Claim::Unlocated { remaining } => Err(unlocated(target, *remaining)),

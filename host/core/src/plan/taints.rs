@@ -1,14 +1,17 @@
-//! Plans the taints of a subject: those with an owned key become as wanted, every other keeps place, time and form.
+//! Plans the taints of a subject: those with an owned key become as wanted, every other keeps place, time and form. An owned
+//! one that is right but has no time gets one, unless the cluster sets times.
 //! Never doubles a key that it owns, never touches one that it does not.
 
+use super::contention::Contention;
 use super::{Plan, Step};
 use crate::contract::taints::{Effect, Wanted};
+use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;
 use crate::policy::TaintsRule;
 use crate::time;
 use crate::work::Key;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_api::Word;
 
@@ -24,17 +27,19 @@ pub enum TimeAdded {
     SetByUs(i64),
 }
 
-/// Plans `spec.taints` of the subject: no step when the owned ones are as wanted.
+/// Plans `spec.taints` of the subject: no step when the owned ones are as wanted. `contention` is that of the policy and
+/// the subject; after a successful write it is told by [`Contention::written`].
 ///
 /// # Errors
 /// `TaintKeyNotGranted`, `ContractBroken` for a key that is wanted twice or an impossible value,
-/// `InvalidObject` when `spec.taints` is not a list of taints.
+/// `InvalidObject` when `spec.taints` is not a list of taints, `Contended`.
 pub fn plan(
     key: &Key,
     subject: &Object,
     rule: &TaintsRule,
     wanted: &[Wanted],
     added: TimeAdded,
+    (contention, now_seconds): (&mut Contention, i64),
 ) -> Result<Plan, Failure> {
     let wanted = checked(wanted, rule)?;
     let current = current(subject).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
@@ -42,6 +47,7 @@ pub fn plan(
     if merged == current {
         return Ok(Plan::new(key, None));
     }
+    contention.permit(&subject.reference, mark(&current, rule), mark(&merged, rule), now_seconds)?;
     let value = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
     let step = Step::Patch {
         reference: subject.reference.clone(),
@@ -49,6 +55,24 @@ pub fn plan(
         fields: vec![("spec.taints".to_owned(), value)],
     };
     Ok(Plan::new(key, Some(step)))
+}
+
+/// A mark of what the policy writes of a list of taints: the owned ones without their times, which a cluster may set.
+fn mark(taints: &[Value], rule: &TaintsRule) -> Digest {
+    let owned = taints.iter().filter(|taint| rule.keys.contains(key_of(taint)));
+    let text = |taint: &Value, field| taint.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let said = owned.map(|taint| json!([key_of(taint), text(taint, "value"), text(taint, "effect")]));
+    Digest::of(&Value::Array(said.collect()))
+}
+
+/// Whether a taint of ours stands in a list without a time: whoever should have set it did not.
+pub fn untimed(subject: &Object, rule: &TaintsRule) -> bool {
+    let ours = |taint: &Value| rule.keys.contains(key_of(taint)) && !has_time(taint);
+    current(subject).is_ok_and(|taints| taints.iter().any(ours))
+}
+
+fn has_time(taint: &Value) -> bool {
+    taint.get("timeAdded").is_some_and(|time| !time.is_null())
 }
 
 /// The wanted taints, each key granted and once, in the guest's order.
@@ -103,7 +127,7 @@ fn merge(current: &[Value], rule: &TaintsRule, wanted: &[&Wanted], added: TimeAd
             merged.push(taint.clone());
         } else if place.get(key) == Some(&index) {
             let want = wanted.iter().find(|want| want.key == key && !is(taint, want));
-            merged.push(want.map_or_else(|| taint.clone(), |want| entry(want, added)));
+            merged.push(want.map_or_else(|| timed(taint, added), |want| entry(want, added)));
         }
     }
     let new = wanted.iter().filter(|want| !place.contains_key(want.key.as_str()));
@@ -119,6 +143,15 @@ fn key_of(taint: &Value) -> &str {
 fn is(taint: &Value, want: &Wanted) -> bool {
     let text = |field| taint.get(field).and_then(Value::as_str).unwrap_or_default();
     key_of(taint) == want.key && text("value") == want.value && text("effect") == effect(want.effect)
+}
+
+/// A taint that is right, with a time where it has none and we set times.
+fn timed(taint: &Value, added: TimeAdded) -> Value {
+    let mut taint = taint.clone();
+    if let (TimeAdded::SetByUs(now_seconds), false, Some(map)) = (added, has_time(&taint), taint.as_object_mut()) {
+        map.insert("timeAdded".to_owned(), time::format_rfc3339(now_seconds).into());
+    }
+    taint
 }
 
 /// A taint as it is written: no empty value, and a time only when we set it.
@@ -150,7 +183,6 @@ mod tests {
     use crate::reference::ObjectRef;
     use crate::sample::{object, policy, taints_manifest};
     use proptest::prelude::*;
-    use serde_json::json;
 
     /// Taints of few keys, two of them owned, so that they meet.
     fn taints() -> impl Strategy<Value = Vec<Value>> {
@@ -158,7 +190,8 @@ mod tests {
         let effect = prop_oneof![Just("NoSelect"), Just("PreferNoSelect"), Just("NoSelectIfNew")];
         let value = prop_oneof![Just(None), Just(Some("")), Just(Some("v"))];
         let taint = (key, effect, value, 0..100u32).prop_map(|(key, effect, value, n)| {
-            json!({"key": key, "effect": effect, "value": value, "timeAdded": format!("2020-01-01T00:00:{:02}Z", n % 60), "n": n})
+            let time = (n % 3 > 0).then(|| format!("2020-01-01T00:00:{:02}Z", n % 60));
+            json!({"key": key, "effect": effect, "value": value, "timeAdded": time, "n": n})
         });
         proptest::collection::vec(taint, 0..8)
     }
@@ -175,12 +208,12 @@ mod tests {
     }
 
     /// The list after the plan is applied, and whether there was a step.
-    fn applied(current: &[Value], wanted: &[Wanted]) -> (Vec<Value>, bool) {
+    fn applied_by(current: &[Value], wanted: &[Wanted], added: TimeAdded) -> (Vec<Value>, bool) {
         let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
         let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
         let key = Key::new(&"taints".into(), &reference);
         let subject = object(reference, json!({"spec": {"taints": current}}));
-        let plan = plan(&key, &subject, &rule, wanted, TimeAdded::SetByUs(0)).unwrap();
+        let plan = plan(&key, &subject, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
         match plan.steps.as_slice() {
             [] => (current.to_vec(), false),
             [Step::Patch { fields, .. }] => (fields[0].1.as_array().cloned().unwrap_or_default(), true),
@@ -188,8 +221,58 @@ mod tests {
         }
     }
 
+    fn applied(current: &[Value], wanted: &[Wanted]) -> (Vec<Value>, bool) {
+        applied_by(current, wanted, TimeAdded::SetByUs(0))
+    }
+
     fn owned(taint: &Value) -> bool {
         key_of(taint).starts_with("a/")
+    }
+
+    /// What a plan says while somebody else leaves `theirs`, each time at another second; ours is written when it may be.
+    fn contended(rule: &TaintsRule, theirs: &[Value], times: i64) -> Vec<Option<i64>> {
+        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+        let key = Key::new(&"taints".into(), &reference);
+        let wanted = [Wanted { key: "a/one".to_owned(), value: String::new(), effect: Effect::NoSelect }];
+        let mut contention = Contention::default();
+        let mut plan = |taints: &[Value], at| {
+            let subject = object(reference.clone(), json!({"spec": {"taints": taints}}));
+            let plan = super::plan(&key, &subject, rule, &wanted, TimeAdded::SetByCluster, (&mut contention, at));
+            contention.written();
+            plan.err().and_then(|failure| failure.ask_again_at)
+        };
+        plan(&[], 0);
+        (1..=times).map(|at| plan(theirs, at)).collect()
+    }
+
+    #[test]
+    fn who_undoes_the_owned_ones_three_times_is_left_alone_and_who_changes_others_is_not() {
+        let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
+        let user = json!({"key": "user", "effect": "NoSelect"});
+        let other = json!({"key": "a/one", "effect": "PreferNoSelect"});
+        let ours = json!({"key": "a/one", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});
+        let stopped = vec![None, None, Some(601)];
+        assert_eq!(contended(&rule, &[], 3), stopped, "removed");
+        assert_eq!(contended(&rule, std::slice::from_ref(&other), 3), stopped, "given another effect");
+        assert_eq!(contended(&rule, &[ours.clone(), other], 3), stopped, "doubled");
+        assert_eq!(contended(&rule, &[user.clone(), ours.clone(), user], 100), vec![None; 100], "others come and go");
+        assert_eq!(contended(&rule, &[ours], 100), vec![None; 100], "a webhook set the time");
+    }
+
+    #[test]
+    fn an_answer_that_changes_is_nobody_elses_doing() {
+        let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
+        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+        let key = Key::new(&"taints".into(), &reference);
+        let (mut contention, mut taints) = (Contention::default(), json!([]));
+        for at in 0..100 {
+            let wanted = [Wanted { key: "a/one".to_owned(), value: at.to_string(), effect: Effect::NoSelect }];
+            let subject = object(reference.clone(), json!({"spec": {"taints": taints}}));
+            let plan = plan(&key, &subject, &rule, &wanted, TimeAdded::SetByCluster, (&mut contention, at)).unwrap();
+            let [Step::Patch { fields, .. }] = plan.steps.as_slice() else { panic!("{plan:?}") };
+            taints = fields[0].1.clone();
+            contention.written();
+        }
     }
 
     proptest! {
@@ -206,14 +289,19 @@ mod tests {
         }
 
         #[test]
-        fn what_is_right_keeps_its_time_and_a_second_plan_has_no_step(current in taints(), wanted in wanted()) {
-            let (after, _) = applied(&current, &wanted);
+        fn what_is_right_keeps_its_time_and_a_second_plan_has_no_step(
+            current in taints(), wanted in wanted(), ours in any::<bool>(),
+        ) {
+            let added = if ours { TimeAdded::SetByUs(0) } else { TimeAdded::SetByCluster };
+            let (after, _) = applied_by(&current, &wanted, added);
             for want in &wanted {
                 let right = current.iter().find(|taint| is(taint, want));
                 let there = after.iter().find(|taint| is(taint, want));
-                prop_assert!(right.is_none_or(|right| there == Some(right)));
+                prop_assert!(right.is_none_or(|right| there == Some(&timed(right, added))));
+                prop_assert!(right.is_none_or(|right| !has_time(right) || there == Some(right)));
+                prop_assert!(!ours || there.is_some_and(has_time));
             }
-            prop_assert_eq!(applied(&after, &wanted), (after.clone(), false));
+            prop_assert_eq!(applied_by(&after, &wanted, added), (after.clone(), false));
         }
     }
 }

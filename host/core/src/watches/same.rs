@@ -9,6 +9,7 @@ use crate::contract::taints::{Effect, MANAGED_CLUSTER, Wanted};
 use crate::inputs::{self, Found};
 use crate::managed_cluster;
 use crate::object::Object;
+use crate::plan::contention::Contention;
 use crate::plan::taints::{self, TimeAdded};
 use crate::policy::Writes;
 use crate::reference::ObjectRef;
@@ -174,7 +175,9 @@ proptest! {
         let declared = revision.judge().1;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
         let wanted = [Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }];
-        let plan = |subject: &Object| taints::plan(&key, subject, rule, &wanted, TimeAdded::SetByUs(0));
+        let plan = |subject: &Object| {
+            taints::plan(&key, subject, rule, &wanted, TimeAdded::SetByUs(0), (&mut Contention::default(), 0))
+        };
         prop_assert_eq!(plan(&kept), plan(&whole));
     }
 }

@@ -4,17 +4,20 @@
 use crate::support::{compute, engine, identity, load, unlimited};
 use serde_json::{Value, json};
 use std::fs;
-use transom_api::Word;
 use transom_api::policy::{CredentialGrant, KubeconfigGrant};
+use transom_api::{Reason, Word};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
 use transom_conformance::canary::inputs;
-use transom_conformance::fixture::{built, root};
+use transom_conformance::fixture::{built, holding_for, root};
+use transom_core::catalogue;
 use transom_core::contract::decide::{Input, InputValue};
 use transom_core::contract::description::World;
 use transom_core::contract::taints::Decision;
+use transom_core::failure::Class;
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
 use transom_core::pattern::Primary;
+use transom_core::plan::contention::Contention;
 use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::{Policy, Writes, check, manifest};
 use transom_core::requirements::{Next, Rounds};
@@ -154,6 +157,30 @@ fn another_clusters_namespace_is_refused_whatever_the_annotation_says() {
 }
 
 #[test]
+fn a_guest_that_speaks_for_the_agent_is_refused_and_its_own_words_change_nothing() {
+    let engine = engine(Allocate::PoolIfPossible);
+    let say = |word: &str| {
+        let guest = engine.load(&holding_for(word).unwrap(), World::Taints, &Capabilities::default()).unwrap();
+        let declared =
+            catalogue::guest::Guest::load(guest.digest(), guest.description().clone(), &serde_json::Map::new());
+        (guest, declared)
+    };
+    for word in Word::ALL {
+        let refused = say(word.as_str()).1.map(|_| ()).map_err(|failure| failure.reason);
+        let expected = if word.is_shared() { Ok(()) } else { Err(Word::DescriptionInvalid.into()) };
+        assert_eq!(refused, expected, "{word:?}");
+    }
+    for word in ["NoClusters", "NotLeadingAnyMore"] {
+        let (guest, declared) = say(word);
+        let Decision::Hold(problem) = compute(&guest, &unlimited()).result.unwrap().unwrap().answer else {
+            panic!("it holds")
+        };
+        let failure = declared.unwrap().failure(Class::Held, &problem);
+        assert_eq!((failure.class, failure.reason), (Class::Held, Reason::Declared(word.into())));
+    }
+}
+
+#[test]
 fn a_taint_key_beyond_the_grant_is_refused() {
     let call = compute(&load(&engine(Allocate::PoolIfPossible), "foreign-taint"), &unlimited());
     let Decision::Own(wanted) = call.result.unwrap().unwrap().answer else { panic!("it wants a taint") };
@@ -161,8 +188,10 @@ fn a_taint_key_beyond_the_grant_is_refused() {
     let reference = managed_cluster().reference;
     let key = Key::new(&"built-in-taints".into(), &reference);
     let subject = Object { reference, version: "1".to_owned(), body: json!({}) };
-    let refused = taints::plan(&key, &subject, &rule, &wanted, TimeAdded::SetByCluster).unwrap_err();
-    assert_eq!(refused.reason, Word::TaintKeyNotGranted.into());
+    let plan = |rule: &_| {
+        taints::plan(&key, &subject, rule, &wanted, TimeAdded::SetByCluster, (&mut Contention::default(), 0))
+    };
+    assert_eq!(plan(&rule).unwrap_err().reason, Word::TaintKeyNotGranted.into());
     rule.keys.insert("Seen".to_owned());
-    assert!(taints::plan(&key, &subject, &rule, &wanted, TimeAdded::SetByCluster).is_ok());
+    assert!(plan(&rule).is_ok());
 }

@@ -14,6 +14,7 @@ mod carried;
 mod case;
 mod clearing;
 mod connect;
+mod contest;
 mod crowded;
 mod faults;
 mod fleet;

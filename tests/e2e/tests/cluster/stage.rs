@@ -53,6 +53,12 @@ pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<(
     on(&STAGE, &[], test)
 }
 
+/// The same on a server of the test's own, where somebody else is at work who stays at it.
+pub(crate) fn on_stage_of_its_own(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    static STAGE: Started = OnceLock::new();
+    on(&STAGE, &[], test)
+}
+
 /// The same on a server that answers watches from etcd: what etcd has forgotten it does not know either.
 pub(crate) fn on_stage_without_cache(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static STAGE: Started = OnceLock::new();

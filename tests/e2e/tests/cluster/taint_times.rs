@@ -6,7 +6,7 @@ use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use transom_e2e::program;
-use transom_test_cluster::{Asks, Line, TAINTED_AT, Webhook, set_taint_times, wait};
+use transom_test_cluster::{Asks, Line, Say, TAINTED_AT, Webhook, set_taint_times, wait};
 
 const NAME: &str = "timed";
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
@@ -46,6 +46,47 @@ async fn flip(stage: &Stage, added: &str) -> Result<()> {
     // A late read costs a conflict; a time that is not the agent's to set costs a refusal.
     ensure!(codes.iter().filter(|code| **code == 200).count() == 3, "{codes:?}");
     ensure!(codes.iter().all(|code| [200, 409].contains(code)), "{codes:?}");
+    Ok(())
+}
+
+#[test]
+fn a_webhook_that_sets_no_times_is_found_out_and_the_agent_sets_them() -> Result<()> {
+    on_stage(async |stage| {
+        stage.managed(NAME).await?;
+        let webhook = Webhook::start(|_| Say::Patch(Vec::new())).await?;
+        let group = "cluster.open-cluster-management.io";
+        let asks = Asks { name: "idle", group, resource: "managedclusters", scope: &json!({}) };
+        let probe = json!({"apiVersion": MANAGED.0, "kind": MANAGED.1, "metadata": {"name": "probe"},
+            "spec": {"hubAcceptsClient": false}});
+        let installed = webhook.install(stage.objects(), asks, probe).await;
+        let flipped = match installed {
+            // What it was tried with is no cluster of this test.
+            Ok(()) => match stage.delete(MANAGED, None, "probe").await {
+                Ok(()) => flip_beside_an_idle_one(stage).await,
+                failed => failed,
+            },
+            failed => failed,
+        };
+        Webhook::uninstall(stage.objects(), "idle").await?;
+        flipped
+    })
+}
+
+/// The first taint costs a second write, for its time; after that it is known who sets times.
+async fn flip_beside_an_idle_one(stage: &Stage) -> Result<()> {
+    let taint = |key: &str| json!({"key": key, "effect": "NoSelect", "timeAdded": NOW});
+    let mark = stage.mark()?;
+    let mut agent = stage.start_agent(&["--policies", &program::policy("built-in-taints").display().to_string()])?;
+    agent.wait_for_first_pass().await?;
+    for (status, key) in [("Unknown", UNREACHABLE), ("False", UNAVAILABLE)] {
+        stage.set_available(NAME, status).await?;
+        stage.wait_for_taints(&[taint(key)]).await.with_context(|| format!("available: {status}"))?;
+        agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied AsDesired").await?;
+    }
+    agent.stop()?;
+    let writes = stage.writes(mark).await?;
+    let of_it = writes.iter().filter(|write| write.ends_with(NAME)).count();
+    ensure!(of_it == 3, "{writes:?}");
     Ok(())
 }
 

@@ -53,14 +53,20 @@ fn fields_of_ours_that_somebody_takes_away_come_back() -> Result<()> {
     let stage = Stage::new(0, 10)?;
     let (agent, name) = (stage.watch()?, "edge-00008");
     let patch = stage.patch(name);
-    let tainted = |what: &str| wait::until(what, DEADLINE, || (stage.taints(name).ok()?.len() == 1).then_some(()));
-    tainted("the taint")?;
+    let tainted =
+        |name: &str, what: &str| wait::until(what, DEADLINE, || (stage.taints(name).ok()?.len() == 1).then_some(()));
+    tainted(name, "the taint")?;
     fs::remove_file(&patch)?;
-    tainted("the taint after its file was removed")?;
+    tainted(name, "the taint after its file was removed")?;
     put(&patch, GARBAGE.as_bytes())?;
-    tainted("the taint after its file was garbled")?;
+    tainted(name, "the taint after its file was garbled")?;
     fs::remove_dir_all(stage.own().join("patches"))?;
-    tainted("the taint after its folder was removed")?;
+    tainted("edge-00009", "the taint of another one after the folder was removed")?;
+    // What is taken away three times is somebody else's wish.
+    stage.wait_for_text(
+        &stage.own().join(format!("status/built-in-taints/_cluster.{name}.yaml")),
+        "reason: Contended",
+    )?;
     agent.stop()?;
     Ok(())
 }

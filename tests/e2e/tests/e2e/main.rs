@@ -13,5 +13,6 @@ mod fuzz;
 mod memory;
 mod metrics;
 mod once;
+mod owners;
 mod swap;
 mod watching;

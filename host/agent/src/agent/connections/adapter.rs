@@ -254,6 +254,13 @@ impl Cluster {
             Self::Kubernetes(on) => on.server.writer().taint_times_by_webhook().await,
         }
     }
+
+    /// Whoever was to set the time of a taint did not.
+    pub(super) async fn left_without_time(&self) {
+        if let Self::Kubernetes(on) = self {
+            on.server.writer().taint_left_without_time().await;
+        }
+    }
 }
 
 /// What becomes of a plan on a replica that does not lead, or no longer: nothing of it is tried.
@@ -261,7 +268,7 @@ fn not_leading(plan: &Plan) -> Outcome {
     let message = "another replica leads; it does the work".to_owned();
     let failure = WriteFailure { reason: Word::NotLeading, message };
     let first = plan.steps.first().map(|step| StepOutcome::failed(step, failure));
-    Outcome { steps: first.into_iter().collect() }
+    Outcome { steps: first.into_iter().collect(), stopped: None }
 }
 
 /// A policy's status could not be written; the work itself goes on.

@@ -8,7 +8,6 @@ use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use source::Sources;
 use std::sync::Arc;
-use transom_api::Word;
 use transom_core::claims::{Claim, Claimant};
 use transom_core::contract::credentials::Proposal;
 use transom_core::contract::decide::{Input, Need, Requirement};
@@ -22,6 +21,7 @@ use transom_core::plan::Plan;
 use transom_core::plan::kubeconfig::{self, Document, Wanted};
 use transom_core::plan::prune::Undesired;
 use transom_core::plan::succession::Succession;
+use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
 use transom_core::requirements::{self, Next, Rounds};
@@ -65,17 +65,39 @@ impl Agent {
         seen.ends_seconds = gathered.sources.only()?.kubeconfig.ends_seconds(&proposal);
         let mut outcome = self.apply(key, plan, seen).await;
         let mut kept = None;
-        if outcome.failure().is_none() {
+        if outcome.is_whole() {
             // What was written is told even when what is left over cannot be looked at.
             match self.prune(loaded, key, Some(&gathered.target), Undesired::TargetMoved, seen).await {
                 Ok((pruned, still)) => {
                     outcome.steps.extend(pruned.steps);
+                    outcome.stopped = pruned.stopped;
                     kept = still;
                 }
                 Err(failure) => kept = Some(failure),
             }
         }
-        Ok(Success { word: Word::AsDesired, outcome, kept, ask_again_at: seen.ask_again_at })
+        Ok(Success { gone: false, outcome, kept, ask_again_at: seen.ask_again_at })
+    }
+}
+
+impl Agent {
+    /// Says which target a subject that is held would have, so that nobody takes it meanwhile. Where the guest cannot say
+    /// it, a claim that is known from before stays as it is. The guest of a suspended policy is not asked.
+    pub(super) fn locate(&self, loaded: &Arc<Loaded>, key: &Key, subject: &Arc<Object>) {
+        let policy = &loaded.revision.policy;
+        if !matches!(policy.writes, Writes::Kubeconfig(_)) || policy.suspend {
+            return;
+        }
+        let located = inputs::subject(subject, &loaded.revision.decide).and_then(|view| {
+            let asking = Asking { agent: self, loaded, key, subject, view };
+            let asked = asking.require(&[])?;
+            let target = asked.target.clone();
+            Rounds::default().answer(policy, &asking.primary(), asked).map(|_| target)
+        });
+        if let Ok(target) = located {
+            let woken = self.known.lock().claims.set(Claimant::of(key, Some(subject)), target);
+            self.wake(woken);
+        }
     }
 }
 
@@ -221,7 +243,8 @@ impl Asking<'_> {
             },
         };
         let mut known = self.agent.known.lock();
-        let contention = known.contention.entry(gathered.target.clone()).or_default();
+        let written = (Arc::clone(&self.key.policy), gathered.target.clone());
+        let contention = known.contention.entry(written).or_default();
         kubeconfig::plan(&wanted, contention, now_seconds)
     }
 }

@@ -29,7 +29,7 @@ impl Agent {
         let woken = self.known.lock().claims.remove(key);
         self.wake(woken);
         let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceGone, seen).await?;
-        Ok(Success { word: Word::SourceGone, outcome, kept, ask_again_at: None })
+        Ok(Success { gone: true, outcome, kept, ask_again_at: None })
     }
 
     /// Removes every output of a key but the one that is desired.

@@ -5,14 +5,14 @@ use crate::agent::invoke::answer;
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
-use transom_api::Word;
 use transom_core::contract::Timed;
 use transom_core::contract::taints::Decision;
 use transom_core::failure::{Class, Failure};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
+use transom_core::outcome::Outcome;
 use transom_core::pattern::Primary;
-use transom_core::plan::taints;
+use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::TaintsRule;
 use transom_core::report::Success;
 use transom_core::requirements;
@@ -45,13 +45,32 @@ impl Agent {
             Decision::Hold(problem) => return Err(described.failure(Class::Held, &problem).until(ask_again_at)),
         };
         self.accounts.note(key, |account| account.decision = Some(account::of_taints(&wanted)));
-        let added = self.connections.time_added(&subject.reference, self.clock.now_seconds()).await;
-        let plan = taints::plan(key, subject, rule, &wanted, added)?;
-        let mut outcome = self.apply(key, plan, seen).await;
+        let at = self.clock.now_seconds();
+        let added = self.connections.time_added(&subject.reference, at).await;
+        let plan = |subject: &Object, added| {
+            let mut known = self.known.lock();
+            let written = (Arc::clone(&key.policy), subject.reference.clone());
+            let contention = known.contention.entry(written).or_default();
+            taints::plan(key, subject, rule, &wanted, added, (contention, at))
+        };
+        let mut outcome = self.apply(key, plan(subject, added)?, seen).await;
+        let mut left = taken(&mut outcome);
+        if let Some(untimed) = left.take_if(|left| added == TimeAdded::SetByCluster && taints::untimed(left, rule)) {
+            self.connections.left_without_time(&subject.reference).await;
+            let timed = self.apply(key, plan(&untimed, TimeAdded::SetByUs(at))?, seen).await;
+            outcome.steps.extend(timed.steps);
+            outcome.stopped = timed.stopped;
+            left = taken(&mut outcome);
+        }
         // That the taints are there now is judged already.
-        if let Some(left) = outcome.steps.iter_mut().find_map(|step| step.left.take()) {
+        if let Some(left) = left {
             seen.subject = Some(Arc::from(left));
         }
-        Ok(Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: seen.ask_again_at })
+        Ok(Success { gone: false, outcome, kept: None, ask_again_at: seen.ask_again_at })
     }
+}
+
+/// The subject as the last write left it, where that is known.
+fn taken(outcome: &mut Outcome) -> Option<Box<Object>> {
+    outcome.steps.iter_mut().rev().find_map(|step| step.left.take())
 }

@@ -1,0 +1,221 @@
+//! Which policies may not work beside each other: two that own one taint key of the same objects would write for ever.
+//! Never loads a policy, never looks at an object.
+
+use super::Refusal;
+use crate::policy::{Policy, Writes};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use transom_api::Word;
+
+/// A policy that is about to work, and what it is now.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Its newest revision.
+    pub newest: &'a Policy,
+    /// The revision that is at work, if one is.
+    pub at_work: Option<&'a Policy>,
+    /// When the policy was made, in seconds since 1970; nothing where nobody knows.
+    pub created_seconds: Option<i64>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Who keeps a key: the one whose revision at work owns it, then the one that was made first, then by name.
+    fn rank(&self, key: &str) -> (Reverse<bool>, i64, &'a str) {
+        let active = self.at_work.is_some_and(|policy| owns(policy, key));
+        (Reverse(active), self.created_seconds.unwrap_or(i64::MAX), &self.newest.name)
+    }
+}
+
+/// The candidates whose newest revision may not work, each with `TaintKeyTaken` and the policy that keeps the key. A
+/// refused one goes on with the revision at work, which keeps its keys. No order of the candidates changes the answer.
+pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
+    let mut refused = BTreeSet::new();
+    while let Some(found) = Some(losers(candidates, &refused)).filter(|found| !found.is_empty()) {
+        refused.extend(found);
+    }
+    // Who lost to somebody that lost as well may have found its keys free again.
+    let mut waiting: Vec<_> = candidates.iter().filter(|one| refused.contains(&one.newest.name)).collect();
+    waiting.sort_by_key(|one| (one.created_seconds.unwrap_or(i64::MAX), &one.newest.name));
+    while let Some(free) = waiting.iter().position(|one| taken(candidates, &refused, one.newest).is_none()) {
+        refused.remove(&waiting.remove(free).newest.name);
+    }
+    let refusal = |one: &&Candidate<'_>| taken(candidates, &refused, one.newest);
+    waiting.iter().filter_map(|one| Some((Arc::clone(&one.newest.name), refusal(one)?))).collect()
+}
+
+/// What a candidate works with: its newest revision, or the one at work where the newest is refused.
+fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
+    if refused.contains(&candidate.newest.name) { candidate.at_work } else { Some(candidate.newest) }
+}
+
+/// Those of the candidates not refused yet that lose a key to another one as things stand.
+fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+    let mut owners: BTreeMap<(&str, &str), Vec<&Candidate<'_>>> = BTreeMap::new();
+    for candidate in candidates {
+        let Some(policy) = works(candidate, refused) else { continue };
+        for key in keys(policy) {
+            owners.entry((&policy.subject.cluster, key)).or_default().push(candidate);
+        }
+    }
+    let mut losers = Vec::new();
+    for ((_, key), owners) in owners {
+        let keeper = owners.iter().map(|owner| owner.rank(key)).min();
+        let others = owners.iter().filter(|owner| Some(owner.rank(key)) != keeper);
+        losers.extend(others.map(|loser| Arc::clone(&loser.newest.name)).filter(|name| !refused.contains(name)));
+    }
+    losers
+}
+
+/// Why a policy may not work as things stand, if anything.
+fn taken(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>, policy: &Policy) -> Option<Refusal> {
+    let others = candidates.iter().filter(|other| other.newest.name != policy.name);
+    let others = others.filter_map(|other| works(other, refused));
+    let others = others.filter(|other| other.subject.cluster == policy.subject.cluster);
+    let shared = others.filter_map(|other| Some((keys(policy).find(|key| owns(other, key))?, other)));
+    let (key, keeper) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
+    let (name, keeper, kind, cluster) = (&policy.name, &keeper.name, &policy.subject.kind, &policy.subject.cluster);
+    let message = format!(
+        "spec.grant.write.taintKeys: the policies `{name}` and `{keeper}` both own the taint key `{key}` of every {kind} of the connection `{cluster}`; `{keeper}` keeps it"
+    );
+    Some(Refusal { word: Word::TaintKeyTaken, message })
+}
+
+/// The taint keys that a policy owns. Every policy that owns some is about ManagedClusters, which no namespace divides.
+fn keys(policy: &Policy) -> impl Iterator<Item = &str> {
+    let rule = match &policy.writes {
+        Writes::Taints(rule) => Some(rule),
+        Writes::Kubeconfig(_) => None,
+    };
+    rule.into_iter().flat_map(|rule| rule.keys.iter().map(String::as_str))
+}
+
+fn owns(policy: &Policy, key: &str) -> bool {
+    keys(policy).any(|own| own == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{kubeconfig_manifest, policy, taints_manifest};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn owning(name: &str, cluster: &str, keys: &[&str]) -> Policy {
+        let mut manifest = taints_manifest();
+        manifest["metadata"]["name"] = json!(name);
+        manifest["spec"]["subject"]["cluster"] = json!(cluster);
+        manifest["spec"]["grant"]["write"][0]["taintKeys"] = json!(keys);
+        policy(&manifest)
+    }
+
+    fn new(newest: &Policy) -> Candidate<'_> {
+        Candidate { newest, at_work: None, created_seconds: None }
+    }
+
+    fn names(candidates: &[Candidate<'_>]) -> Vec<String> {
+        refused(candidates).into_keys().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn two_owners_of_one_key_are_refused_by_name_of_both_and_of_the_key() {
+        let (a, b) = (owning("a", "local", &["x/1", "x/2"]), owning("b", "local", &["x/2", "x/3"]));
+        let refused = refused(&[new(&b), new(&a)]);
+        let [(name, refusal)] = &refused.into_iter().collect::<Vec<_>>()[..] else { panic!("one is refused") };
+        assert_eq!((&**name, refusal.word), ("b", Word::TaintKeyTaken));
+        assert!(["`a`", "`b`", "`x/2`", "`local`"].iter().all(|part| refusal.message.contains(part)), "{refusal:?}");
+    }
+
+    #[test]
+    fn only_the_same_key_of_the_same_cluster_is_taken() {
+        let a = owning("a", "local", &["x/1"]);
+        let (other_key, other_cluster) = (owning("b", "local", &["x/2"]), owning("c", "hub", &["x/1"]));
+        let secrets = policy(&kubeconfig_manifest());
+        assert_eq!(names(&[new(&a), new(&other_key), new(&other_cluster), new(&secrets)]), Vec::<String>::new());
+        let mut narrow = taints_manifest();
+        narrow["metadata"]["name"] = json!("d");
+        narrow["spec"]["subject"]["namespaces"] = json!(["nowhere"]);
+        narrow["spec"]["grant"]["write"][0]["taintKeys"] = json!(["x/1"]);
+        assert_eq!(names(&[new(&a), new(&policy(&narrow))]), ["d"], "namespaces divide no cluster-scoped kind");
+    }
+
+    #[test]
+    fn who_is_at_work_keeps_the_key_then_the_older_then_the_name() {
+        let (a, b) = (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1"]));
+        let aged = |policy, created| Candidate { created_seconds: Some(created), ..new(policy) };
+        assert_eq!(names(&[new(&a), new(&b)]), ["b"]);
+        assert_eq!(names(&[aged(&a, 2), aged(&b, 1)]), ["a"]);
+        assert_eq!(names(&[new(&a), aged(&b, 1)]), ["a"], "of unknown age is the younger one");
+        assert_eq!(names(&[aged(&a, 1), Candidate { at_work: Some(&b), ..aged(&b, 2) }]), ["a"]);
+        let elsewhere = owning("b", "local", &["x/9"]);
+        assert_eq!(names(&[new(&a), Candidate { at_work: Some(&elsewhere), ..new(&b) }]), ["b"], "it owns another key");
+    }
+
+    #[test]
+    fn a_key_that_is_given_up_is_free_in_the_same_step() {
+        let (a, before, after) =
+            (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
+        assert_eq!(names(&[new(&a), Candidate { at_work: Some(&before), ..new(&after) }]), Vec::<String>::new());
+        let (swapped_a, swapped_b) = (owning("a", "local", &["x/2"]), owning("b", "local", &["x/1"]));
+        let at_work = owning("b", "local", &["x/2"]);
+        let swapped = [
+            Candidate { at_work: Some(&a), ..new(&swapped_a) },
+            Candidate { at_work: Some(&at_work), ..new(&swapped_b) },
+        ];
+        assert_eq!(names(&swapped), Vec::<String>::new(), "two may change places");
+    }
+
+    #[test]
+    fn who_is_refused_keeps_what_it_has_and_others_wait_for_that_too() {
+        let (b, b_wants) = (owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
+        let (a, c) = (owning("a", "local", &["x/1"]), owning("c", "local", &["x/2"]));
+        let candidates =
+            [new(&a), Candidate { at_work: Some(&b), ..new(&b_wants) }, Candidate { at_work: Some(&c), ..new(&c) }];
+        assert_eq!(names(&candidates), ["a", "b"], "c keeps x/2, so b keeps x/1, so a has to wait");
+    }
+
+    #[test]
+    fn who_lost_to_a_loser_is_not_refused() {
+        let (a, b, c) =
+            (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1", "x/2"]), owning("c", "local", &["x/2"]));
+        assert_eq!(names(&[new(&c), new(&b), new(&a)]), ["b"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_has_two_owners_whatever_is_at_work_and_in_any_order(
+            wants in proptest::collection::vec((proptest::collection::vec(0..4_u8, 1..3), any::<bool>(), 0..3_i64), 1..6),
+            turn in 0..6_usize,
+        ) {
+            let key = |number: &u8| format!("x/{number}");
+            let texts = |numbers: &[u8]| numbers.iter().map(key).collect::<std::collections::BTreeSet<_>>();
+            let newest: Vec<Policy> = wants.iter().enumerate().map(|(at, (keys, ..))| {
+                let keys = texts(keys);
+                owning(&format!("p{at}"), "local", &keys.iter().map(String::as_str).collect::<Vec<_>>())
+            }).collect();
+            // At work are policies that own one key each, no two the same.
+            let at_work: Vec<Option<Policy>> = wants.iter().enumerate().map(|(at, (_, active, _))| {
+                (*active && at < 4).then(|| owning(&format!("p{at}"), "local", &[&format!("x/{at}")]))
+            }).collect();
+            let mut candidates: Vec<Candidate<'_>> = newest.iter().zip(&at_work).zip(&wants)
+                .map(|((newest, at_work), (.., created))| Candidate { newest, at_work: at_work.as_ref(), created_seconds: Some(*created) })
+                .collect();
+            let answer = refused(&candidates);
+            let mut owners: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+            for candidate in &candidates {
+                let policy = match answer.contains_key(&candidate.newest.name) { true => candidate.at_work, false => Some(candidate.newest) };
+                for key in policy.into_iter().flat_map(keys) {
+                    owners.entry(key.to_owned()).or_default().push(&candidate.newest.name);
+                }
+            }
+            prop_assert!(owners.values().all(|owners| owners.len() == 1), "{owners:?}");
+            for candidate in candidates.iter().filter(|candidate| answer.contains_key(&candidate.newest.name)) {
+                let others = |key: &str| owners[key] != [&*candidate.newest.name];
+                prop_assert!(keys(candidate.newest).any(|key| owners.contains_key(key) && others(key)), "refused for nothing");
+            }
+            let length = candidates.len();
+            candidates.rotate_left(turn % length);
+            prop_assert_eq!(answer, refused(&candidates));
+        }
+    }
+}

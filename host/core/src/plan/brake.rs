@@ -1,0 +1,198 @@
+//! Bounds how often one object is written, and how often is written for one subject, whoever wants it and whyever.
+//! Never counts whose fault it is: that is contention.
+
+use super::{Plan, Step};
+use crate::failure::Failure;
+use crate::reference::ObjectRef;
+use crate::time;
+use crate::work::Key;
+use std::collections::{HashMap, VecDeque};
+use transom_api::Word;
+
+/// The most writes to one object, and for one subject under one policy, in [`WINDOW_SECONDS`].
+pub const MAX_WRITES: usize = 60;
+/// Writes within this many seconds count together.
+pub const WINDOW_SECONDS: i64 = 60;
+/// Counters are looked through when there are more than this, and then whenever their number has doubled.
+const SWEPT_FROM: usize = 1_024;
+
+/// What writes are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Counted {
+    Object(ObjectRef),
+    Subject(Key),
+}
+
+/// The writes of the last minute. In memory only; it holds nothing of what was not written in that minute for long.
+#[derive(Clone, Debug, Default)]
+pub struct Brake {
+    written: HashMap<Counted, VecDeque<i64>>,
+    sweep_at: usize,
+}
+
+/// What of a plan may be written now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admitted {
+    /// The steps that may be written, in their order.
+    pub plan: Plan,
+    /// `WriteBudgetExceeded` until the next one may be, when there are more.
+    pub stopped: Option<Failure>,
+}
+
+impl Brake {
+    /// Counts the steps of a plan up to the first that a minute does not allow. What is not written in the end is to be
+    /// given back.
+    pub fn admit(&mut self, key: &Key, plan: Plan, now_seconds: i64) -> Admitted {
+        self.sweep(now_seconds);
+        let Plan { policy, subject, mut steps } = plan;
+        let refused = steps.iter().position(|step| !self.count(key, step, now_seconds));
+        let stopped = refused.map(|at| self.exceeded(key, steps[at].target(), now_seconds));
+        steps.truncate(refused.unwrap_or(steps.len()));
+        Admitted { plan: Plan { policy, subject, steps }, stopped }
+    }
+
+    /// A step that was admitted last was not written.
+    pub fn give_back(&mut self, key: &Key, target: &ObjectRef) {
+        for counted in both(key, target) {
+            if let Some(written) = self.written.get_mut(&counted) {
+                written.pop_back();
+            }
+        }
+    }
+
+    /// Counts one step, unless that would be too many.
+    fn count(&mut self, key: &Key, step: &Step, now_seconds: i64) -> bool {
+        let both = both(key, step.target());
+        let full = both.iter().any(|counted| self.until(counted, now_seconds).is_some());
+        if !full {
+            for counted in both {
+                let written = self.written.entry(counted).or_default();
+                written.push_back(now_seconds);
+                let surplus = written.len().saturating_sub(MAX_WRITES);
+                written.drain(..surplus);
+            }
+        }
+        !full
+    }
+
+    /// Until when no further write counts, if one would be too many now.
+    fn until(&self, counted: &Counted, now_seconds: i64) -> Option<i64> {
+        let written = self.written.get(counted)?;
+        let recent: Vec<i64> = written.iter().copied().filter(|at| counts(*at, now_seconds)).collect();
+        let oldest = recent.len().checked_sub(MAX_WRITES).and_then(|at| recent.get(at));
+        oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
+    }
+
+    fn exceeded(&self, key: &Key, target: &ObjectRef, now_seconds: i64) -> Failure {
+        let until = both(key, target).iter().filter_map(|counted| self.until(counted, now_seconds)).max();
+        let at = time::format_rfc3339(until.unwrap_or(now_seconds));
+        let message = format!("{target} is not written before {at}: {MAX_WRITES} writes in a minute are the most");
+        Failure::known(Word::WriteBudgetExceeded, message).about([target.clone()]).until(until)
+    }
+
+    /// Forgets what is too old to count, so that what was written once is not remembered for ever.
+    fn sweep(&mut self, now_seconds: i64) {
+        if self.written.len() >= self.sweep_at.max(SWEPT_FROM) {
+            self.written.retain(|_, written| written.back().is_some_and(|at| counts(*at, now_seconds)));
+            self.sweep_at = self.written.len().saturating_mul(2);
+        }
+    }
+}
+
+fn both(key: &Key, target: &ObjectRef) -> [Counted; 2] {
+    [Counted::Object(target.clone()), Counted::Subject(key.clone())]
+}
+
+/// Whether a write counts still; what happened in the future happened before the clock was set back.
+fn counts(at: i64, now_seconds: i64) -> bool {
+    (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{key, target};
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn patch(name: &str) -> Step {
+        let fields = vec![("spec.taints".to_owned(), Value::Null)];
+        Step::Patch { reference: target(name), version: "1".to_owned(), fields }
+    }
+
+    /// How many of these steps may be written, and until when the rest waits.
+    fn admitted(brake: &mut Brake, subject: &str, targets: &[&str], now: i64) -> (usize, Option<i64>) {
+        let mut plan = Plan::new(&key(subject), None);
+        plan.steps = targets.iter().map(|name| patch(name)).collect();
+        let Admitted { plan, stopped } = brake.admit(&key(subject), plan, now);
+        (plan.steps.len(), stopped.and_then(|failure| failure.ask_again_at))
+    }
+
+    #[test]
+    fn an_object_is_written_so_often_in_a_minute_and_then_again() {
+        let mut brake = Brake::default();
+        for at in 0..60 {
+            assert_eq!(admitted(&mut brake, "a", &["t"], at / 2), (1, None), "write {at}");
+        }
+        assert_eq!(admitted(&mut brake, "a", &["t"], 30), (0, Some(60)));
+        assert_eq!(admitted(&mut brake, "b", &["t"], 59), (0, Some(60)), "whoever writes it");
+        assert_eq!(admitted(&mut brake, "b", &["other"], 59), (1, None), "others are not concerned");
+        assert_eq!(admitted(&mut brake, "a", &["t"], 60), (1, None));
+        assert_eq!(admitted(&mut brake, "a", &["t", "t"], 60), (1, Some(61)));
+    }
+
+    #[test]
+    fn a_subject_whose_target_changes_all_the_time_is_braked_too_and_a_long_plan_goes_on_later() {
+        let mut brake = Brake::default();
+        let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(admitted(&mut brake, "a", &names, 5), (60, Some(65)));
+        assert_eq!(admitted(&mut brake, "a", &names[60..], 64), (0, Some(65)));
+        assert_eq!(admitted(&mut brake, "a", &names[60..], 65), (40, None));
+    }
+
+    #[test]
+    fn what_was_not_written_is_given_back_and_a_clock_set_back_stops_nobody() {
+        let mut brake = Brake::default();
+        for _ in 0..200 {
+            assert_eq!(admitted(&mut brake, "a", &["t"], 1_000), (1, None));
+            brake.give_back(&key("a"), &target("t"));
+        }
+        assert_eq!(admitted(&mut brake, "a", &["t"; 61], 1_000), (60, Some(1_060)));
+        assert_eq!(admitted(&mut brake, "a", &["t"], 10), (1, None));
+    }
+
+    #[test]
+    fn what_was_written_once_is_forgotten() {
+        let mut brake = Brake::default();
+        for number in 0..100_000 {
+            admitted(&mut brake, &format!("s{number}"), &[&format!("t{number}")], number / 10);
+        }
+        // Ten writes a second count for a minute, twice each; never more than twice that, nor than the first look.
+        assert!(brake.written.len() <= 2_400.max(SWEPT_FROM), "{} counters", brake.written.len());
+    }
+
+    proptest! {
+        #[test]
+        fn no_minute_has_more_writes_to_an_object_than_allowed(
+            steps in proptest::collection::vec((0..3_u8, 0..3_u8, 0..4_i64, 0..9_usize, any::<bool>()), 1..300),
+        ) {
+            let (mut brake, mut now, mut written) = (Brake::default(), 0, Vec::<(u8, i64)>::new());
+            for (subject, object, later, count, fails) in steps {
+                now += later;
+                let name = object.to_string();
+                let (admitted, until) = admitted(&mut brake, &subject.to_string(), &vec![name.as_str(); count], now);
+                prop_assert_eq!(admitted == count, until.is_none());
+                prop_assert!(until.is_none_or(|until| until > now && until <= now + WINDOW_SECONDS));
+                if fails && admitted > 0 {
+                    brake.give_back(&key(&subject.to_string()), &target(&name));
+                }
+                written.extend((usize::from(fails)..admitted).map(|_| (object, now)));
+            }
+            for (object, at) in &written {
+                let within = written.iter().filter(|(other, then)| other == object && (0..WINDOW_SECONDS).contains(&(then - at)));
+                prop_assert!(within.count() <= MAX_WRITES);
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Two policies that own the same: the second is refused wherever it is met, and nothing is written for ever.
+
+use anyhow::{Context as _, Result, ensure};
+use std::process::{Command, Output, Stdio};
+use std::{fs, io::Read as _};
+use transom_e2e::agent::DEADLINE;
+use transom_e2e::stage::{NOW, Stage, put};
+use transom_support::wait;
+
+const FIRST: &str = "built-in-taints";
+const SECOND: &str = "stricter-taints";
+const KEY: &str = "cluster.open-cluster-management.io/unreachable";
+
+/// A folder with the shipped policy and a copy of it that wants another effect of the same taints.
+fn stage() -> Result<Stage> {
+    let stage = Stage::new(2, 12)?;
+    stage.put_policy(FIRST, &[])?;
+    put_second(&stage, KEY)?;
+    Ok(stage)
+}
+
+/// The copy, owning a key.
+fn put_second(stage: &Stage, key: &str) -> Result<()> {
+    let text = fs::read_to_string(stage.policies.join(FIRST).join("policy.yaml"))?;
+    let settings = "component: builtin:taints\n      settings: {unreachable: {effect: NoSelectIfNew}, unavailable: {effect: NoSelectIfNew}}";
+    let text = text.replace(&format!("name: {FIRST}"), &format!("name: {SECOND}"));
+    let text = text.replace("component: builtin:taints", settings).replace(KEY, key);
+    ensure!(text.contains(SECOND) && text.contains(settings), "the policy is written in another way: {text}");
+    put(&stage.policies.join(SECOND).join("policy.yaml"), text.as_bytes())
+}
+
+/// The output of a command that has to end.
+fn ended(command: &mut Command) -> Result<Output> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let ended = wait::until(&format!("the end of {command:?}"), DEADLINE, || child.try_wait().ok().flatten());
+    if ended.is_err() {
+        child.kill()?;
+    }
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    child.stdout.take().context("no output")?.read_to_end(&mut stdout)?;
+    child.stderr.take().context("no errors")?.read_to_end(&mut stderr)?;
+    Ok(Output { status: ended?, stdout, stderr })
+}
+
+/// Whether a text names the reason, both policies and the key.
+fn names_all(text: &str) -> bool {
+    ["TaintKeyTaken", FIRST, SECOND, "cluster.open-cluster-management.io/un"].iter().all(|part| text.contains(part))
+}
+
+#[test]
+fn the_second_owner_of_a_key_is_refused_and_every_command_ends() -> Result<()> {
+    let stage = stage()?;
+    let validated = ended(stage.transom()?.arg("validate").arg(&stage.policies))?;
+    let said = String::from_utf8(validated.stdout)?;
+    ensure!(validated.status.code() == Some(1) && names_all(&said), "{said}");
+    ensure!(said.lines().filter(|line| line.contains("refused")).count() == 1, "the first is valid: {said}");
+    let rendered = ended(
+        stage.transom()?.arg("render").arg(&stage.fleet).arg("--policies").arg(&stage.policies).args(["--now", NOW]),
+    )?;
+    let said = String::from_utf8(rendered.stderr)?;
+    ensure!(rendered.status.code() == Some(1) && names_all(&said), "{said}");
+    let once = ended(stage.run()?.args(["--once", "--now", NOW]))?;
+    let said = String::from_utf8(once.stderr)?;
+    ensure!(once.status.code() == Some(1) && names_all(&said), "{said}");
+    let patch =
+        fs::read_to_string(stage.patch("edge-00008")).or_else(|_| fs::read_to_string(stage.patch("edge-00010")));
+    ensure!(!patch.unwrap_or_default().contains("NoSelectIfNew"), "the first works as if it were alone");
+    Ok(())
+}
+
+#[test]
+fn the_second_is_loaded_when_the_first_gives_up_the_key_or_goes_and_the_one_at_work_keeps_it() -> Result<()> {
+    let stage = stage()?;
+    let mut agent = stage.watch()?;
+    let (first, second) = (stage.policy_status(FIRST), stage.policy_status(SECOND));
+    stage.wait_for_text(&second, "reason: TaintKeyTaken")?;
+    ensure!(names_all(&fs::read_to_string(&second)?), "the status names both and the key");
+    stage.wait_for_text(&first, "reason: Loaded")?;
+    let written = stage.policies.join(FIRST).join("policy.yaml");
+    let text = fs::read_to_string(&written)?;
+    fs::remove_file(&written)?;
+    stage.wait_for_text(&second, "reason: Loaded")?;
+    // The alphabet decides at a start only: who is at work stays.
+    put(&written, text.as_bytes())?;
+    stage.wait_for_text(&first, "reason: TaintKeyTaken")?;
+    ensure!(fs::read_to_string(&second)?.contains("reason: Loaded"));
+    let other = text.replace("cluster.open-cluster-management.io/un", "fleet.example/un");
+    put(&stage.policies.join(SECOND).join("policy.yaml"), other.replace(FIRST, SECOND).as_bytes())?;
+    stage.wait_for_text(&first, "reason: Loaded")?;
+    ensure!(agent.ended()?.is_none(), "the agent goes on");
+    agent.stop()?;
+    Ok(())
+}
