@@ -365,6 +365,8 @@ mod tests {
             ("{subject.name", 0, Wrong::Unclosed),
             ("{}", 1, Wrong::EmptyChoice),
             ("{subject.name | }", 16, Wrong::EmptyChoice),
+            ("{subject.name |}", 15, Wrong::EmptyChoice),
+            ("{subject.name||subject.name}", 14, Wrong::EmptyChoice),
             ("{ | subject.name}", 2, Wrong::EmptyChoice),
             ("{subject.uid}", 1, Wrong::Field),
             ("{subject.names}", 1, Wrong::Field),

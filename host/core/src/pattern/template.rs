@@ -69,14 +69,14 @@ impl Template {
             reader.skip();
             let at = reader.at;
             let Some(choice) = choices.last_mut() else { break };
-            if (reader.ends() || reader.eat("|")) && choice.is_empty() {
+            let (ends, bar) = (reader.ends(), reader.eat("|"));
+            if (ends || bar) && choice.is_empty() {
                 return Err(Wrong::EmptyChoice.at(at));
-            } else if reader.ends() {
-                break;
-            } else if reader.at > at {
-                choices.push(Vec::new());
-            } else {
-                choice.push(reader.term()?);
+            }
+            match (ends, bar) {
+                (true, _) => break,
+                (_, true) => choices.push(Vec::new()),
+                _ => choice.push(reader.term()?),
             }
             if choices.len() > MAX || choices.iter().any(|choice| choice.len() > MAX) {
                 return Err(Wrong::TooMany.at(at));
