@@ -9,9 +9,10 @@ use std::time::Duration;
 use transom_api::status::PolicyStatus;
 use transom_api::{Reason, State, Word};
 use transom_cluster::directory::{Directory, DirectoryOptions, OpenError};
+use transom_core::failure::Class;
 use transom_core::observation::Observation;
 use transom_core::plan::Step;
-use transom_core::report::Report;
+use transom_core::report::{End, Report};
 
 const USERS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
 
@@ -64,6 +65,7 @@ fn report(subject: &str) -> Report {
     Report {
         policy: "p".to_owned(),
         subject: map_ref(subject),
+        end: End::Ended(Class::Held),
         state: State::Held,
         reason: Reason::Known(Word::AsDesired),
         message: String::new(),
