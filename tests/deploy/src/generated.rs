@@ -121,6 +121,9 @@ fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
     ))
 }
 
+/// What `transom explain` says a word is where it is no reason of a guest.
+const OF_THE_AGENT: [&str; 4] = ["agent", "state", "condition", "cause"];
+
 /// Every reason with cause and cure, as a page: the agent's own from their table, those of guests as `transom explain` says.
 fn reasons() -> Result<String> {
     let mut text = "# Reasons: why something is as it is\n\nMade by `cargo xtask deploy`. The same word stands in conditions, Events, metrics and logs, and `transom explain <word>` says what stands here.\n\n| reason | cause | cure |\n|---|---|---|\n".to_owned();
@@ -132,7 +135,7 @@ fn reasons() -> Result<String> {
     for line in explain(None)?.lines() {
         let mut columns = line.split_whitespace();
         let (word, whose) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
-        if whose == "agent" {
+        if OF_THE_AGENT.contains(&whose) {
             continue;
         }
         let (meaning, remedy) = of_guest(&explain(Some(word))?, word, whose)?;

@@ -48,12 +48,13 @@ struct Entry {
 }
 
 /// Words that stand beside a reason, each with what it is and means.
-const BESIDE: [(&str, &str, &str); 19] = [
+const BESIDE: [(&str, &str, &str); 20] = [
     ("Applied", "state", "What is there is what should be there."),
     ("Held", "state", "Left as it is on purpose; nothing is wrong."),
     ("Waiting", "state", "Something is not there yet; not a failure."),
     ("Failed", "state", "Something must be mended."),
     ("WouldApply", "state", "`transom status` only: something is to be written, and was not."),
+    ("Ready", "condition", "Every other condition of the policy holds."),
     ("Loaded", "condition", "The newest revision of the policy is at work; if not, an earlier one goes on."),
     ("Watched", "condition", "Everything that the policy needs can be watched."),
     ("Healthy", "condition", "No subject of the policy failed."),
