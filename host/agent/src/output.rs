@@ -8,8 +8,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use transom_core::redact::visible::{visible, visible_lines};
 use transom_core::time::format_rfc3339;
-use transom_core::visible::{visible, visible_lines};
 
 /// How a command ends, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Why an evaluation ends without a result, by how the host reacts. Never holds a value of a document.
 
 use crate::object::Object;
+use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
-use crate::visible::visible;
 use std::fmt;
 use transom_api::{Reason, State, Word};
 

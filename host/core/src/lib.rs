@@ -40,7 +40,6 @@ pub mod stamp;
 pub mod summary;
 pub mod time;
 pub mod trigger;
-pub mod visible;
 pub mod warnings;
 pub mod watches;
 pub mod work;

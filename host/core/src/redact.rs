@@ -1,6 +1,8 @@
 //! Objects as they may be shown: of every credential only its kind, its size and a mark that holds for one run.
 //! Never lets a value through that is not known to be harmless: in a kubeconfig, what is not listed is hidden.
 
+pub mod visible;
+
 use crate::kubeconfig::{KubeconfigLimits, Source};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

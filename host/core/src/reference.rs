@@ -2,7 +2,7 @@
 
 pub mod dns;
 
-use crate::visible::visible;
+use crate::redact::visible::visible;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

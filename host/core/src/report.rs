@@ -2,8 +2,8 @@
 
 use crate::failure::{Class, Failure};
 use crate::outcome::{Outcome, WriteKind};
+use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
-use crate::visible::visible;
 use crate::work::Key;
 use crate::{audit, backoff};
 use transom_api::{Reason, State, Word};

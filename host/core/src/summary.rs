@@ -3,9 +3,9 @@
 
 use crate::catalogue::{Entry, Refusal};
 use crate::policy::Writes;
+use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
-use crate::visible::visible;
 use std::collections::BTreeMap;
 use transom_api::status::{
     Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_WORST, PolicyStatus,

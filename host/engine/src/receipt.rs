@@ -1,6 +1,6 @@
 //! What one call used of its budget, and the log lines that it wrote. Never printed by the engine.
 
-use transom_core::visible::visible;
+use transom_core::redact::visible::visible;
 
 /// What a call used of each budget. All but `micros` is the same for the same call on any engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

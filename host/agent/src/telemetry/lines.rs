@@ -6,7 +6,7 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
-use transom_core::visible::visible;
+use transom_core::redact::visible::visible;
 
 /// Fields as `name=value`; a value with a space, a quote or an equals sign stands in quotes, as JSON writes them.
 pub(super) struct Logfmt;

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use transom_core::visible::visible;
+use transom_core::redact::visible::visible;
 
 /// Folder of whole objects, in the agent's own folder.
 pub(super) const OBJECTS: &str = "objects";

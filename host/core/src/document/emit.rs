@@ -1,7 +1,7 @@
 //! A value as block YAML that reads the same under YAML 1.1 and 1.2.
 //! Never leaves a text unquoted that any reader could take for something else.
 
-use crate::visible::is_hidden;
+use crate::redact::visible::is_hidden;
 use serde_json::{Map, Number, Value};
 use std::fmt::Write as _;
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
-use transom_core::visible::is_hidden;
+use transom_core::redact::visible::is_hidden;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::stage::{NOW, Stage, put};
 use transom_e2e::tree;
