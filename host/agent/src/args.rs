@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Crd,
     /// Print the least RBAC that the agent needs for its policies, with the reason for each rule.
     #[command(
-        after_help = "Examples:\n  transom rbac | kubectl apply -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nEnds with 0 when printed, 1 when a policy is refused and nothing is printed, 2 on wrong use."
+        after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nEnds with 0 when printed, 1 when a policy is refused and nothing is printed, 2 on wrong use."
     )]
     Rbac(RbacArgs),
 }
@@ -80,6 +80,10 @@ pub(crate) struct EvaluateArgs {
     /// Folder or file with policies; the two that ship with the binary when absent.
     #[arg(long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
+    /// Folder below which the components lie that policies name as files. When absent, they lie beside the policy's own
+    /// file, below the folder of policies, and `Policy` objects name builtin components only.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) components: Option<PathBuf>,
     /// The time to use instead of the clock's.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) now: Option<i64>,
@@ -180,6 +184,9 @@ pub(crate) struct ValidateArgs {
     /// Folder or file with policies.
     #[arg(default_value = "policies")]
     pub(crate) path: PathBuf,
+    /// As given to `run`: the folder below which components lie.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) components: Option<PathBuf>,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     pub(crate) output: TableFormat,

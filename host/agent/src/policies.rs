@@ -1,13 +1,21 @@
 //! Which policies are written, in a folder, a file or the binary itself. Never judges one.
 
+pub(crate) mod at_work;
+pub(crate) mod files;
+mod follow;
 pub(crate) mod load;
+pub(crate) mod loads;
 pub(crate) mod objects;
+mod settling;
 pub(crate) mod swap;
 pub(crate) mod watch;
 
+use files::Files;
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use transom_artifacts::Base;
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::policy::manifest;
 
@@ -26,7 +34,7 @@ pub(crate) enum Source {
     /// The binary itself.
     Builtin,
     /// A folder or a file.
-    Path(PathBuf),
+    Path(Files),
     /// What was read before, such as objects of an API server.
     Given(Found),
 }
@@ -36,8 +44,8 @@ pub(crate) enum Source {
 pub(crate) struct Written {
     /// File and document, or object, for people.
     pub(crate) place: String,
-    /// Where relative component paths start.
-    pub(crate) folder: PathBuf,
+    /// Where the files lie that it may name as components.
+    pub(crate) base: Base,
     /// The manifest.
     pub(crate) value: Value,
 }
@@ -49,90 +57,91 @@ pub(crate) struct Found {
     pub(crate) policies: Vec<Written>,
     /// Files or documents that cannot be read, and why.
     pub(crate) broken: Vec<(String, String)>,
+    /// The places of these: a file, a folder or an object. What stood there is not gone.
+    pub(crate) unread: BTreeSet<String>,
 }
 
 impl Source {
-    /// The source that a flag names; the binary itself when it names none.
-    pub(crate) fn new(path: Option<&Path>) -> Self {
-        path.map_or(Self::Builtin, |path| Self::Path(path.to_owned()))
+    /// The source that flags name; the binary itself when they name none. `components` is the folder that components lie
+    /// in, where it is another one than that of the policies.
+    pub(crate) fn new(path: Option<&Path>, components: Option<&Path>) -> Self {
+        path.map_or(Self::Builtin, |path| Self::Path(Files::new(path, components)))
     }
 
     /// What it is, for people.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Builtin => "builtin".to_owned(),
-            Self::Path(path) => path.display().to_string(),
+            Self::Path(files) => files.path().display().to_string(),
             Self::Given(_) => "the API server".to_owned(),
         }
     }
 
-    /// Reads everything that is written there. Folders named `cases` and hidden ones hold no policies.
+    /// Reads everything that is written there.
     ///
     /// # Errors
-    /// When the path itself cannot be read.
+    /// When the path itself cannot be read, or holds more than is read.
     pub(crate) fn read(&self) -> io::Result<Found> {
-        let mut found = Found::default();
         match self {
             Self::Builtin => {
-                for (place, text) in BUILTIN {
-                    take(&mut found, place, Path::new("."), text.as_bytes());
+                let mut found = Found::default();
+                BUILTIN.iter().for_each(|(place, text)| found.take(place, place, &Base::Nowhere, text.as_bytes()));
+                Ok(found)
+            }
+            Self::Given(given) => Ok(given.clone()),
+            Self::Path(files) => files.read_all(),
+        }
+    }
+}
+
+impl Found {
+    /// The policies in one text; other kinds are somebody else's.
+    fn take(&mut self, place: &str, file: &str, base: &Base, text: &[u8]) {
+        for document in parse_many(text, LIMITS) {
+            match document.value {
+                Err(error) => {
+                    self.miss(file.to_owned(), format!("{place}, document {}", document.number), error.to_string());
+                }
+                Ok(value) => {
+                    let policies = flatten_list(value).into_iter().filter(manifest::is_policy);
+                    let written = |value| Written { place: place.to_owned(), base: base.clone(), value };
+                    self.policies.extend(policies.map(written));
                 }
             }
-            Self::Given(given) => found.clone_from(given),
-            Self::Path(path) if path.is_dir() => walk(&mut found, path)?,
-            Self::Path(path) => {
-                let text = read_file(path)?;
-                take(&mut found, &path.display().to_string(), path.parent().unwrap_or(Path::new(".")), &text);
-            }
         }
-        Ok(found)
+    }
+
+    /// Something cannot be read.
+    pub(crate) fn miss(&mut self, file: String, place: String, why: String) {
+        self.unread.insert(file);
+        self.broken.push((place, why));
+    }
+
+    /// The same with what was found elsewhere.
+    fn add(&mut self, other: Self) {
+        self.policies.extend(other.policies);
+        self.broken.extend(other.broken);
+        self.unread.extend(other.unread);
+    }
+
+    /// Whether what stood at a place may still stand there, because the place cannot be read now.
+    fn may_hold(&self, place: &str) -> bool {
+        self.unread.iter().any(|unread| lies_at(place, unread))
+    }
+
+    /// Why a place cannot be read.
+    fn why(&self, place: &str) -> Option<&str> {
+        let unread = self.unread.iter().find(|unread| lies_at(place, unread))?;
+        self.broken.iter().find(|(at, _)| at.starts_with(unread.as_str())).map(|(_, why)| why.as_str())
     }
 }
 
-/// A file that is one: to read a pipe or a device might never end.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    fs::read(path)
+/// Whether a place is another one or lies below it.
+fn lies_at(place: &str, other: &str) -> bool {
+    place.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Every manifest file below a folder, in order of name.
-fn walk(found: &mut Found, folder: &Path) -> io::Result<()> {
-    let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let (path, name) = (entry.path(), entry.file_name());
-        let hidden = name.to_string_lossy().starts_with('.');
-        if hidden || name == "cases" {
-            continue;
-        }
-        if path.is_dir() {
-            walk(found, &path)?;
-        } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json") {
-            let place = path.display().to_string();
-            match read_file(&path) {
-                Ok(text) => take(found, &place, folder, &text),
-                Err(error) => found.broken.push((place, error.to_string())),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The policies in one text; other kinds are somebody else's.
-fn take(found: &mut Found, place: &str, folder: &Path, text: &[u8]) {
-    for document in parse_many(text, LIMITS) {
-        match document.value {
-            Err(error) => found.broken.push((format!("{place}, document {}", document.number), error.to_string())),
-            Ok(value) => {
-                let policies = flatten_list(value).into_iter().filter(manifest::is_policy);
-                found.policies.extend(policies.map(|value| Written {
-                    place: place.to_owned(),
-                    folder: folder.to_owned(),
-                    value,
-                }));
-            }
-        }
-    }
+/// The folder that a path to a file lies in.
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }

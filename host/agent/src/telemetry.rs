@@ -196,9 +196,13 @@ pub(crate) fn tell(signal: &Signal) {
             warn!(target: SUBJECT, %policy, %subject, %target, why, "{what} by an audit: no event had told of this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
+        Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),
         Signal::Swapped { policy } => info!(%policy, "swapped"),
         Signal::SwapRefused { policy, reason, message, earlier_goes_on } => {
             warn!(%policy, reason = reason.as_str(), earlier_goes_on, "refused: {message}");
+        }
+        Signal::PolicyBounded { policy, suspended } => {
+            warn!(%policy, suspended, "the earlier revision goes on, within what the newest manifest allows");
         }
         Signal::PolicyMended { policy } => info!(%policy, "mended: what is at work is the newest again"),
         Signal::PolicyRemoved { policy } => info!(%policy, "removed; what it made stays"),

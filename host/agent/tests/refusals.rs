@@ -38,6 +38,32 @@ fn validate_fails_on_a_policy_that_cannot_be_loaded() {
 }
 
 #[test]
+fn validate_refuses_what_stands_twice_and_says_what_a_grant_reaches() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = std::fs::read_to_string(top().join("policies/external-managed-kubeconfig/policy.yaml")).unwrap();
+    let path = folder.path().join("dup.yaml");
+    std::fs::write(&path, &shipped).unwrap();
+    let (code, said, _) = transom(&["validate", path.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("every Secret of `local`") && said.contains("spec.grant.read[0] (source)"), "{said}");
+    std::fs::write(&path, format!("{shipped}---\n{shipped}")).unwrap();
+    let (code, said, _) = transom(&["validate", path.to_str().unwrap()]);
+    assert_eq!((code, said.matches("stands in 2 places").count()), (Some(1), 2), "{said}");
+    // A component says which file it is, and where it is looked for.
+    std::fs::write(folder.path().join("bad.wasm"), "no component").unwrap();
+    for (component, words) in [
+        ("bad.wasm", ["ComponentInvalid", "bad.wasm", "it is no WebAssembly"]),
+        ("none.wasm", ["ComponentNotFound", "none.wasm", "--components"]),
+        ("../none.wasm", ["ComponentNotAllowed", "none.wasm", "--components"]),
+        ("builtin:kubecofnig", ["ComponentNotFound", "`kubeconfig`", "`taints`"]),
+    ] {
+        std::fs::write(&path, shipped.replace("builtin:kubeconfig", component)).unwrap();
+        let (code, said, _) = transom(&["validate", path.to_str().unwrap()]);
+        assert!(code == Some(1) && words.iter().all(|word| said.contains(word)), "{component}: {said}");
+    }
+}
+
+#[test]
 fn inspect_fails_on_a_component_that_cannot_be_loaded() {
     ends(&["inspect", "builtin:taints"], 0);
     let folder = tempfile::tempdir().unwrap();

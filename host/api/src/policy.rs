@@ -83,7 +83,8 @@ pub struct GuestsSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestSpec {
-    /// `builtin:<name>`, or the path of a file, relative to the policy's own.
+    /// `builtin:<name>`, or the path of a file below the folder that `--components` names; without that flag, of a file
+    /// beside the policy's own, below the folder of policies.
     pub component: String,
     /// `sha256:<hex>`; checked when given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -166,11 +166,12 @@ words! {
     TooManyRounds: "The guest still asked for more after three rounds.", "Use another version of the guest.";
     EngineBusy: "No instance was free within the time of the call.", "Nothing to do: the call is tried again.";
     // Components and policies.
-    ComponentNotFound: "The component cannot be read.", "Check spec.guests of the policy; for builtin components run `cargo xtask guests` and build again.";
+    ComponentNotFound: "The component cannot be read.", "Put it at the path named in the message, or correct spec.guests of the policy; the message lists the builtin components.";
+    ComponentNotAllowed: "The policy names a file that it may not name as its component.", "Put the component below the folder that `--components` names, or beside the policy's own file, and name it by a relative path that stays there.";
     ComponentInvalid: "The file is not a component that can be compiled.", "Build the guest again.";
     ComponentTooLarge: "The component is larger than the limit.", "Make the component smaller.";
     DigestMismatch: "The component's digest is not the one that the policy names.", "Put the right component there, or correct the digest.";
-    ImportNotGranted: "The component imports what the policy does not grant.", "Use a guest without that import.";
+    ImportNotGranted: "The component imports what the policy does not grant.", "For `log` put `capabilities: [log]` beside the component in spec.guests; nothing else can be granted, so use a guest without the other imports.";
     WorldMismatch: "The component does not export the world that its role needs.", "Use a guest built for that world.";
     DescriptionInvalid: "The component's description of itself breaks the contract.", "Use another version of the guest.";
     SettingsRefused: "The guest refuses its settings.", "Mend the field of the settings named in the message.";

@@ -2,7 +2,8 @@
 //! Never compiles or trusts what it brings.
 
 mod builtin;
+pub mod folder;
 mod location;
 
 pub use builtin::names as builtin_names;
-pub use location::{Artifact, FetchError, Location};
+pub use location::{Artifact, Base, FetchError, Location};

@@ -1,52 +1,88 @@
 //! From the text in a policy to bytes with a digest. Never fetches from a network; that is a later source.
 
 use crate::builtin;
+use crate::folder::{Folder, Mark, leads_out};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::fmt;
-use std::io::Read as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use transom_api::Word;
 
 /// Largest component that is read, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
+/// Where the files lie that a policy may name as components.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Base {
+    /// Nowhere: only builtin components are taken.
+    Nowhere,
+    /// Below the folder that `--components` names.
+    Components(PathBuf),
+    /// Beside the policy's own file, and anywhere below the folder of policies.
+    Beside {
+        /// The folder of policies.
+        root: PathBuf,
+        /// The folder of the policy's file, from there.
+        below: PathBuf,
+    },
+}
+
 /// Where a component lies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// In the binary, by name.
     Builtin(String),
-    /// In a file.
-    File(PathBuf),
+    /// In a file, by the path as it is written.
+    File(Base, String),
 }
 
 impl Location {
-    /// Reads `builtin:<name>` or a path, which is relative to `folder`.
-    pub fn parse(text: &str, folder: &Path) -> Self {
+    /// Reads `builtin:<name>` or a path, which a policy names.
+    pub fn parse(text: &str, base: &Base) -> Self {
         match text.strip_prefix("builtin:") {
             Some(name) => Self::Builtin(name.to_owned()),
-            None => Self::File(folder.join(text)),
+            None => Self::File(base.clone(), text.to_owned()),
         }
     }
 
-    /// The file to watch, if it is one.
-    pub fn file(&self) -> Option<&Path> {
+    /// The same for a path that whoever runs the program names: it may lie anywhere.
+    pub fn anywhere(text: &str) -> Self {
+        let given = PathBuf::from(text);
+        // A link may lead anywhere, too: what counts is where it ends.
+        let path = if given.is_symlink() { given.canonicalize().unwrap_or(given) } else { given };
+        let root = path.parent().unwrap_or(Path::new("")).to_owned();
+        let name = path.file_name().map_or_else(|| text.to_owned(), |name| name.to_string_lossy().into_owned());
+        Self::parse(if text.starts_with("builtin:") { text } else { &name }, &Base::Components(root))
+    }
+
+    /// The folder that a file must stay below, and its path from there; nothing where there is none to watch.
+    pub fn file(&self) -> Option<(&Path, PathBuf)> {
         match self {
-            Self::Builtin(_) => None,
-            Self::File(path) => Some(path),
+            Self::Builtin(_) | Self::File(Base::Nowhere, _) => None,
+            Self::File(Base::Components(root), text) => Some((root, PathBuf::from(text))),
+            // Joining would let an absolute path replace what is before it, which is what tells it from a relative one.
+            Self::File(Base::Beside { root, below }, text) => Some((root, below.join(text))),
         }
+    }
+
+    /// Which content the file has now; nothing where there is none, or none that a policy may name.
+    pub fn mark(&self) -> Option<Mark> {
+        let (root, path) = self.file()?;
+        Folder::open(root).and_then(|folder| folder.look(&path)).ok().map(|(_, mark)| mark)
     }
 
     /// Brings the bytes and compares their digest with the expected one (`sha256:<hex>`).
     ///
     /// # Errors
-    /// When the component is not there, too large, or another one than expected.
+    /// When the component is not there, too large, or another one than expected; and when a policy names a file that it
+    /// may not name: then nothing is said of the file, not even whether there is one.
     pub fn fetch(&self, expected: Option<&str>) -> Result<Artifact, FetchError> {
         let bytes = match self {
             Self::Builtin(name) => {
-                Cow::Borrowed(builtin::bytes(name).ok_or_else(|| FetchError::NotBuiltin(name.clone()))?)
+                Cow::Borrowed(builtin::bytes(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?)
             }
-            Self::File(path) => Cow::Owned(read_bounded(path)?),
+            Self::File(..) => Cow::Owned(self.read()?),
         };
         let digest = format!("sha256:{:x}", HexDigest(&Sha256::digest(&bytes)));
         match expected {
@@ -56,13 +92,27 @@ impl Location {
             _ => Ok(Artifact { bytes, digest }),
         }
     }
+
+    fn read(&self) -> Result<Vec<u8>, FetchError> {
+        let place = self.to_string();
+        let Some((root, path)) = self.file() else { return Err(FetchError::NoFiles(place)) };
+        let read = Folder::open(root).and_then(|folder| folder.read(&path, MAX_BYTES));
+        read.map(|(bytes, _)| bytes).map_err(|error| match error.kind() {
+            _ if leads_out(&error) => FetchError::Outside(place),
+            io::ErrorKind::FileTooLarge => FetchError::TooLarge(place),
+            _ => FetchError::File(place, error),
+        })
+    }
 }
 
+/// The path as it is written, and where it starts.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Builtin(name) => write!(f, "builtin:{name}"),
-            Self::File(path) => path.display().fmt(f),
+            Self::File(Base::Nowhere, text) => f.write_str(text),
+            Self::File(Base::Components(root), text) => root.join(text).display().fmt(f),
+            Self::File(Base::Beside { root, below }, text) => root.join(below).join(text).display().fmt(f),
         }
     }
 }
@@ -79,16 +129,27 @@ pub struct Artifact {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The binary was built without it, or there is no such guest.
+    #[error("failed to find builtin component `{name}`: {}", builtins())]
+    NotBuiltin {
+        /// The name that the policy gives.
+        name: String,
+    },
+    /// A file where only builtin components are taken.
     #[error(
-        "failed to find builtin component `{0}`: this binary does not hold it; run `cargo xtask guests` and build again"
+        "failed to accept component `{0}`: this agent takes no components from files; `--components` names the folder of those that it may take"
     )]
-    NotBuiltin(String),
+    NoFiles(String),
+    /// A file that lies elsewhere.
+    #[error(
+        "failed to accept component `{0}`: it leads out of the folder of components; want a relative path that stays below it, also through links (`--components` names another folder)"
+    )]
+    Outside(String),
     /// The file cannot be read.
-    #[error("failed to read component `{}`", .0.display())]
-    File(PathBuf, #[source] std::io::Error),
+    #[error("failed to read component `{0}` (paths are relative to the policy's own file, or to `--components`)")]
+    File(String, #[source] io::Error),
     /// The file is too large to be a component.
-    #[error("failed to read component `{}`: it is larger than {MAX_BYTES} bytes", .0.display())]
-    TooLarge(PathBuf),
+    #[error("failed to read component `{0}`: it is larger than {MAX_BYTES} bytes")]
+    TooLarge(String),
     /// Another component than the policy names.
     #[error("failed to accept component `{location}`: its digest is {found}, the policy names {wanted}")]
     Digest {
@@ -105,26 +166,21 @@ impl FetchError {
     /// The reason to show.
     pub fn word(&self) -> Word {
         match self {
-            Self::NotBuiltin(_) | Self::File(..) => Word::ComponentNotFound,
+            Self::NotBuiltin { .. } | Self::File(..) => Word::ComponentNotFound,
+            Self::NoFiles(_) | Self::Outside(_) => Word::ComponentNotAllowed,
             Self::TooLarge(_) => Word::ComponentTooLarge,
             Self::Digest { .. } => Word::DigestMismatch,
         }
     }
 }
 
-/// Reads at most one byte more than is allowed, so that a huge file costs nothing.
-fn read_bounded(path: &Path) -> Result<Vec<u8>, FetchError> {
-    let failed = |error| FetchError::File(path.to_owned(), error);
-    let mut bytes = Vec::new();
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        // To read a pipe might never end.
-        return Err(failed(std::io::Error::other("it is no regular file")));
+/// Which builtin components there are, or how they come to be there.
+fn builtins() -> String {
+    let names: Vec<String> = builtin::names().map(|name| format!("`{name}`")).collect();
+    match names.is_empty() {
+        true => "this binary holds none; run `cargo xtask guests` and build again".to_owned(),
+        false => format!("this binary holds {}", names.join(", ")),
     }
-    std::fs::File::open(path).map_err(failed)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(FetchError::TooLarge(path.to_owned()));
-    }
-    Ok(bytes)
 }
 
 /// Bytes in hexadecimal.
@@ -140,24 +196,61 @@ impl fmt::LowerHex for HexDigest<'_> {
 mod tests {
     use super::*;
 
+    /// A policy's file in a folder of policies.
+    fn beside(root: &Path) -> Base {
+        Base::Beside { root: root.to_owned(), below: PathBuf::from("team") }
+    }
+
     #[test]
     fn a_file_is_brought_and_its_digest_checked() {
         let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("team")).unwrap();
         std::fs::write(folder.path().join("guest.wasm"), b"abc").unwrap();
-        let location = Location::parse("guest.wasm", folder.path());
+        let location = Location::parse("../guest.wasm", &beside(folder.path()));
         let artifact = location.fetch(None).unwrap();
         assert_eq!(artifact.digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert!(location.fetch(Some(&artifact.digest)).is_ok());
+        assert!(location.fetch(Some(&artifact.digest)).is_ok() && location.mark().is_some());
         let refused = location.fetch(Some("sha256:00")).err().unwrap();
         assert_eq!(refused.word(), Word::DigestMismatch);
+        let anywhere = Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap());
+        assert_eq!(anywhere.fetch(None).unwrap().digest, artifact.digest);
     }
 
     #[test]
     fn what_is_not_there_is_named() {
-        let missing = Location::parse("no.wasm", Path::new("/nowhere")).fetch(None).err().unwrap();
+        let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into())).fetch(None).err().unwrap();
         assert_eq!(missing.word(), Word::ComponentNotFound);
-        assert!(missing.to_string().contains("/nowhere/no.wasm"));
-        let unknown = Location::parse("builtin:nothing", Path::new("/")).fetch(None).err().unwrap();
-        assert!(unknown.to_string().contains("cargo xtask guests"));
+        assert!(missing.to_string().contains("/nowhere/no.wasm") && missing.to_string().contains("--components"));
+        let unknown = Location::parse("builtin:nothing", &Base::Nowhere).fetch(None).err().unwrap().to_string();
+        let all = builtin::names().all(|name| unknown.contains(name));
+        assert!(all && (unknown.contains("cargo xtask guests") || builtin::names().next().is_some()), "{unknown}");
+    }
+
+    #[test]
+    fn of_a_file_that_may_not_be_named_nothing_is_told() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("components");
+        std::fs::create_dir_all(root.join("team")).unwrap();
+        std::fs::write(outer.path().join("secret"), b"abc").unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("link.wasm")).unwrap();
+        let there = outer.path().join("secret").display().to_string();
+        let bases = [Base::Nowhere, Base::Components(root.clone()), beside(&root)];
+        let digest = format!("sha256:{}", "0".repeat(64));
+        for base in bases {
+            // One that is there, one that is not, a folder, one that nobody may read: all the same.
+            for path in [&there, "/no/such/file", "/", "/etc/shadow", "/proc/self/environ", "../../secret", "../../no"]
+            {
+                let location = Location::parse(path, &base);
+                for expected in [None, Some(digest.as_str())] {
+                    let refused = location.fetch(expected).err().unwrap();
+                    assert_eq!((refused.word(), location.mark()), (Word::ComponentNotAllowed, None), "{base:?} {path}");
+                    let other = Location::parse("/no/such/file", &base).fetch(expected).err().unwrap().to_string();
+                    let said = refused.to_string().replace(&location.to_string(), "/no/such/file");
+                    assert_eq!(said, other, "{base:?} {path}");
+                }
+            }
+        }
+        let linked = Location::parse("link.wasm", &Base::Components(root)).fetch(None).err().unwrap();
+        assert_eq!(linked.word(), Word::ComponentNotAllowed);
     }
 }

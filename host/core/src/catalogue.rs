@@ -97,6 +97,8 @@ pub enum Change {
     Swapped,
     /// A newer revision was refused, for a reason that was not known yet.
     Refused,
+    /// The last good revision does less than it did, or more again, as the newest manifest allows: enqueue every subject.
+    Bounded,
     /// A refused revision was put right, and what is at work is the newest again.
     Mended,
     /// It is gone: forget its claims and interest; what it made stays.
@@ -121,6 +123,14 @@ impl Catalogue {
         let at_work = before.and_then(|entry| entry.at_work);
         let entry = Entry { revision, refused: Some(refusal), place: place.into(), at_work };
         self.replaced(name.into(), entry)
+    }
+
+    /// The catalogue in which the last good revision of a policy does less, or again what it did; nothing else changes.
+    #[must_use]
+    pub fn bounding(&self, revision: Arc<Revision>) -> Self {
+        let name = Arc::clone(&revision.policy.name);
+        let before = self.entries.get(&name).cloned().unwrap_or_default();
+        self.replaced(name, Entry { revision: Some(revision), ..before })
     }
 
     /// The catalogue without a policy.

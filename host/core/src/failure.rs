@@ -61,6 +61,7 @@ impl Class {
             Word::GuestTimedOut
             | Word::EngineBusy
             | Word::ComponentNotFound
+                | Word::ComponentNotAllowed
             | Word::AgentFailed
             | Word::WriteFailed
             | Word::KindMissing

@@ -9,6 +9,7 @@ use crate::object::Object;
 use crate::reference::ObjectRef;
 pub use error::{PatternError, Wrong};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use template::{Names, Template};
@@ -153,6 +154,24 @@ impl Pattern {
         self.parts.iter().map(part).collect()
     }
 
+    /// Whether it stands for every name that another pattern may stand for, whatever the subject: then something that
+    /// is limited by both is limited by the other. False also where that cannot be told.
+    pub fn covers(&self, other: &Self) -> bool {
+        covers(&self.letters(), &other.letters())
+    }
+
+    /// Letter by letter, each other part as it is.
+    fn letters(&self) -> Vec<Result<char, &Part>> {
+        let mut letters = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => letters.extend(text.chars().map(Ok)),
+                other => letters.push(Err(other)),
+            }
+        }
+        letters
+    }
+
     /// How many stars it has.
     pub fn stars(&self) -> usize {
         self.parts.iter().filter(|part| **part == Part::Star).count()
@@ -274,6 +293,19 @@ impl Captures {
             None => false,
         }
     }
+}
+
+/// Whether one matches the other as if each of its parts were a letter that only a star, or the same part, matches.
+fn covers(one: &[Result<char, &Part>], other: &[Result<char, &Part>]) -> bool {
+    // What is left of `other` after what came before in `one`, in every way that stars allow.
+    let mut left = BTreeSet::from([0]);
+    for part in one {
+        left = match part {
+            Err(Part::Star) => (left.first().copied().unwrap_or(usize::MAX)..=other.len()).collect(),
+            part => left.into_iter().filter(|at| other.get(*at) == Some(part)).map(|at| at + 1).collect(),
+        };
+    }
+    left.contains(&other.len())
 }
 
 #[cfg(test)]
@@ -466,5 +498,29 @@ mod tests {
         assert!(twice.captures("a-x-b", &subject()).is_none() && twice.captures("a-b-x-a-b", &subject()).is_some());
         let hostile = parse("{subject.labels[\"l\"]}-*-*");
         assert_eq!(hostile.captures(&"a".repeat(253), &subject()), None);
+    }
+
+    #[test]
+    fn a_pattern_covers_another_when_it_stands_for_all_of_its_names() {
+        for (one, other, covers) in [
+            ("a", "a", true),
+            ("a", "b", false),
+            ("*", "a", true),
+            ("*", "*", true),
+            ("*", "{subject.name}-*", true),
+            ("a", "*", false),
+            ("klusterlet-*", "klusterlet-a*", true),
+            ("klusterlet-a*", "klusterlet-*", false),
+            ("*-*", "*", false),
+            ("a*", "a*b*", true),
+            ("a*b", "a*b*", false),
+            ("*b*", "a*b", true),
+            ("{subject.namespace}-*", "{subject.namespace}-x", true),
+            ("{subject.namespace}-*", "clusters-x", false),
+            ("{subject.namespace}", "{subject.name}", false),
+        ] {
+            let (one, other) = (parse(one), parse(other));
+            assert_eq!(one.covers(&other), covers, "{one} over {other}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A policy that has been checked: patterns parsed, grants sorted by what they are for.
 //! Never holds a component: which bytes a guest is made of is the catalogue's to know.
 
+pub mod bound;
 pub mod check;
 pub mod manifest;
 

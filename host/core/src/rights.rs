@@ -160,6 +160,31 @@ pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
     least::of(needed.rights)
 }
 
+/// What a grant comes to that RBAC cannot bind: one sentence for each connection on which a policy takes a right to
+/// every Secret.
+pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> Vec<String> {
+    let connections: BTreeSet<&str> = policy.clusters().map(|(_, cluster)| cluster).collect();
+    let sentence = |connection: &&str| {
+        let kind = |_: &str, kind: &str| kinds::guess(kind);
+        let asked = Asked { connection, home: "", secrets, read_only, own: Own::default(), kind: &kind };
+        let all = Objects { namespace: None, group: String::new(), resource: "secrets".to_owned(), name: None };
+        let rights = of(&[policy], asked);
+        let Right { verbs, because } = rights.get(&all)?;
+        let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();
+        let line = |because: &Because| match because {
+            Because::Policy { line, .. } => line.clone(),
+            Because::Agent(what) => (*what).to_owned(),
+        };
+        let lines: Vec<_> = because.iter().map(line).collect();
+        Some(format!(
+            "the agent may {} every Secret of `{connection}`: RBAC binds exact names and namespaces only, and {} has patterns",
+            verbs.join(", "),
+            lines.join(", "),
+        ))
+    };
+    connections.iter().filter_map(sentence).collect()
+}
+
 /// Rights as they are found, also those that are part of others.
 struct Needed<'a> {
     asked: Asked<'a>,
@@ -223,17 +248,18 @@ impl Needed<'_> {
                 }
             }
             Writes::Taints(_) if policy.subject.cluster == connection => {
-                let because = because(policy, plan::write_line(0));
+                let why = because(policy, plan::write_line(0));
                 for (scope, _) in plan::subject(policy, None).into_iter().filter(|_| !read_only) {
-                    self.scope(&scope, &[Verb::Get, Verb::Patch], &because);
+                    self.scope(&scope, &[Verb::Get, Verb::Patch], &why);
                 }
+                let line = format!("{} (whether a webhook sets the times of taints)", plan::write_line(0));
                 let webhooks = Objects {
                     namespace: None,
                     group: "admissionregistration.k8s.io".to_owned(),
                     resource: "mutatingwebhookconfigurations".to_owned(),
                     name: None,
                 };
-                self.add(webhooks, &[Verb::List], because);
+                self.add(webhooks, &[Verb::List], because(policy, line));
             }
             Writes::Taints(_) => {}
         }
@@ -451,6 +477,32 @@ mod tests {
         let source = rights.iter().find(|(objects, _)| objects.resource == "secrets" && objects.name.is_none());
         let reasons: Vec<_> = source.unwrap().1.because.iter().map(ToString::to_string).collect();
         assert!(reasons.contains(&"policy other, spec.grant.read[0] (source)".to_owned()), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_right_to_every_secret_is_said_and_one_that_is_bound_is_not() {
+        let said = |manifest: &Value, reads, read_only| every_secret(&policy(manifest), reads, read_only);
+        let bound = with(
+            kubeconfig_manifest(),
+            &[
+                ("/spec/subject/namespaces", json!(["clusters"])),
+                ("/spec/own/keepUntilAbsent", json!([])),
+                ("/spec/grant/write/0/namespace", json!("home")),
+            ],
+        );
+        for reads in [SecretReads::Watch, SecretReads::Strict] {
+            let all = said(&kubeconfig_manifest(), reads, false);
+            assert!(all.len() == 1 && all[0].contains("every Secret of `local`"), "{all:?}");
+            assert!(all[0].contains("spec.grant.read[0] (source)"), "{all:?}");
+            assert_eq!(said(&bound, reads, false), Vec::<String>::new());
+            assert_eq!(said(&taints_manifest(), reads, false), Vec::<String>::new());
+        }
+        let named = with(kubeconfig_manifest(), &[("/spec/grant/write/0/name", json!("access-*"))]);
+        let writes =
+            |read_only| said(&named, SecretReads::Strict, read_only)[0].contains("create, patch, delete every Secret");
+        assert!(writes(false) && !writes(true));
+        let elsewhere = with(kubeconfig_manifest(), &[("/spec/grant/read/0/cluster", json!("hub"))]);
+        assert_eq!(said(&elsewhere, SecretReads::Strict, false).iter().filter(|one| one.contains("`hub`")).count(), 1);
     }
 
     #[test]

@@ -39,6 +39,13 @@ pub enum Signal {
         /// Its name.
         policy: Arc<str>,
     },
+    /// A policy takes rights that RBAC cannot bind.
+    PolicyReaches {
+        /// Its name.
+        policy: Arc<str>,
+        /// Which, for people.
+        message: String,
+    },
     /// A policy was swapped in whole.
     Swapped {
         /// Its name.
@@ -54,6 +61,13 @@ pub enum Signal {
         message: String,
         /// Whether an earlier revision goes on.
         earlier_goes_on: bool,
+    },
+    /// The earlier revision goes on within what the newest manifest allows.
+    PolicyBounded {
+        /// Name of the policy.
+        policy: Arc<str>,
+        /// Whether it is suspended.
+        suspended: bool,
     },
     /// A refused policy was put right by what is at work already.
     PolicyMended {

@@ -98,7 +98,7 @@ fn read(path: &str) -> Result<String> {
 
 /// What `transom rbac` prints, with a line about it.
 fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
-    let mut flags = [&INSTALLED[..], &["--secret-reads", reads]].concat();
+    let mut flags = [&["--name", "transom"], &INSTALLED[..], &["--secret-reads", reads]].concat();
     flags.extend(read_only.then_some("--read-only"));
     let mut transom = Command::new(program::binary()?);
     transom.arg("rbac").args(&flags);

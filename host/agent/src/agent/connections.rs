@@ -15,6 +15,7 @@ use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
+use transom_core::observation::Unreadable;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::{Plan, Step};
 use transom_core::policy::SubjectRule;
@@ -107,6 +108,17 @@ impl Connections {
     pub(crate) fn gives_policies(&self, object: &ObjectRef) -> bool {
         let is_policy = object.api_version == transom_api::API_VERSION && object.kind == transom_api::KIND;
         self.policy_objects && is_policy && object.cluster == LOCAL
+    }
+
+    /// How Secrets are read on API servers; nothing where there is none.
+    pub(crate) fn secret_reads(&self) -> Option<SecretReads> {
+        self.wait().then_some(self.secrets)
+    }
+
+    /// Files of directories that cannot be read, and why.
+    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
+        let directories = self.all().filter(|cluster| matches!(cluster, Cluster::Directory(_)));
+        directories.flat_map(Cluster::unreadable).collect()
     }
 
     /// Whether there is a connection of this name.

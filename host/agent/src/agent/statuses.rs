@@ -4,16 +4,17 @@ use super::Agent;
 use super::known::Told;
 use crate::policies::{Found, objects};
 use crate::telemetry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::Word;
 use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
+use transom_artifacts::Base;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
+use transom_core::observation::Unreadable;
 use transom_core::signal::Signal;
 use transom_core::summary::{self, Standing};
 use transom_core::time::parse_rfc3339;
@@ -87,17 +88,15 @@ impl Agent {
         self.publish_policies();
     }
 
-    /// Every policy that is written, refused ones too.
-    pub(crate) fn policies(&self) -> BTreeSet<String> {
-        self.statuses.lock().catalogue.entries().map(|(name, _)| name.to_string()).collect()
-    }
-
-    /// The policies that are objects of an API server, as they are now; components that are files lie in `components`.
-    pub(crate) async fn given(&self, components: &Path) -> Found {
+    /// The policies that are objects of an API server, as they are now; components that are files lie at `base`.
+    pub(crate) async fn given(&self, base: &Base) -> Found {
         let (objects, unread) = self.connections.policy_objects().await;
         self.found_statuses(&objects);
-        let broken = unread.into_iter().map(|(object, failure)| (object.to_string(), failure.message)).collect();
-        Found { policies: objects::written(&objects, components), broken }
+        let mut found = Found { policies: objects::written(&objects, base), ..Found::default() };
+        for (object, failure) in unread {
+            found.miss(object.to_string(), object.to_string(), failure.message);
+        }
+        found
     }
 
     /// The status that `Policy` objects have now. What another replica wrote, or somebody removed, is what the next one
@@ -133,7 +132,7 @@ impl Agent {
         }
         let mut told = self.statuses.lock();
         let Policies { catalogue, last, found } = &mut *told;
-        let unwatched = self.connections.unwatched();
+        let (unwatched, unreadable) = (self.connections.unwatched(), self.connections.unreadable());
         for (policy, entry) in catalogue.entries() {
             let begun = self.lane(policy).is_some_and(|lane| !lane.is_idle());
             if begun && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
@@ -141,7 +140,7 @@ impl Agent {
             }
             let before = last.get(&**policy).cloned().or_else(|| found.remove(&**policy));
             let before = before.or_else(|| self.connections.policy_status(policy));
-            let status = self.policy_status(policy, entry, &unwatched, before.as_ref());
+            let status = self.policy_status(policy, entry, (&unwatched, &unreadable), before.as_ref());
             // What was found differs in times only: it stays, and so do its times.
             let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
             if news {
@@ -167,7 +166,7 @@ impl Agent {
         &self,
         policy: &str,
         entry: &Entry,
-        unwatched: &[WatchStatus],
+        (unwatched, unreadable): (&[WatchStatus], &[Unreadable]),
         before: Option<&PolicyStatus>,
     ) -> PolicyStatus {
         let known = self.known.lock();
@@ -180,7 +179,7 @@ impl Agent {
             since_seconds: told.since_seconds,
         });
         let now_seconds = self.clock.now_seconds();
-        summary::of(summary::Known { entry, unwatched, before, now_seconds }, standings)
+        summary::of(summary::Known { entry, unwatched, unreadable, before, now_seconds }, standings)
     }
 
     fn publish_policy(&self, policy: &str, status: &PolicyStatus) {

@@ -130,7 +130,7 @@ mod tests {
     use crate::agent::queue::Item;
     use crate::command::session::Session;
     use crate::policies::Source;
-    use crate::policies::swap::Swap;
+    use crate::policies::loads::Loading;
     use std::collections::BTreeSet;
     use std::path::Path;
     use transom_cluster::directory::{Directory, DirectoryOptions};
@@ -152,8 +152,11 @@ mod tests {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
         std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
         let options = DirectoryOptions { watch: false, ..DirectoryOptions::new("local", folder.path()) };
-        let loading =
-            Swap::loading(Engine::new(EngineOptions::default()).unwrap(), Source::Builtin, ["local".to_owned()].into());
+        let loading = Loading::start(
+            Engine::new(EngineOptions::default()).unwrap(),
+            Source::Builtin,
+            ["local".to_owned()].into(),
+        );
         let facts = AgentFacts::new("local-cluster", None);
         let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
             Agent::new(connections, Clock::new(None), facts)

@@ -20,7 +20,11 @@ pub(crate) struct RbacArgs {
     /// Namespace that the agent runs in.
     #[arg(long, value_name = "NS", default_value = "transom", value_parser = parse_label)]
     pub(crate) namespace: String,
-    /// The agent's service account; the roles get its name.
+    /// Name of the roles and bindings; `<service account>-policies` when absent, so that those of the chart stay as they
+    /// are.
+    #[arg(long, value_name = "NAME", value_parser = parse_label)]
+    pub(crate) name: Option<String>,
+    /// The agent's service account.
     #[arg(long, value_name = "NAME", default_value = "transom", value_parser = parse_label)]
     pub(crate) service_account: String,
     /// The connection on whose cluster the rights are.

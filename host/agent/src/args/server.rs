@@ -17,9 +17,6 @@ pub(crate) struct ServerArgs {
     /// Work by the `Policy` objects of the API server of `local`, and write their status, in place of files.
     #[arg(long, conflicts_with = "policies")]
     pub(crate) policy_objects: bool,
-    /// Folder in which the components lie that `Policy` objects name as files.
-    #[arg(long, value_name = "DIR", default_value = ".", requires = "policy_objects")]
-    pub(crate) components: PathBuf,
     /// Write nothing to an API server but the Lease where one is asked for; tell what would be written.
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -26,9 +26,6 @@ pub(crate) struct StatusArgs {
     /// Ask by the `Policy` objects of the API server of `local`, as the agent there does.
     #[arg(long, conflicts_with = "policies")]
     pub(crate) policy_objects: bool,
-    /// Folder in which the components lie that `Policy` objects name as files.
-    #[arg(long, value_name = "DIR", default_value = ".", requires = "policy_objects")]
-    pub(crate) components: PathBuf,
     /// How Secrets are read whose names are not known before there is a subject.
     #[arg(long, value_enum, default_value_t = Reads::Watch)]
     pub(crate) secret_reads: Reads,
@@ -49,7 +46,6 @@ impl StatusArgs {
                 kubeconfig: self.kubeconfig.clone(),
                 context: self.context.clone(),
                 policy_objects: self.policy_objects,
-                components: self.components.clone(),
                 read_only: true,
                 lease_namespace: None,
                 secret_reads: self.secret_reads,

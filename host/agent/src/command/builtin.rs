@@ -26,14 +26,14 @@ pub(crate) fn descriptions() -> anyhow::Result<Vec<Description>> {
 /// # Errors
 /// When one of them cannot be loaded, or the policies cannot be read.
 pub(crate) fn described(component: Option<&str>, policies: Option<&Path>) -> anyhow::Result<Vec<Description>> {
-    let mut locations: Vec<Location> = component.iter().map(|text| Location::parse(text, Path::new("."))).collect();
+    let mut locations: Vec<Location> = component.iter().map(|text| Location::anywhere(text)).collect();
     if let Some(path) = policies {
-        let found = Source::Path(path.to_owned()).read();
+        let found = Source::new(Some(path), None).read();
         let found = found.with_context(|| format!("failed to read the policies `{}`", path.display()))?;
         for policy in found.policies {
             let named = ["/spec/guests/trigger/component", "/spec/guests/decide/component"];
             let named = named.iter().filter_map(|place| policy.value.pointer(place)?.as_str());
-            locations.extend(named.map(|text| Location::parse(text, &policy.folder)));
+            locations.extend(named.map(|text| Location::parse(text, &policy.base)));
         }
     }
     let engine = Engine::new(EngineOptions::default())?;

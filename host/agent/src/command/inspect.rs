@@ -4,7 +4,6 @@ use crate::args::{InspectArgs, TableFormat};
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
-use std::path::Path;
 use transom_artifacts::{Location, builtin_names};
 use transom_core::contract::description::Description;
 use transom_engine::{Capability, Engine, EngineOptions, Inspection};
@@ -14,7 +13,7 @@ use transom_engine::{Capability, Engine, EngineOptions, Inspection};
 /// # Errors
 /// When it cannot be read or compiled.
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let location = Location::parse(&args.component, Path::new("."));
+    let location = Location::anywhere(&args.component);
     let artifact = location.fetch(None).map_err(|error| match builtin_names().any(|name| name == args.component) {
         true => anyhow!("{error}; the guest of the binary is `builtin:{}`", args.component),
         false => error.into(),

@@ -38,7 +38,13 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         kind: &kind,
     };
     let rights = rights::of(&policies.iter().collect::<Vec<_>>(), asked);
-    let roles = role::roles(&rights, &args.namespace, &args.service_account);
+    for policy in &policies {
+        for sentence in rights::every_secret(policy, args.secret_reads.into(), args.read_only) {
+            screen.note(format_args!("policy {}: {sentence}", policy.name));
+        }
+    }
+    let name = args.name.clone().unwrap_or_else(|| format!("{}-policies", args.service_account));
+    let roles = role::roles(&rights, &name, &args.namespace, &args.service_account);
     match args.output {
         OutputFormat::Yaml => screen.text(&role::yaml(&roles)),
         OutputFormat::Json => {
@@ -63,7 +69,7 @@ fn own(args: &RbacArgs) -> Own<'_> {
 /// Every policy, checked but without its components, on which no right depends; nothing when one is refused: whoever
 /// applies rights of which some are missing takes them away.
 fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Policy>>> {
-    let found = Source::new(args.policies.as_deref()).read().with_context(|| {
+    let found = Source::new(args.policies.as_deref(), None).read().with_context(|| {
         let path = args.policies.as_deref().unwrap_or(Path::new("builtin"));
         format!("failed to read the policies `{}`", path.display())
     })?;

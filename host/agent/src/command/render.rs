@@ -12,7 +12,7 @@ use crate::command::session::Session;
 use crate::command::summary::Done;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
-use crate::policies::swap::Swap;
+use crate::policies::loads::Loading;
 use crate::telemetry;
 use crate::{command::run, command::summary};
 use anyhow::bail;
@@ -60,16 +60,16 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     run::check_policies(&args.evaluate)?;
     let (path, given) = given(&args.path)?;
     let (clock, facts) = circumstances(given.as_ref(), path, &args.evaluate)?;
-    let mut source = Source::new(args.evaluate.policies.as_deref());
+    let mut source = Source::new(args.evaluate.policies.as_deref(), args.evaluate.components.as_deref());
     if let Some(case) = given.as_ref().and_then(|given| given.case.as_ref()) {
         source = settings::laid(source, case, path)?;
     }
     let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
-    let loading = Swap::loading(run::engine()?, source, [LOCAL.to_owned()].into());
+    let loading = Loading::start(run::engine()?, source, [LOCAL.to_owned()].into());
     let directory = open(path, given, run::limits(args.evaluate.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, agent).await?;
-    run::check_found(&session.swap, &args.evaluate)?;
+    run::check_found(&session.at_work, &args.evaluate)?;
     let mut rendered = Vec::new();
     for (reference, policies) in session.take_written() {
         let one = |directory: &Directory| {
@@ -85,7 +85,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
             });
         }
     }
-    let failed = summary::tell(&session.agent, &session.swap, Done::InMemory, screen) == Ending::Failed;
+    let failed = summary::tell(&session.agent, &session.at_work, Done::InMemory, screen) == Ending::Failed;
     Ok((rendered, failed))
 }
 

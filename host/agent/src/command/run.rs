@@ -10,6 +10,8 @@ use crate::command::block_on;
 use crate::command::summary::Done;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
+use crate::policies::at_work::AtWork;
+use crate::policies::loads::Loading;
 use crate::policies::swap::Swap;
 use crate::{command::connect, command::summary, metrics, policies::watch, telemetry};
 use anyhow::Context as _;
@@ -20,6 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
+use transom_artifacts::Base;
 use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
@@ -54,11 +57,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     if args.once {
         let Prepared { agent, swap, .. } = prepare(args).await?;
         drive(&agent, screen).await;
-        agent.tidy_status(&swap.names());
+        agent.tidy_status(&swap.at_work().names());
         agent.publish_policies();
         let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
         agent.stop();
-        return Ok(summary::tell(&agent, &swap, Done::Written, screen));
+        return Ok(summary::tell(&agent, swap.at_work(), Done::Written, screen));
     }
     // From here on a signal ends the process in order, also while much is still listed.
     let mut ending = pin!(stopped()?);
@@ -70,13 +73,14 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let watching: Vec<_> = watching.collect();
     let telling = Arc::clone(&agent);
     let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
-    let swapping = watch::policies(Arc::clone(&agent), swap.clone(), args.server.components.clone());
+    let at_work = swap.at_work().clone();
+    let swapping = watch::policies(Arc::clone(&agent), swap, base(args));
     // A policy may change before everything that is there was evaluated under it.
     let swapping = tokio::spawn(swapping);
     // Only now it could do the work at once: nobody waits for a leader that is still listing.
     let work = async {
         if agent.connections.stand().await {
-            first(&agent, &swap, screen).await;
+            first(&agent, &at_work, screen).await;
         }
     };
     tokio::select! {
@@ -108,9 +112,10 @@ pub(crate) struct Prepared {
 pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let engine = engine()?;
     // Files are loaded while the clusters are opened; objects can only be read then.
-    let files = (!args.server.policy_objects).then(|| Source::new(args.evaluate.policies.as_deref()));
+    let files = (!args.server.policy_objects)
+        .then(|| Source::new(args.evaluate.policies.as_deref(), args.evaluate.components.as_deref()));
     let names = connect::names(args);
-    let files = files.map(|files| Swap::loading(engine.clone(), files, names.clone()));
+    let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));
     let agent = agent(connect::open(args).await?, &args.evaluate);
     let agent = Arc::new(if args.asked { agent.only_asked() } else { agent });
     // Health is answered before anything is ready.
@@ -122,30 +127,40 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         Some(files) => files,
         None => {
             agent.connections.watch(&Catalogue::default()).await;
-            let given = agent.given(&args.server.components).await;
+            let given = agent.given(&base(args)).await;
             // What changes from here to the first word of the watch is seen by another look.
             agent.policies_told.store(true, Ordering::Release);
-            Swap::loading(engine, Source::Given(given), names)
+            Loading::start(engine, Source::Given(given), names)
         }
     };
-    let (swap, changes) = loading.done().await?;
+    let (swap, changes) = if args.once { loading.done().await? } else { loading.begun().await? };
+    let at_work = swap.at_work();
     if args.once {
-        check_found(&swap, &args.evaluate)?;
+        check_found(at_work, &args.evaluate)?;
     }
-    agent.connections.watch(swap.catalogue()).await;
+    agent.connections.watch(&at_work.catalogue()).await;
     let observations = agent.connections.all().map(Cluster::changes).collect();
     agent.find_outputs();
-    swap.publish(&agent, &changes);
+    at_work.publish(&agent, &changes);
     agent.started();
     Ok(Prepared { agent, swap, observations, serving })
 }
 
 /// Waits until everything that is there was evaluated, and tells what it came to under the policies of the start.
-async fn first(agent: &Arc<Agent>, swap: &Swap, screen: &Screen) {
+async fn first(agent: &Arc<Agent>, at_work: &AtWork, screen: &Screen) {
     drive(agent, screen).await;
-    agent.tidy_status(&agent.policies());
     agent.publish_policies();
-    summary::tell(agent, swap, Done::Written, screen);
+    summary::tell(agent, at_work, Done::Written, screen);
+    // What was told of subjects of a policy that is still being loaded is not out of date.
+    at_work.settled().await;
+    agent.idle().await;
+    agent.tidy_status(&at_work.names());
+    agent.publish_policies();
+}
+
+/// Where components of `Policy` objects lie.
+fn base(args: &RunArgs) -> Base {
+    args.evaluate.components.clone().map_or(Base::Nowhere, Base::Components)
 }
 
 /// Where the admin server listens, if it is wanted.
@@ -202,8 +217,8 @@ pub(crate) fn check_policies(args: &EvaluateArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When no policy was found, good or bad.
-pub(crate) fn check_found(swap: &Swap, args: &EvaluateArgs) -> anyhow::Result<()> {
-    match args.policies.as_ref().filter(|_| swap.names().is_empty() && swap.broken().is_empty()) {
+pub(crate) fn check_found(at_work: &AtWork, args: &EvaluateArgs) -> anyhow::Result<()> {
+    match args.policies.as_ref().filter(|_| at_work.names().is_empty() && at_work.broken().is_empty()) {
         Some(path) => anyhow::bail!("failed to find a policy in `{}`", path.display()),
         None => Ok(()),
     }

@@ -3,7 +3,8 @@
 
 use crate::agent::Agent;
 use crate::agent::connections::{Cluster, Connections};
-use crate::policies::swap::{Loading, Swap};
+use crate::policies::at_work::AtWork;
+use crate::policies::loads::Loading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, Observations};
@@ -15,7 +16,7 @@ pub(crate) struct Session {
     /// The agent.
     pub(crate) agent: Arc<Agent>,
     /// Its policies.
-    pub(crate) swap: Swap,
+    pub(crate) at_work: AtWork,
     /// Its objects.
     pub(crate) directory: Arc<Directory>,
     told: Observations,
@@ -40,9 +41,10 @@ impl Session {
         let agent = Arc::new(agent(connections));
         agent.find_outputs();
         let (swap, changes) = loading.done().await?;
-        swap.publish(&agent, &changes);
+        let at_work = swap.at_work().clone();
+        at_work.publish(&agent, &changes);
         agent.idle().await;
-        Ok(Self { agent, swap, directory, told })
+        Ok(Self { agent, at_work, directory, told })
     }
 
     /// Follows what changed in the directory until nothing is left to do now.

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::agent::connections::Cluster;
 use crate::output::{Ending, Screen, Tint};
-use crate::policies::swap::Swap;
+use crate::policies::at_work::AtWork;
 use serde_json::json;
 use std::collections::BTreeMap;
 use transom_api::{State, Word};
@@ -21,7 +21,7 @@ pub(crate) enum Done {
 }
 
 /// Prints the summary on standard error; failed when any subject, policy or file is. What is not `Applied` is named.
-pub(crate) fn tell(agent: &Agent, swap: &Swap, done: Done, screen: &Screen) -> Ending {
+pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen) -> Ending {
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
     let known = agent.known.lock();
     for (key, told) in &known.told {
@@ -48,7 +48,7 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, done: Done, screen: &Screen) -> E
         }
     }
     let failed = named.contains_key(&State::Failed);
-    let refused = refused(swap, screen);
+    let refused = refused(at_work, screen);
     let unreadable: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
         let fields = [("place", json!(one.place)), ("reason", json!(one.reason.as_str()))];
@@ -61,17 +61,17 @@ pub(crate) fn tell(agent: &Agent, swap: &Swap, done: Done, screen: &Screen) -> E
 }
 
 /// Prints the policies that are refused or cannot be read; true when there is one.
-pub(crate) fn refused(swap: &Swap, screen: &Screen) -> bool {
-    for (policy, refusal) in swap.refusals() {
+pub(crate) fn refused(at_work: &AtWork, screen: &Screen) -> bool {
+    for (policy, refusal) in at_work.refusals() {
         let fields = [("policy", json!(policy)), ("reason", json!(refusal.word.as_str()))];
         screen.tell(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message), fields);
     }
-    for (place, message) in swap.broken() {
+    for (place, message) in at_work.broken() {
         let reason = Word::ManifestInvalid.as_str();
         let fields = [("place", json!(place)), ("reason", json!(reason))];
         screen.tell(format_args!("{place}: {reason}: {message}"), fields);
     }
-    swap.refused() > 0
+    at_work.refused() > 0
 }
 
 /// What colour a state has.

@@ -3,18 +3,26 @@
 use crate::args::{TableFormat, ValidateArgs};
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
-use crate::policies::Source;
-use crate::policies::load;
+use crate::policies::load::{self, Loaded};
 use crate::policies::swap::created_seconds;
+use crate::policies::{Source, Written};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::Word;
+use transom_core::catalogue::Refusal;
 use transom_core::catalogue::overlap::{self, Candidate};
+use transom_core::rights;
+use transom_core::watches::SecretReads;
 
 /// One policy, and why it is refused.
 struct Verdict {
     place: String,
     name: String,
     refused: Option<(&'static str, String)>,
+    /// What it grants beyond what its words seem to say.
+    warnings: Vec<String>,
 }
 
 /// Loads every policy below a path.
@@ -22,7 +30,7 @@ struct Verdict {
 /// # Errors
 /// When the path cannot be read or holds no policy.
 pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let found = Source::Path(args.path.clone())
+    let found = Source::new(Some(&args.path), args.components.as_deref())
         .read()
         .with_context(|| format!("failed to read the policies `{}`", args.path.display()))?;
     if found.policies.is_empty() && found.broken.is_empty() {
@@ -37,32 +45,22 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         place,
         name: "-".to_owned(),
         refused: Some(("ManifestInvalid", why)),
+        warnings: Vec::new(),
     });
-    let loaded = found.policies.iter().map(|written| load::load(&engine, &written.value, &written.folder));
-    let loaded: Vec<_> = found.policies.iter().zip(loaded).collect();
+    let loaded: Vec<_> = found.policies.iter().map(|written| (written, load::load(&engine, written))).collect();
     let candidates = loaded.iter().filter_map(|(written, loaded)| {
         let newest = &loaded.as_ref().ok()?.revision.policy;
         Some(Candidate { newest, at_work: None, created_seconds: created_seconds(written) })
     });
     let taken = overlap::refused(&candidates.collect::<Vec<_>>());
-    let judged = loaded.iter().map(|(written, loaded)| {
-        let refused = match loaded {
-            Ok(loaded) => taken.get(&loaded.revision.policy.name),
-            Err(refusal) => Some(refusal),
-        };
-        Verdict {
-            place: written.place.clone(),
-            name: written.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-").to_owned(),
-            refused: refused.map(|refusal| (refusal.word.as_str(), refusal.message.clone())),
-        }
-    });
+    let judged = loaded.iter().map(|(written, loaded)| judge(written, loaded, &found.policies, &taken));
     let verdicts: Vec<Verdict> = broken.chain(judged).collect();
     match args.output {
         TableFormat::Table => verdicts.iter().for_each(|verdict| tell(verdict, screen)),
         TableFormat::Json => {
-            let rows = verdicts.iter().map(|Verdict { place, name, refused }| {
+            let rows = verdicts.iter().map(|Verdict { place, name, refused, warnings }| {
                 let (reason, message) = refused.clone().unzip();
-                json!({"place": place, "policy": name, "valid": refused.is_none(), "reason": reason, "message": message})
+                json!({"place": place, "policy": name, "valid": refused.is_none(), "reason": reason, "message": message, "warnings": warnings})
             });
             screen.json(&rows.collect());
         }
@@ -70,12 +68,42 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     Ok(if verdicts.iter().all(|verdict| verdict.refused.is_none()) { Ending::Right } else { Ending::Failed })
 }
 
+/// Whether one policy can be loaded, and may work among all of them.
+fn judge(
+    written: &Written,
+    loaded: &Result<Loaded, Refusal>,
+    all: &[Written],
+    taken: &BTreeMap<Arc<str>, Refusal>,
+) -> Verdict {
+    let name = name(written);
+    let places: Vec<_> = all.iter().filter(|other| self::name(other) == name).map(|one| one.place.as_str()).collect();
+    let twice = places.len() > 1 && name != "-";
+    let refused = match loaded {
+        _ if twice => Some((
+            Word::PolicyInvalid.as_str(),
+            format!("metadata.name: the policy stands in {} places: {}", places.len(), places.join(", ")),
+        )),
+        Ok(_) => taken.get(name).map(|refusal| (refusal.word.as_str(), refusal.message.clone())),
+        Err(refusal) => Some((refusal.word.as_str(), refusal.message.clone())),
+    };
+    let warn = |loaded: &Loaded| rights::every_secret(&loaded.revision.policy, SecretReads::Watch, false);
+    let warnings = loaded.as_ref().map(warn).unwrap_or_default();
+    Verdict { place: written.place.clone(), name: name.to_owned(), refused, warnings }
+}
+
+fn name(written: &Written) -> &str {
+    written.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-")
+}
+
 fn tell(verdict: &Verdict, screen: &Screen) {
-    let Verdict { place, name, refused } = verdict;
+    let Verdict { place, name, refused, warnings } = verdict;
     match refused {
         None => screen.line(format_args!("{} {name} ({place})", screen.tinted("valid", Tint::Green, 8))),
         Some((word, why)) => {
             screen.line(format_args!("{} {name} ({place}): {word}: {why}", screen.tinted("refused", Tint::Red, 8)));
         }
+    }
+    for warning in warnings {
+        screen.line(format_args!("{} {name}: {warning}", screen.tinted("warning", Tint::Yellow, 8)));
     }
 }

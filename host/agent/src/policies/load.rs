@@ -1,12 +1,13 @@
 //! From a policy's manifest to compiled guests with accepted settings. Never publishes what it loaded:
 //! a revision that fails anywhere is refused whole.
 
+use super::Written;
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::Word;
 use transom_api::policy::{Capability, GuestSpec};
-use transom_artifacts::Location;
+use transom_artifacts::{Base, Location};
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::World;
@@ -24,31 +25,54 @@ pub(crate) struct Loaded {
 }
 
 /// Checks a manifest, brings and compiles its guests, and has them judge their settings.
-/// Relative component paths start at `folder`.
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub(crate) fn load(engine: &Engine, value: &Value, folder: &Path) -> Result<Loaded, Refusal> {
-    let invalid = |error: manifest::PolicyError| Refusal { word: Word::PolicyInvalid, message: error.to_string() };
-    let policy = manifest::parse(value).and_then(check::policy).map_err(invalid)?;
-    assemble(engine, policy, folder)
+pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal> {
+    assemble(engine, check(&written.value)?, &written.base)
 }
 
-fn assemble(engine: &Engine, policy: Policy, folder: &Path) -> Result<Loaded, Refusal> {
-    let (decide, decide_guest) = guest(engine, "decide", &policy.decide, policy.writes.world(), folder)?;
+/// Checks what a manifest says, which takes no component.
+///
+/// # Errors
+/// With the first thing that is wrong.
+pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
+    let invalid = |error: manifest::PolicyError| Refusal { word: Word::PolicyInvalid, message: error.to_string() };
+    manifest::parse(value).and_then(check::policy).map_err(invalid)
+}
+
+/// Refuses a policy about a cluster that nobody is connected to.
+///
+/// # Errors
+/// With the field that names it.
+pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Result<(), Refusal> {
+    let mut clusters = policy.clusters();
+    let absent = clusters.find(|(_, cluster)| !connections.contains(*cluster));
+    let Some((field, cluster)) = absent else { return Ok(()) };
+    let known: Vec<_> = connections.iter().map(|name| format!("`{name}`")).collect();
+    let message = format!("{field}: there is no connection `{cluster}`, only {}", known.join(", "));
+    Err(Refusal { word: Word::PolicyInvalid, message })
+}
+
+/// Brings and compiles the guests of a policy, and has them judge their settings.
+///
+/// # Errors
+/// With the first thing that is wrong.
+pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<Loaded, Refusal> {
+    let (decide, decide_guest) = guest(engine, "decide", &policy.decide, policy.writes.world(), base)?;
     let triggering =
-        policy.trigger.as_ref().map(|spec| guest(engine, "trigger", spec, World::Trigger, folder)).transpose()?;
+        policy.trigger.as_ref().map(|spec| guest(engine, "trigger", spec, World::Trigger, base)).transpose()?;
     let (trigger, trigger_guest) = triggering.unzip();
     let revision = Arc::new(Revision { policy, trigger: trigger_guest, decide: decide_guest });
     Ok(Loaded { revision, trigger, decide })
 }
 
-/// The files of the components that a manifest names, whether the policy is good or not.
-pub(crate) fn components(value: &Value, folder: &Path) -> Vec<PathBuf> {
+/// The components that a manifest names, whether the policy is good or not.
+pub(super) fn components(written: &Written) -> BTreeSet<Location> {
     let named = ["/spec/guests/decide/component", "/spec/guests/trigger/component"]
         .into_iter()
-        .filter_map(|place| value.pointer(place)?.as_str());
-    named.filter_map(|text| Location::parse(text, folder).file().map(Path::to_owned)).collect()
+        .filter_map(|place| written.value.pointer(place)?.as_str());
+    named.map(|text| Location::parse(text, &written.base)).collect()
 }
 
 /// One guest: bytes, code, description, settings.
@@ -57,15 +81,16 @@ fn guest(
     role: &str,
     spec: &GuestSpec,
     world: World,
-    folder: &Path,
+    base: &Base,
 ) -> Result<(transom_engine::Guest, Guest), Refusal> {
-    let at = Location::parse(&spec.component, folder);
+    let at = Location::parse(&spec.component, base);
     let refused =
         |word: Word, why: &dyn std::fmt::Display| Refusal { word, message: format!("spec.guests.{role}: {why}") };
     let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| refused(error.word(), &chain(&error)))?;
     let granted = Capabilities::of(spec.capabilities.iter().map(|Capability::Log| transom_engine::Capability::Log));
+    let failed = |word: Word, why: &dyn std::fmt::Display| refused(word, &format_args!("component `{at}`: {why}"));
     let compiled =
-        engine.load(&artifact.bytes, world, &granted).map_err(|error| refused(word(error.reason()), &error))?;
+        engine.load(&artifact.bytes, world, &granted).map_err(|error| failed(word(error.reason()), &error))?;
     let guest = Guest::load(compiled.digest(), compiled.description().clone(), &spec.settings)
         .map_err(|failure| refused(word(failure.reason.as_str()), &failure.message))?;
     judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;

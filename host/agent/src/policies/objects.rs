@@ -2,20 +2,20 @@
 
 use super::Written;
 use serde_json::{Value, json};
-use std::path::Path;
 use transom_api::status::PolicyStatus;
+use transom_artifacts::Base;
 use transom_core::object::Object;
 
 /// Every policy that is there and not being deleted, in order of name. Its place is the object's name; components that
-/// are files lie below `folder`. Of the object only what a policy says is taken, so that a new status is no new policy.
-pub(crate) fn written(objects: &[Object], folder: &Path) -> Vec<Written> {
+/// are files lie at `base`. Of the object only what a policy says is taken, so that a new status is no new policy.
+pub(crate) fn written(objects: &[Object], base: &Base) -> Vec<Written> {
     let there = objects.iter().filter(|object| !object.deleting());
-    let mut all: Vec<_> = there.map(|object| one(object, folder)).collect();
+    let mut all: Vec<_> = there.map(|object| one(object, base)).collect();
     all.sort_by(|one, other| one.place.cmp(&other.place));
     all
 }
 
-fn one(object: &Object, folder: &Path) -> Written {
+fn one(object: &Object, base: &Base) -> Written {
     let Object { reference, body, .. } = object;
     let field = |name: &str| body.get(name).cloned().unwrap_or_default();
     let of = |field: &str| body.pointer(&format!("/metadata/{field}")).cloned().unwrap_or_default();
@@ -24,7 +24,7 @@ fn one(object: &Object, folder: &Path) -> Written {
         "apiVersion": reference.api_version, "kind": reference.kind,
         "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created}, "spec": field("spec"),
     });
-    Written { place: format!("Policy {}", reference.name), folder: folder.to_owned(), value }
+    Written { place: format!("Policy {}", reference.name), base: base.clone(), value }
 }
 
 /// The status that an object has already, where an agent wrote one.
@@ -56,10 +56,10 @@ mod tests {
             object("gone", &json!({"/metadata/deletionTimestamp": "2026-11-21T08:00:00Z"})),
             object("a", &json!({})),
         ];
-        let written = written(&objects, Path::new("components"));
+        let written = written(&objects, &Base::Components("components".into()));
         let places: Vec<_> = written.iter().map(|one| one.place.as_str()).collect();
         assert_eq!(places, ["Policy a", "Policy b"]);
-        assert_eq!(written[0].folder, Path::new("components"));
+        assert_eq!(written[0].base, Base::Components("components".into()));
         assert_eq!(written[0].value.pointer("/metadata/generation"), Some(&json!(2)));
     }
 
@@ -68,7 +68,7 @@ mod tests {
         let status =
             json!({"/status": {"conditions": []}, "/metadata/resourceVersion": "8", "/metadata/labels": {"a": "b"}});
         let (before, after) = (object("a", &json!({})), object("a", &status));
-        let said = |object: &Object| written(std::slice::from_ref(object), Path::new("."));
+        let said = |object: &Object| written(std::slice::from_ref(object), &Base::Nowhere);
         assert_eq!(said(&before), said(&after));
         assert_eq!((super::status(&before), super::status(&after)), (None, Some(PolicyStatus::default())));
         let edited = object("a", &json!({"/metadata/generation": 3}));

@@ -1,285 +1,320 @@
-//! A changed policy or component becomes a new revision beside the old one, and takes over whole or is refused.
-//! Never holds up an evaluation: everything is loaded before anything is swapped.
+//! A changed policy or component becomes a new revision beside the old one, and takes over whole or is refused. Each
+//! policy is loaded for itself; what takes no component, such as a suspension, counts at once.
+//! Never waits for a component: what is loaded comes back as [`Done`].
 
-use crate::agent::Agent;
+mod beside;
+
+pub(crate) use beside::created_seconds;
+
+use crate::policies::at_work::{AtWork, Changes, Known};
 use crate::policies::load::{self, Loaded};
+use crate::policies::loads::{Done, Job, Loads};
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
-use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::task::JoinHandle;
+use std::time::Duration;
+use tokio::time::Instant;
 use transom_api::Word;
-use transom_core::catalogue::overlap::{self, Candidate};
-use transom_core::catalogue::{Catalogue, Change, Entry, Place, Refusal};
-use transom_core::policy::Policy;
+use transom_artifacts::Location;
+use transom_artifacts::folder::Mark;
+use transom_core::catalogue::{Change, Place, Refusal, Revision};
+use transom_core::policy::{Policy, bound};
 use transom_core::signal::Signal;
-use transom_core::time::parse_rfc3339;
 use transom_engine::Engine;
 
-/// Loads policies and puts them to work.
-#[derive(Clone)]
+/// How long a component may take until a narrower grant of its policy bounds the earlier revision.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+/// Takes what is written, has it loaded, and keeps what is at work.
 pub(crate) struct Swap {
-    engine: Engine,
+    loads: Loads,
     source: Source,
-    catalogue: Catalogue,
-    loaded: BTreeMap<Arc<str>, Arc<Loaded>>,
-    /// Files of the components that policies name, refused ones too: what is missing or broken may be put right.
-    components: BTreeSet<PathBuf>,
-    /// Files and documents that could not be read the last time.
-    broken: Vec<(String, String)>,
+    /// What is written under each name, good or bad.
+    newest: BTreeMap<Arc<str>, Newest>,
+    /// The last revision of each policy that could be loaded whole.
+    good: BTreeMap<Arc<str>, Arc<Loaded>>,
+    at_work: AtWork,
     /// The connections that policies may name.
     connections: BTreeSet<String>,
 }
 
-/// What became of each policy that is not as it was.
-pub(crate) type Changes = Vec<(Arc<str>, Change)>;
-
-/// Policies that are being loaded in the background.
-pub(crate) struct Loading(JoinHandle<(Swap, Changes)>);
-
-impl Loading {
-    /// The policies, once they are loaded, and what changed with them: for [`Swap::publish`].
-    ///
-    /// # Errors
-    /// When loading ended by a fault of ours.
-    pub(crate) async fn done(self) -> anyhow::Result<(Swap, Changes)> {
-        self.0.await.context("failed to load the policies")
-    }
+/// What is written under one name.
+struct Newest {
+    written: Vec<Written>,
+    place: Place,
+    /// What it says, where that makes sense.
+    policy: Option<Policy>,
+    /// Whether it cannot be loaded.
+    failed: bool,
+    /// Whether it may not work beside another policy.
+    taken: bool,
+    /// When its components began to be loaded, while they are.
+    loading: Option<Instant>,
+    /// Counts up with every load; an older one counts no more.
+    number: u64,
+    /// The components as they were when they were loaded last.
+    marks: BTreeMap<Location, Option<Mark>>,
 }
 
 impl Swap {
-    /// Loads policies while the caller goes on: compiling takes a core for a while, and manifests can be read meanwhile.
-    pub(crate) fn loading(engine: Engine, source: Source, connections: BTreeSet<String>) -> Loading {
-        Loading(tokio::task::spawn_blocking(|| {
-            let mut swap = Self::new(engine, source, connections);
-            let changes = swap.load();
-            (swap, changes)
-        }))
-    }
-
-    /// With nothing loaded yet.
-    fn new(engine: Engine, source: Source, connections: BTreeSet<String>) -> Self {
+    /// With nothing taken yet; policies may name these connections.
+    pub(super) fn new(engine: Engine, source: Source, connections: BTreeSet<String>) -> Self {
         Self {
-            engine,
+            loads: Loads::new(engine),
             source,
-            catalogue: Catalogue::default(),
-            loaded: BTreeMap::new(),
-            components: BTreeSet::new(),
-            broken: Vec::new(),
+            newest: BTreeMap::new(),
+            good: BTreeMap::new(),
+            at_work: AtWork::default(),
             connections,
         }
     }
 
-    /// Takes these policies in place of those before; false when they are the same.
-    pub(crate) fn give(&mut self, policies: Found) -> bool {
-        if matches!(&self.source, Source::Given(before) if *before == policies) {
-            return false;
-        }
-        self.source = Source::Given(policies);
-        true
+    /// Where policies come from.
+    pub(super) fn source(&self) -> &Source {
+        &self.source
     }
 
-    /// Reads every policy again and loads what differs; takes as long as compiling takes.
-    /// What changed is for [`Swap::publish`].
-    pub(crate) fn load(&mut self) -> Changes {
-        let found = match self.source.read() {
+    /// What is at work.
+    pub(crate) fn at_work(&self) -> &AtWork {
+        &self.at_work
+    }
+
+    /// Takes these policies in place of those before, when they are others.
+    pub(super) fn give(&mut self, policies: Found) -> Changes {
+        if matches!(&self.source, Source::Given(before) if *before == policies) {
+            return Vec::new();
+        }
+        self.source = Source::Given(policies.clone());
+        self.see(Ok(policies))
+    }
+
+    /// Takes what is written now: has loaded what is new, and bounds, refuses or removes what takes no component.
+    pub(super) fn see(&mut self, found: Result<Found, String>) -> Changes {
+        let found = match found {
             Ok(found) => found,
-            Err(error) => {
-                self.tell_broken(vec![(self.source.place(), error.to_string())]);
+            Err(why) => {
+                self.tell_broken(vec![(self.source.place(), why)]);
                 return Vec::new();
             }
         };
-        let unread: BTreeSet<String> = found.broken.iter().map(|(place, _)| place.clone()).collect();
+        let mut by_name: BTreeMap<Arc<str>, Vec<Written>> = BTreeMap::new();
+        for written in &found.policies {
+            by_name.entry(name(written).into()).or_default().push(written.clone());
+        }
+        let mut changes = self.unwritten(&found, &by_name);
         self.tell_broken(found.broken);
-        let named = found.policies.iter().flat_map(|written| load::components(&written.value, &written.folder));
-        self.components = named.collect();
-        let before = self.catalogue.clone();
-        let mut by_name: BTreeMap<String, Vec<Written>> = BTreeMap::new();
-        for written in found.policies {
-            by_name.entry(name(&written)).or_default().push(written);
+        for (name, written) in by_name {
+            if self.newest.get(&name).is_none_or(|newest| newest.written != written) {
+                changes.extend(self.take(&name, written));
+            }
         }
-        // What stands in a file that cannot be read now is not gone, and nobody knows in which it stands.
-        let may_stay = |entry: &Entry| match &self.source {
-            Source::Given(_) => unread.contains(&entry.place.text),
-            Source::Builtin | Source::Path(_) => !unread.is_empty(),
-        };
-        let gone = before.entries().filter(|(name, entry)| !by_name.contains_key(&***name) && !may_stay(entry));
-        let gone: Vec<_> = gone.map(|(name, _)| Arc::clone(name)).collect();
-        for name in &gone {
-            self.catalogue = self.catalogue.without(name);
-            self.loaded.remove(name);
-        }
-        let mut loaded: BTreeMap<_, _> = by_name.iter().map(|(name, written)| (name, self.try_load(written))).collect();
-        let taken = self.taken(&by_name, &loaded);
-        for (name, written) in &by_name {
-            let loaded = match taken.get(name.as_str()) {
-                Some(refusal) => Err(refusal.clone()),
-                None => loaded.remove(name).unwrap_or_else(|| self.try_load(written)),
+        changes.extend(self.overlaps());
+        self.at_work.lock().written = self.newest.keys().map(ToString::to_string).collect();
+        self.at_work.loading(self.loads.count());
+        changes
+    }
+
+    /// Removes the policies that are written no more. What stands at a place that cannot be read now is not gone.
+    fn unwritten(&mut self, found: &Found, by_name: &BTreeMap<Arc<str>, Vec<Written>>) -> Changes {
+        let mut changes = Vec::new();
+        let missing: Vec<_> = self.newest.keys().filter(|name| !by_name.contains_key(*name)).cloned().collect();
+        for name in missing {
+            let places = self.newest.get(&name).map(|newest| newest.written.as_slice()).unwrap_or_default();
+            let stays = places.iter().find(|written| found.may_hold(&written.place)).map(|one| one.place.clone());
+            let Some(place) = stays else {
+                self.newest.remove(&name);
+                self.good.remove(&name);
+                changes.extend(self.change(|known| {
+                    known.loaded.remove(&name);
+                    known.catalogue = known.catalogue.without(&name);
+                }));
+                continue;
             };
-            self.take(name, written, loaded);
-        }
-        self.catalogue.since(&before)
-    }
-
-    /// The policies that may not work beside others, whether those are new or at work.
-    fn taken(
-        &self,
-        written: &BTreeMap<String, Vec<Written>>,
-        loaded: &BTreeMap<&String, Result<Loaded, Refusal>>,
-    ) -> BTreeMap<Arc<str>, Refusal> {
-        let at_work = |name: &str| self.catalogue.revision(name).map(|revision| &revision.policy);
-        let created = |name: &String| written.get(name).and_then(|written| created_seconds(written.first()?));
-        let candidates = loaded.iter().filter_map(|(name, loaded)| {
-            let at_work = at_work(name);
-            let newest = loaded.as_ref().ok().map(|loaded| &loaded.revision.policy).or(at_work)?;
-            Some(Candidate { newest, at_work, created_seconds: created(name) })
-        });
-        // What stands in a file that cannot be read now goes on as it is.
-        let others = self.catalogue.entries().filter(|(name, _)| !written.contains_key(&***name));
-        let others = others.filter_map(|(name, _)| at_work(name));
-        let others = others.map(|policy| Candidate { newest: policy, at_work: Some(policy), created_seconds: None });
-        overlap::refused(&candidates.chain(others).collect::<Vec<_>>())
-    }
-
-    /// Loads what is written under one name.
-    fn try_load(&self, written: &[Written]) -> Result<Loaded, Refusal> {
-        match written {
-            [one] => load::load(&self.engine, &one.value, &one.folder)
-                .and_then(|loaded| self.connected(&loaded.revision.policy).map(|()| loaded)),
-            _ => {
-                let (count, places) = (written.len(), places(written));
-                let message = format!("metadata.name: the policy stands in {count} places: {places}");
-                Err(Refusal { word: Word::PolicyInvalid, message })
+            if let (Some(why), Some(newest)) = (found.why(&place), self.newest.get_mut(&name)) {
+                // Whatever is read there next is new, also the same.
+                newest.written.iter_mut().for_each(|written| drop(written.value.take()));
+                let message = format!("{place}: {why}");
+                changes.extend(self.refuse(&name, Refusal { word: Word::ManifestInvalid, message }, false));
             }
         }
+        changes
     }
 
-    fn take(&mut self, name: &str, written: &[Written], loaded: Result<Loaded, Refusal>) {
+    /// Takes what is written under one name.
+    fn take(&mut self, name: &Arc<str>, written: Vec<Written>) -> Changes {
+        let places: Vec<_> = written.iter().map(|written| written.place.as_str()).collect();
         let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
-        let place = Place { text: places(written), generation };
-        match loaded {
+        let place = Place { text: places.join(", "), generation };
+        let checked = match written.as_slice() {
+            [one] => {
+                load::check(&one.value).and_then(|policy| load::connected(&policy, &self.connections).map(|()| policy))
+            }
+            _ => Err(Refusal {
+                word: Word::PolicyInvalid,
+                message: format!("metadata.name: the policy stands in {} places: {}", places.len(), place.text),
+            }),
+        };
+        let suspends = written.iter().any(|one| one.value.pointer("/spec/suspend") == Some(&true.into()));
+        let number = self.newest.get(name).map_or(0, |newest| newest.number) + 1;
+        let (policy, refusal) = match checked {
+            Ok(policy) => (Some(policy), None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        let newest = Newest {
+            written,
+            place,
+            policy,
+            failed: false,
+            taken: false,
+            loading: None,
+            number,
+            marks: BTreeMap::new(),
+        };
+        self.newest.insert(Arc::clone(name), newest);
+        let mut changes = Changes::new();
+        if suspends {
+            changes.extend(self.bound(name, |earlier| Policy { suspend: true, ..earlier.clone() }));
+        }
+        match refusal {
+            Some(refusal) => changes.extend(self.refuse(name, refusal, true)),
+            None => self.load(name),
+        }
+        changes
+    }
+
+    /// Has the newest manifest of a policy loaded.
+    fn load(&mut self, name: &Arc<str>) {
+        let Some(newest) = self.newest.get_mut(name) else { return };
+        let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else { return };
+        newest.number += 1;
+        newest.loading = Some(Instant::now());
+        let components = load::components(written);
+        self.loads.add(Job { number: newest.number, policy: policy.clone(), base: written.base.clone(), components });
+    }
+
+    /// Has loaded again what names components that are other ones now.
+    pub(super) fn see_components(&mut self, marks: &BTreeMap<Location, Option<Mark>>) {
+        let other = |newest: &Newest| {
+            newest.loading.is_none()
+                && newest.marks.iter().any(|(at, mark)| marks.get(at).is_some_and(|now| now != mark))
+        };
+        let changed: Vec<_> = self.newest.iter().filter(|(_, one)| other(one)).map(|(name, _)| name.clone()).collect();
+        changed.iter().for_each(|name| self.load(name));
+    }
+
+    /// What is being loaded.
+    pub(super) fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
+    /// The next thing that was loaded or refused; waits for it.
+    pub(super) async fn next(&mut self) -> Done {
+        self.loads.next().await
+    }
+
+    /// Takes what was loaded.
+    pub(super) fn finish(&mut self, done: Done) -> Changes {
+        let name = Arc::clone(&done.policy);
+        let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
+            self.at_work.loading(self.loads.count());
+            return Vec::new();
+        };
+        newest.loading = None;
+        // What changed while it was loaded is another content than the one before.
+        newest.marks = done.marks;
+        newest.failed = done.result.is_err();
+        let mut changes = match done.result {
             Ok(loaded) => {
-                let unchanged = self.catalogue.revision(name).is_some_and(|revision| *revision == loaded.revision);
-                self.catalogue = self.catalogue.with((*loaded.revision).clone(), place);
-                if !unchanged {
-                    self.loaded.insert(name.into(), Arc::new(loaded));
-                }
+                let (loaded, place) = (Arc::new(loaded), newest.place.clone());
+                self.good.insert(Arc::clone(&name), Arc::clone(&loaded));
+                self.change(|known| {
+                    let same = known.catalogue.revision(&name).is_some_and(|before| *before == loaded.revision);
+                    known.catalogue = known.catalogue.with((*loaded.revision).clone(), place);
+                    if !same {
+                        known.loaded.insert(name, loaded);
+                    }
+                })
             }
-            Err(refusal) => self.catalogue = self.catalogue.refusing(name, refusal, place),
-        }
-    }
-
-    /// Refuses a policy about a cluster that nobody is connected to.
-    fn connected(&self, policy: &Policy) -> Result<(), Refusal> {
-        let mut clusters = policy.clusters();
-        let absent = clusters.find(|(_, cluster)| !self.connections.contains(*cluster));
-        let Some((field, cluster)) = absent else { return Ok(()) };
-        let known: Vec<_> = self.connections.iter().map(|name| format!("`{name}`")).collect();
-        let message = format!("{field}: there is no connection `{cluster}`, only {}", known.join(", "));
-        Err(Refusal { word: Word::PolicyInvalid, message })
-    }
-
-    /// Puts loaded revisions to work, and tells what was loaded, refused or removed.
-    pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
-        for (policy, change) in changes {
-            let loaded = self.loaded.get(policy);
-            match (change, loaded) {
-                (Change::Loaded, Some(loaded)) => agent.begin(Arc::clone(loaded)),
-                (Change::Swapped, Some(loaded)) => agent.resume(policy, Arc::clone(loaded)),
-                (Change::Removed, _) => agent.remove_lane(policy),
-                (Change::Refused | Change::Mended | Change::Loaded | Change::Swapped, _) => {}
-            }
-            self.tell(policy, *change);
-        }
-        if changes.iter().any(|(_, change)| *change == Change::Removed) {
-            agent.tidy_status(&self.names());
-        }
-        telemetry::policies(self.loaded.len(), self.refused());
-        // Also without a change: what was refused may be mended by putting back what is at work.
-        agent.catalogue_changed(&self.catalogue);
-    }
-
-    fn tell(&self, policy: &Arc<str>, change: Change) {
-        let entry = self.catalogue.entries().find(|(name, _)| *name == policy).map(|(_, entry)| entry);
-        let refused = entry.and_then(|entry| entry.refused.as_ref());
-        let policy = Arc::clone(policy);
-        let signal = match (change, refused) {
-            (Change::Loaded, _) => Signal::PolicyLoaded { policy },
-            (Change::Swapped, _) => Signal::Swapped { policy },
-            (Change::Mended, _) => Signal::PolicyMended { policy },
-            (Change::Removed, _) => Signal::PolicyRemoved { policy },
-            (Change::Refused, refused) => {
-                let earlier_goes_on = entry.is_some_and(|entry| entry.revision.is_some());
-                let (reason, message) = refused
-                    .map_or((Word::PolicyInvalid, String::new()), |refused| (refused.word, refused.message.clone()));
-                Signal::SwapRefused { policy, reason, message, earlier_goes_on }
+            Err(refusal) => {
+                let mut changes = self.narrow(&name);
+                changes.extend(self.refuse(&name, refusal, true));
+                changes
             }
         };
-        telemetry::tell(&signal);
+        changes.extend(self.overlaps());
+        self.at_work.loading(self.loads.count());
+        changes
+    }
+
+    /// Bounds the earlier revisions of policies whose components take long.
+    pub(super) fn narrow_slow(&mut self) -> Changes {
+        let slow = |newest: &Newest| newest.loading.is_some_and(|since| since.elapsed() > GRACE);
+        let slow: Vec<_> = self.newest.iter().filter(|(_, one)| slow(one)).map(|(name, _)| name.clone()).collect();
+        slow.iter().flat_map(|name| self.narrow(name)).collect()
+    }
+
+    /// Bounds the earlier revision of a policy by what its newest manifest says.
+    fn narrow(&self, name: &str) -> Changes {
+        let Some(newest) = self.newest.get(name).and_then(|newest| newest.policy.as_ref()) else { return Vec::new() };
+        self.bound(name, |earlier| bound::bounded(earlier, newest))
+    }
+
+    /// Puts the last good revision to work with another policy.
+    fn bound(&self, name: &str, bounded: impl FnOnce(&Policy) -> Policy) -> Changes {
+        let Some(good) = self.good.get(name) else { return Vec::new() };
+        let Revision { policy, trigger, decide } = &*good.revision;
+        let revision = Arc::new(Revision { policy: bounded(policy), trigger: trigger.clone(), decide: decide.clone() });
+        let loaded =
+            Loaded { revision: Arc::clone(&revision), trigger: good.trigger.clone(), decide: good.decide.clone() };
+        let changes = self.change(|known| {
+            if known.catalogue.revision(name) != Some(&revision) {
+                known.catalogue = known.catalogue.bounding(revision);
+                known.loaded.insert(name.into(), Arc::new(loaded));
+            }
+        });
+        changes.into_iter().map(|(name, _)| (name, Change::Bounded)).collect()
+    }
+
+    /// Refuses the newest manifest. `anew`: it is another one, or its components are; then it is told again.
+    fn refuse(&mut self, name: &Arc<str>, refusal: Refusal, anew: bool) -> Changes {
+        let place = self.newest.get(name).map(|newest| newest.place.clone()).unwrap_or_default();
+        let bound = self.good.get(name).is_some_and(|good| {
+            self.at_work.lock().catalogue.revision(name).is_some_and(|revision| *revision != good.revision)
+        });
+        let suffix = if bound { "; the earlier revision goes on within what this manifest allows" } else { "" };
+        let refusal = Refusal { message: format!("{}{suffix}", refusal.message), ..refusal };
+        let changes = self.change(|known| known.catalogue = known.catalogue.refusing(name, refusal, place));
+        match changes.is_empty() && anew {
+            true => vec![(Arc::clone(name), Change::Refused)],
+            false => changes,
+        }
+    }
+
+    /// Changes what is known; gives what that changed.
+    fn change(&self, change: impl FnOnce(&mut Known)) -> Changes {
+        let mut known = self.at_work.lock();
+        let before = known.catalogue.clone();
+        change(&mut known);
+        known.catalogue.since(&before)
     }
 
     /// Tells what cannot be read, each thing once for as long as it lasts.
-    pub(crate) fn tell_broken(&mut self, broken: Vec<(String, String)>) {
-        for (place, message) in broken.iter().filter(|one| !self.broken.contains(one)) {
-            let (place, message) = (place.clone(), message.clone());
+    fn tell_broken(&self, broken: Vec<(String, String)>) {
+        let before = std::mem::replace(&mut self.at_work.lock().broken, broken.clone());
+        for (place, message) in broken.into_iter().filter(|one| !before.contains(one)) {
             telemetry::tell(&Signal::Unreadable { place, reason: Word::ManifestInvalid, message });
         }
-        self.broken = broken;
     }
 
-    /// What is known of every policy.
-    pub(crate) fn catalogue(&self) -> &Catalogue {
-        &self.catalogue
+    /// The components that policies name, refused ones too: what is missing or broken may be put right.
+    pub(super) fn components(&self) -> BTreeSet<Location> {
+        let all = self.newest.values().flat_map(|newest| newest.written.iter().flat_map(load::components));
+        all.filter(|location| location.file().is_some()).collect()
     }
-
-    /// How many policies have no revision at work, or a newer one that was refused.
-    pub(crate) fn refused(&self) -> usize {
-        self.catalogue.entries().filter(|(_, entry)| entry.refused.is_some()).count() + self.broken.len()
-    }
-
-    /// Why each refused policy was refused.
-    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&str, &Refusal)> {
-        self.catalogue.entries().filter_map(|(name, entry)| Some((&**name, entry.refused.as_ref()?)))
-    }
-
-    /// Files and documents of policies that cannot be read, and why.
-    pub(crate) fn broken(&self) -> &[(String, String)] {
-        &self.broken
-    }
-
-    /// Every policy that is written, refused ones too.
-    pub(crate) fn names(&self) -> BTreeSet<String> {
-        self.catalogue.entries().map(|(name, _)| name.to_string()).collect()
-    }
-
-    /// The revisions that are at work.
-    pub(crate) fn loaded(&self) -> impl Iterator<Item = &Arc<Loaded>> {
-        self.loaded.values()
-    }
-
-    /// Files whose change calls for another look.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let own = match &self.source {
-            Source::Builtin | Source::Given(_) => None,
-            Source::Path(path) => Some(path.clone()),
-        };
-        own.into_iter().chain(self.components.iter().cloned()).collect()
-    }
-}
-
-/// When a policy was made, where an API server says so.
-pub(crate) fn created_seconds(written: &Written) -> Option<i64> {
-    parse_rfc3339(written.value.pointer("/metadata/creationTimestamp")?.as_str()?)
-}
-
-fn places(written: &[Written]) -> String {
-    written.iter().map(|written| written.place.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a policy as it is written; one without a name is refused under its place.
-fn name(written: &Written) -> String {
-    let name = written.value.pointer("/metadata/name").and_then(serde_json::Value::as_str);
-    name.map_or_else(|| written.place.clone(), str::to_owned)
+fn name(written: &Written) -> &str {
+    written.value.pointer("/metadata/name").and_then(serde_json::Value::as_str).unwrap_or(&written.place)
 }

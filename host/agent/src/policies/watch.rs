@@ -1,72 +1,78 @@
-//! Watches the files of policies and components, and `Policy` objects, and has them swapped.
-//! Never loads anything where an evaluation waits.
+//! Has policies, components and `Policy` objects that changed loaded, and what was loaded put to work.
+//! Never touches a file, and never waits for one policy before it takes another.
 
 use crate::agent::Agent;
+use crate::policies::Source;
+use crate::policies::at_work::{AtWork, Changes};
+use crate::policies::follow::Following;
 use crate::policies::swap::Swap;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc};
+use transom_api::Word;
+use transom_artifacts::Base;
+use transom_core::catalogue::Change;
+use transom_core::signal::Signal;
 
-/// How often the files are looked at. There are a handful of them, and a change of policy may take this long.
+/// How often it is asked whether a `Policy` object changed, and whether a component takes long.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Looks at the files until the task is ended. A change is loaded once the files have been quiet for one look; that of
-/// an object at the next look. Components that `Policy` objects name as files lie in `components`.
-pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, components: PathBuf) {
-    // Nobody watched while the first revisions were loaded and put to work: what changed since then is in the first load.
-    let mut loaded = BTreeMap::new();
-    let mut seen = marks(&swap.files());
+/// Follows policies until the task is ended. Components that `Policy` objects name as files lie at `base`.
+pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
+    let files = match swap.source() {
+        Source::Path(files) => Some(files.clone()),
+        Source::Builtin | Source::Given(_) => None,
+    };
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let mut following = match Following::start(files, tell) {
+        Ok(following) => Some(following),
+        Err(error) => {
+            let (place, message) = (swap.source().place(), format!("failed to follow files: {error}"));
+            telemetry::tell(&Signal::Unreadable { place, reason: Word::ReadFailed, message });
+            None
+        }
+    };
+    let listing = Arc::new(Mutex::new(()));
     let mut looks = tokio::time::interval(EVERY);
     loop {
-        looks.tick().await;
-        let given = take_objects(&agent, &mut swap, &components).await;
-        let now = marks(&swap.files());
-        if now != seen && !given {
-            seen = now;
-            continue;
+        if let Some(following) = &mut following {
+            following.components(swap.components());
         }
-        if seen == loaded && !given {
-            continue;
-        }
-        let work = tokio::task::spawn_blocking(move || {
-            let changes = swap.load();
-            (swap, changes)
-        });
-        let Ok((done, changes)) = work.await else { return };
-        swap = done;
-        agent.connections.watch(swap.catalogue()).await;
-        swap.publish(&agent, &changes);
-        loaded = seen.clone();
-        seen = marks(&swap.files());
+        let changes = tokio::select! {
+            Some(seen) = told.recv() => {
+                swap.see_components(&seen.components);
+                seen.found.map(|found| swap.see(found)).unwrap_or_default()
+            }
+            done = swap.next() => swap.finish(done),
+            _ = looks.tick() => {
+                let told = agent.policies_told.swap(false, Ordering::AcqRel);
+                let given = if told { swap.give(agent.given(&base).await) } else { Changes::new() };
+                let slow = swap.narrow_slow();
+                if !told && slow.is_empty() {
+                    continue;
+                }
+                [given, slow].concat()
+            }
+        };
+        put_to_work(&agent, swap.at_work(), changes, &listing);
     }
 }
 
-/// Takes the `Policy` objects as they are now, when one of them was told of; false when they say the same.
-async fn take_objects(agent: &Agent, swap: &mut Swap, components: &Path) -> bool {
-    if !agent.policies_told.swap(false, Ordering::AcqRel) {
-        return false;
-    }
-    let found = agent.given(components).await;
-    swap.give(found)
-}
-
-/// Size and time of every file below some paths.
-fn marks(paths: &[PathBuf]) -> BTreeMap<PathBuf, (u64, Option<SystemTime>)> {
-    let mut all = BTreeMap::new();
-    paths.iter().for_each(|path| mark(path, &mut all));
-    all
-}
-
-fn mark(path: &Path, all: &mut BTreeMap<PathBuf, (u64, Option<SystemTime>)>) {
-    let Ok(about) = std::fs::metadata(path) else { return };
-    if !about.is_dir() {
-        all.insert(path.to_owned(), (about.len(), about.modified().ok()));
+/// What does more waits until what it needs is watched, and holds up nothing meanwhile; all else counts at once.
+fn put_to_work(agent: &Arc<Agent>, at_work: &AtWork, changes: Changes, listing: &Arc<Mutex<()>>) {
+    let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
+    let (later, now): (Changes, Changes) = changes.into_iter().partition(|(_, change)| more(change));
+    at_work.publish(agent, &now);
+    if later.is_empty() {
         return;
     }
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name() != "cases") {
-        mark(&entry.path(), all);
-    }
+    let (agent, at_work, listing) = (Arc::clone(agent), at_work.clone(), Arc::clone(listing));
+    tokio::spawn(async move {
+        // One after the other, so that the watches are those of the last of them.
+        let _turn = listing.lock().await;
+        agent.connections.watch(&at_work.catalogue()).await;
+        at_work.publish(&agent, &later);
+    });
 }

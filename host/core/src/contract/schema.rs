@@ -5,6 +5,7 @@ use regex_lite::{Regex, RegexBuilder};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 /// The most bytes of a compiled pattern.
 const MAX_PATTERN: usize = 64 * 1024;
@@ -214,22 +215,32 @@ impl Node {
         };
         match value {
             Value::String(text) if outside(text.chars().count(), self.min_length, self.max_length) => {
-                Some("is too short or too long".to_owned())
+                Some(format!("is too short or too long: want {} characters", range(self.min_length, self.max_length)))
             }
             Value::String(text) if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) => {
                 Some(format!("does not match {}", self.pattern.as_ref().map_or("", Regex::as_str)))
             }
             Value::Array(items) if outside(items.len(), self.min_items, self.max_items) => {
-                Some("has too few or too many entries".to_owned())
+                Some(format!("has too few or too many entries: want {}", range(self.min_items, self.max_items)))
             }
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
                 let low = self.minimum.is_some_and(|least| number < least);
                 let high = self.maximum.is_some_and(|most| number > most);
-                (low || high).then(|| "is too small or too large".to_owned())
+                (low || high).then(|| format!("is too small or too large: want {}", range(self.minimum, self.maximum)))
             }
             _ => None,
         }
+    }
+}
+
+/// Bounds, for people.
+fn range<T: Display>(least: Option<T>, most: Option<T>) -> String {
+    match (least, most) {
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("{least} or more"),
+        (None, Some(most)) => format!("{most} or less"),
+        (None, None) => "any".to_owned(),
     }
 }
 
@@ -301,7 +312,7 @@ mod tests {
             (json!({"clusterDomain": null, "port": {"name": "https"}, "entry": "Cluster"}), ""),
             (json!([]), "settings: is not a mapping"),
             (json!({"port": ["https"]}), "settings.port: is not a mapping"),
-            (json!({"port": {"name": ""}}), "settings.port.name: is too short or too long"),
+            (json!({"port": {"name": ""}}), "settings.port.name: is too short or too long: want 1 or more characters"),
             (json!({"port": {"nmae": "x"}}), "settings.port.nmae: unknown field"),
             (json!({"entry": "Other"}), "settings.entry: is none of \"CurrentContext\", \"Cluster\""),
             (json!({"naming": {"prefix": "a b"}}), "settings.naming.prefix: does not match ^[a-z0-9-]*$"),
@@ -325,8 +336,8 @@ mod tests {
         for (settings, expected) in [
             (json!({"a": [1, 2.5], "b": []}), None),
             (json!({}), Some("settings: `a` is missing")),
-            (json!({"a": [1, 4]}), Some("settings.a[1]: is too small or too large")),
-            (json!({"a": [1, 2, 3]}), Some("settings.a: has too few or too many entries")),
+            (json!({"a": [1, 4]}), Some("settings.a[1]: is too small or too large: want 3 or less")),
+            (json!({"a": [1, 2, 3]}), Some("settings.a: has too few or too many entries: want 2 or less")),
             (json!({"a": [], "b": {}}), Some("settings.b: is not a list")),
         ] {
             assert_eq!(judged(list.clone(), settings.clone()).as_deref(), expected, "{settings}");

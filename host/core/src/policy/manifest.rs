@@ -72,9 +72,29 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
             top if top == "." => "spec".to_owned(),
             below => format!("spec.{below}"),
         };
-        PolicyError::new(field, error.inner().to_string())
+        PolicyError::new(field, plain(&error.inner().to_string()))
     })?;
     Ok(Manifest { name: name.to_owned(), spec })
+}
+
+/// What a reader of types says, in the words of a manifest.
+fn plain(message: &str) -> String {
+    let message = message.replace("unknown variant", "unknown value");
+    if let Some(found) = message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected ")) {
+        let expected = match found.1 {
+            text if text.starts_with("struct ") || text == "a map" => "a mapping",
+            "a sequence" => "a list",
+            other => other,
+        };
+        let found = match found.0 {
+            "null" | "unit value" => "nothing",
+            "map" => "a mapping",
+            "sequence" => "a list",
+            other => other,
+        };
+        return format!("is {found} where {expected} belongs");
+    }
+    message
 }
 
 /// The schema of `spec`, as the CRD has it.
@@ -132,6 +152,25 @@ mod tests {
             let mut manifest = kubeconfig_manifest();
             *manifest.pointer_mut(pointer).unwrap() = json!([]);
             assert_eq!(parse(&manifest).unwrap_err().field, field);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_words_of_a_manifest() {
+        for (pointer, value, why) in [
+            ("/spec/grant/read/3", json!(null), "is nothing where a mapping belongs"),
+            ("/spec/grant/read/3", json!("x"), "is string \"x\" where a mapping belongs"),
+            ("/spec/grant/write", json!({}), "is a mapping where a list belongs"),
+            ("/spec/suspend", json!("yes"), "is string \"yes\" where a boolean belongs"),
+            ("/spec/own/prune", json!("Always"), "unknown value `Always`, expected `SourceGone` or `Never`"),
+        ] {
+            let mut manifest = kubeconfig_manifest();
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            match manifest.pointer_mut(parent).unwrap() {
+                Value::Array(items) => items[name.parse::<usize>().unwrap()] = value,
+                parent => parent[name] = value,
+            }
+            assert_eq!(parse(&manifest).unwrap_err().why, why, "{pointer}");
         }
     }
 

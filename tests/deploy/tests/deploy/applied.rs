@@ -163,6 +163,76 @@ async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
     cluster.wait_for_crd("policies.transom.dev").await
 }
 
+/// The policy of a user: about objects that the chart's roles say nothing of.
+const OWN: &str = "apiVersion: transom.dev/v1alpha1
+kind: Policy
+metadata: {name: own}
+spec:
+  subject: {apiVersion: example.com/v1, kind: Widget}
+  guests: {decide: {component: builtin:kubeconfig}}
+  grant:
+    read: [{role: source, kind: Secret, namespace: widgets, name: source, keys: [kubeconfig]}]
+    write:
+    - {kind: Secret, namespace: widgets, name: copy, verbs: [create], fields: [data.kubeconfig], kubeconfig: {server: [source], ca: [source]}}
+";
+
+/// What the agent's service account may do, as the API server says.
+fn may(cluster: &Cluster, words: &[&str]) -> Result<bool> {
+    let account = "--as=system:serviceaccount:transom:transom";
+    let output = kubectl(cluster)?.args(["auth", "can-i", account]).args(words).output()?;
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => anyhow::bail!("can-i {words:?}: {other}: {}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+#[tokio::test]
+async fn own_policies_get_rights_beside_those_of_the_chart() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    let chart = folder("chart").display().to_string();
+    helm_on(&cluster, &["install", "transom", &chart, "--create-namespace"])?;
+    said(kubectl(&cluster)?.args(["create", "namespace", "widgets"]))?;
+    let own = cluster.folder().join("own.yaml");
+    fs::write(&own, OWN)?;
+    let rules = |role: &str| said(kubectl(&cluster)?.args(["get", role, "--output", "jsonpath={.rules}"]));
+    let shipped = rules("clusterrole/transom")?;
+    // With the default name and with one of their own, never the chart's.
+    for name in [&["--name", "transom-own"][..], &[]] {
+        let mut transom = Command::new(program::binary()?);
+        let printed = said(transom.args(["rbac", "--namespace", "transom", "--policies"]).arg(&own).args(name))?;
+        let path = cluster.folder().join("own-rbac.yaml");
+        fs::write(&path, printed)?;
+        apply(&cluster, &["--filename", &path.display().to_string()])?;
+    }
+    assert_eq!(rules("clusterrole/transom")?, shipped, "the chart's role changed");
+    let (own_before, upgrade) = (rules("clusterrole/transom-own")?, ["upgrade", "transom", &chart]);
+    let asked = |words: &str| may(&cluster, &words.split(' ').collect::<Vec<_>>());
+    let everything = || -> Result<()> {
+        // The own policy's, then those of each policy that ships.
+        for words in [
+            "list hostedclusters.hypershift.openshift.io -A",
+            "patch managedclusters.cluster.open-cluster-management.io",
+            "create secrets/copy -n widgets",
+            "patch secrets/external-managed-kubeconfig -n any",
+        ] {
+            ensure!(asked(words)?, "the agent may no longer {words}");
+        }
+        ensure!(!asked("delete secrets/copy -n widgets")?, "the agent may more than its policies need");
+        Ok(())
+    };
+    everything()?;
+    // An upgrade that changes nothing, and one that changes the chart's rules.
+    for values in [&["--reset-then-reuse-values"][..], &["--set", "secretReads=strict"]] {
+        helm_on(&cluster, &[&upgrade[..], values].concat())?;
+        everything()?;
+        assert_eq!(rules("clusterrole/transom-own")?, own_before, "the upgrade took the rights of the own policy");
+    }
+    assert!(rules("clusterrole/transom")? != shipped, "the upgrade changed nothing");
+    Ok(())
+}
+
 #[tokio::test]
 async fn components_are_taken() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;

@@ -14,5 +14,6 @@ mod memory;
 mod metrics;
 mod once;
 mod owners;
+mod policies;
 mod swap;
 mod watching;

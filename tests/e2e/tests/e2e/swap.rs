@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::PathBuf;
-use transom_e2e::agent::DEADLINE;
+use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::{POLICY, Swap};
@@ -76,8 +76,10 @@ fn a_broken_component_is_refused_and_the_old_one_goes_on() -> Result<()> {
 #[test]
 fn a_component_elsewhere_that_comes_later_is_loaded() -> Result<()> {
     let stage = Stage::new(1, 0)?;
-    stage.put_policy(POLICY, &[("builtin:kubeconfig", "../../components/decide.wasm")])?;
-    let agent = stage.watch()?;
+    stage.put_policy(POLICY, &[("builtin:kubeconfig", "decide.wasm")])?;
+    let mut command = stage.run()?;
+    command.arg("--components").arg(stage.path("components"));
+    let agent = Agent::start(&mut command, stage.path("log"))?;
     stage.wait_for_text(&stage.policy_status(POLICY), "reason: ComponentNotFound")?;
     put(&stage.path("components/decide.wasm"), &program::component("kubeconfig")?)?;
     stage.wait_for_secret(0, "the secret", |_| true)?;

@@ -15,7 +15,7 @@ pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
     let above = cases.and_then(Path::parent).with_context(|| {
         format!("failed to find the policy of `{}`: it lies in no folder `cases`", folder.display())
     })?;
-    let found = Source::Path(above.to_owned())
+    let found = Source::new(Some(above), None)
         .read()
         .with_context(|| format!("failed to read the policies in `{}`", above.display()))?;
     if let Some((place, why)) = found.broken.first() {

@@ -69,7 +69,7 @@ fn load(engine: &Engine, home: &Path) -> anyhow::Result<Guest> {
     let name = name.with_context(|| format!("failed to name the guest in `{}`", home.display()))?;
     let built = [home, Path::new("")].map(|top| top.join(BUILT).join(format!("{name}.wasm")));
     let location = match built.iter().find(|file| file.is_file()) {
-        Some(file) => Location::File(file.clone()),
+        Some(file) => Location::anywhere(&file.to_string_lossy()),
         None if builtin_names().any(|known| known == name) => Location::Builtin(name.to_owned()),
         None => bail!("failed to find the component of the guest: build it and put it at `{}`", built[0].display()),
     };

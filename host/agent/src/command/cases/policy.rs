@@ -9,7 +9,7 @@ use crate::agent::queue::Cause;
 use crate::command::case::{self, Given, Reference, settings};
 use crate::command::session::Session;
 use crate::policies::load::Loaded;
-use crate::policies::swap::Swap;
+use crate::policies::loads::Loading;
 use crate::policies::{Found, Source};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
@@ -80,18 +80,18 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
     let expected = expected(&folder.join("expected.yaml"))?;
     let mut policies = settings::policies_above(folder)?;
     policies.iter_mut().for_each(|policy| settings::lay(policy, &case));
-    let source = Source::Given(Found { policies, broken: Vec::new() });
+    let source = Source::Given(Found { policies, ..Found::default() });
     let now = case.now.as_deref().unwrap_or(NOW);
     let now = parse_rfc3339(now).with_context(|| format!("failed to read spec.now of the case: `{now}` is no time"))?;
     let name = case.agent.cluster_name.as_deref().unwrap_or("local-cluster");
     let facts = AgentFacts::new(name, case.agent.self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
     case::put(&directory, &objects);
-    let loading = Swap::loading(engine.clone(), source, [LOCAL.to_owned()].into());
+    let loading = Loading::start(engine.clone(), source, [LOCAL.to_owned()].into());
     let mut session =
         Session::start(loading, directory, |connections| Agent::new(connections, Clock::new(Some(now)), facts)).await?;
-    warm.extend(session.swap.loaded().map(|loaded| (loaded.revision.decide.digest.to_string(), Arc::clone(loaded))));
-    if let Some((name, refusal)) = session.swap.refusals().next() {
+    warm.extend(session.at_work.loaded().into_iter().map(|loaded| (loaded.revision.decide.digest.to_string(), loaded)));
+    if let Some((name, refusal)) = session.at_work.refusals().into_iter().next() {
         bail!("policy {name} is refused: {}: {}", refusal.word.as_str(), refusal.message);
     }
     let then = folder.join("then.yaml");

@@ -11,24 +11,25 @@ const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 pub(super) struct Role<'a> {
     namespace: Option<&'a str>,
     rules: Vec<(&'a Objects, &'a Right)>,
+    name: &'a str,
     home: &'a str,
     account: &'a str,
 }
 
 /// One role for the cluster, and one for each exact namespace, in order.
-pub(super) fn roles<'a>(rights: &'a Rights, home: &'a str, account: &'a str) -> Vec<Role<'a>> {
+pub(super) fn roles<'a>(rights: &'a Rights, name: &'a str, home: &'a str, account: &'a str) -> Vec<Role<'a>> {
     let mut by_namespace: BTreeMap<Option<&str>, Vec<_>> = BTreeMap::new();
     for (objects, right) in rights {
         by_namespace.entry(objects.namespace.as_deref()).or_default().push((objects, right));
     }
-    by_namespace.into_iter().map(|(namespace, rules)| Role { namespace, rules, home, account }).collect()
+    by_namespace.into_iter().map(|(namespace, rules)| Role { namespace, rules, name, home, account }).collect()
 }
 
 impl Role<'_> {
     /// The role and its binding.
     pub(super) fn objects(&self) -> [Value; 2] {
         let head = |kind: &str| {
-            let mut metadata = json!({"name": self.account, "labels": {"app.kubernetes.io/name": "transom"}});
+            let mut metadata = json!({"name": self.name, "labels": {"app.kubernetes.io/name": "transom"}});
             if let (Some(namespace), Some(metadata)) = (self.namespace, metadata.as_object_mut()) {
                 metadata.insert("namespace".to_owned(), namespace.into());
             }
@@ -42,7 +43,7 @@ impl Role<'_> {
         };
         let rules: Vec<Value> = self.rules.iter().map(|rule| rule_of(*rule)).collect();
         let binding = json!({
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": self.kind(), "name": self.account},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": self.kind(), "name": self.name},
             "subjects": [{"kind": "ServiceAccount", "name": self.account, "namespace": self.home}],
         });
         let bound = format!("{}Binding", self.kind());
@@ -71,12 +72,12 @@ impl Role<'_> {
         writeln!(text, "---")?;
         self.head(text, &format!("{}Binding", self.kind()))?;
         writeln!(text, "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: {}", self.kind())?;
-        writeln!(text, "  name: {}\nsubjects:\n- kind: ServiceAccount", quoted(self.account))?;
+        writeln!(text, "  name: {}\nsubjects:\n- kind: ServiceAccount", quoted(self.name))?;
         writeln!(text, "  name: {}\n  namespace: {}", quoted(self.account), quoted(self.home))
     }
 
     fn head(&self, text: &mut String, kind: &str) -> std::fmt::Result {
-        writeln!(text, "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {}", quoted(self.account))?;
+        writeln!(text, "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {}", quoted(self.name))?;
         if let Some(namespace) = self.namespace {
             writeln!(text, "  namespace: {}", quoted(namespace))?;
         }

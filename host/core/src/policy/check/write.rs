@@ -122,9 +122,12 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
     for (index, server) in grant.server.iter().enumerate() {
         let why = match server.contains("://") {
             true if server.len() > bounds::PLACE => Some("is longer than 1024 bytes".to_owned()),
-            true => url::server(server).err().map(|why| format!("is {why}")),
+            true if server.contains('*') => {
+                Some("has a star: want one exact URL, patterns are not supported".to_owned())
+            }
+            true => url::server(server).err().map(|why| format!("is {why}; want one exact URL")),
             false if server == "source" || has(server, "Service") => None,
-            false => Some("is no role of a Service, `source` or a URL".to_owned()),
+            false => Some("is neither a role of a Service, nor `source`, nor an exact URL".to_owned()),
         };
         if let Some(why) = why {
             return Err(PolicyError::new(format!("{field}.server[{index}]"), why));

@@ -1,0 +1,157 @@
+//! What is known of every policy, and the revisions that work. Never loads one.
+
+use crate::agent::Agent;
+use crate::policies::load::Loaded;
+use crate::telemetry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use transom_api::Word;
+use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
+use transom_core::rights;
+use transom_core::signal::Signal;
+
+/// What became of each policy that is not as it was.
+pub(crate) type Changes = Vec<(Arc<str>, Change)>;
+
+/// What is known of every policy, and what works. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub(crate) struct AtWork {
+    known: Arc<Mutex<Known>>,
+    loading: Arc<watch::Sender<usize>>,
+}
+
+/// The same, for who changes it.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) catalogue: Catalogue,
+    pub(super) loaded: BTreeMap<Arc<str>, Arc<Loaded>>,
+    /// Files, documents and objects that could not be read the last time, and why.
+    pub(super) broken: Vec<(String, String)>,
+    /// Every policy that is written.
+    pub(super) written: BTreeSet<String>,
+}
+
+impl Known {
+    fn refused(&self) -> usize {
+        self.catalogue.entries().filter(|(_, entry)| entry.refused.is_some()).count() + self.broken.len()
+    }
+}
+
+impl Default for AtWork {
+    fn default() -> Self {
+        Self { known: Arc::default(), loading: Arc::new(watch::Sender::new(0)) }
+    }
+}
+
+impl AtWork {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of every policy.
+    pub(crate) fn catalogue(&self) -> Catalogue {
+        self.lock().catalogue.clone()
+    }
+
+    /// How many policies have no revision at work, or a newer one that was refused; and places that cannot be read.
+    pub(crate) fn refused(&self) -> usize {
+        self.lock().refused()
+    }
+
+    /// Why each refused policy was refused.
+    pub(crate) fn refusals(&self) -> Vec<(String, Refusal)> {
+        let known = self.lock();
+        let refused = |(name, entry): (&Arc<str>, &Entry)| Some((name.to_string(), entry.refused.clone()?));
+        known.catalogue.entries().filter_map(refused).collect()
+    }
+
+    /// Files, documents and objects that cannot be read, and why.
+    pub(crate) fn broken(&self) -> Vec<(String, String)> {
+        self.lock().broken.clone()
+    }
+
+    /// The revisions that are at work.
+    pub(crate) fn loaded(&self) -> Vec<Arc<Loaded>> {
+        self.lock().loaded.values().cloned().collect()
+    }
+
+    /// Every policy that is written, refused ones and those that are being loaded too.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.lock().written.clone()
+    }
+
+    /// So many policies are being loaded.
+    pub(super) fn loading(&self, count: usize) {
+        self.loading.send_replace(count);
+    }
+
+    /// Waits until everything that is written was loaded or refused.
+    pub(crate) async fn settled(&self) {
+        // It fails only when nobody loads any more.
+        drop(self.loading.subscribe().wait_for(|count| *count == 0).await);
+    }
+
+    fn loaded_of(&self, policy: &str) -> Option<Arc<Loaded>> {
+        self.lock().loaded.get(policy).cloned()
+    }
+
+    /// Puts revisions to work as they are now, and tells what was loaded, bound, refused or removed.
+    pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
+        for (policy, change) in changes {
+            let loaded = self.loaded_of(policy);
+            match (change, loaded) {
+                (Change::Loaded | Change::Swapped, Some(loaded)) => agent.resume(policy, loaded),
+                // One that did not begin yet begins with what it is bound to.
+                (Change::Bounded, Some(loaded)) if agent.lane(policy).is_some() => agent.resume(policy, loaded),
+                (Change::Removed, None) => agent.remove_lane(policy),
+                (Change::Refused | Change::Mended, _) => {}
+                (Change::Loaded | Change::Swapped | Change::Bounded, _) | (Change::Removed, Some(_)) => continue,
+            }
+            self.tell(policy, *change);
+            self.tell_reach(agent, policy, *change);
+        }
+        if changes.iter().any(|(_, change)| *change == Change::Removed) {
+            agent.tidy_status(&self.names());
+        }
+        let (catalogue, loaded, refused) = {
+            let known = self.lock();
+            (known.catalogue.clone(), known.loaded.len(), known.refused())
+        };
+        telemetry::policies(loaded, refused);
+        // Also without a change: what was refused may be mended by putting back what is at work.
+        agent.catalogue_changed(&catalogue);
+    }
+
+    /// Says of a policy that is put to work what RBAC cannot bind of its grant.
+    fn tell_reach(&self, agent: &Agent, policy: &str, change: Change) {
+        let reads = agent.connections.secret_reads().filter(|_| matches!(change, Change::Loaded | Change::Swapped));
+        let Some((loaded, reads)) = self.loaded_of(policy).zip(reads) else { return };
+        for message in rights::every_secret(&loaded.revision.policy, reads, false) {
+            telemetry::tell(&Signal::PolicyReaches { policy: policy.into(), message });
+        }
+    }
+
+    fn tell(&self, policy: &Arc<str>, change: Change) {
+        let known = self.lock();
+        let entry = known.catalogue.entries().find(|(name, _)| *name == policy).map(|(_, entry)| entry);
+        let revision = entry.and_then(|entry| entry.revision.as_ref());
+        let policy = Arc::clone(policy);
+        let signal = match (change, entry.and_then(|entry| entry.refused.as_ref())) {
+            (Change::Loaded, _) => Signal::PolicyLoaded { policy },
+            (Change::Swapped, _) => Signal::Swapped { policy },
+            (Change::Mended, _) => Signal::PolicyMended { policy },
+            (Change::Removed, _) => Signal::PolicyRemoved { policy },
+            (Change::Bounded, _) => {
+                Signal::PolicyBounded { policy, suspended: revision.is_some_and(|one| one.policy.suspend) }
+            }
+            (Change::Refused, refused) => {
+                let (reason, message) = refused
+                    .map_or((Word::PolicyInvalid, String::new()), |refused| (refused.word, refused.message.clone()));
+                Signal::SwapRefused { policy, reason, message, earlier_goes_on: revision.is_some() }
+            }
+        };
+        drop(known);
+        telemetry::tell(&signal);
+    }
+}

@@ -1,0 +1,258 @@
+//! A thread that follows the manifests of policies and the files of components that they name, and tells what changed.
+//! Never follows anything else, and never lets a file that keeps changing hold up another.
+
+use super::Found;
+use super::files::{Files, Listing, is_manifest};
+use super::settling::{QUIET, Settling};
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+use transom_artifacts::Location;
+use transom_artifacts::folder::{Folder, Mark};
+
+/// Between two looks, however much is told meanwhile.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What the system does not tell of, as on a network's file system, is found this late.
+const SLOW: Duration = Duration::from_secs(10);
+/// The same where the system tells of nothing, or there is nothing to listen at.
+const DEAF: Duration = Duration::from_secs(1);
+/// How many folders the system is asked to tell of; those beyond are found by the slow look.
+const MAX_WATCHED: usize = 1_000;
+
+/// What changed since the last time.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// All that is written now, where any manifest changed; or why it cannot be read.
+    pub(super) found: Option<Result<Found, String>>,
+    /// Files of components that are other ones now; nothing where there is none.
+    pub(super) components: BTreeMap<Location, Option<Mark>>,
+}
+
+enum Signal {
+    Touched,
+    Follow(BTreeSet<Location>),
+    Stop,
+}
+
+/// A thread that follows files until this is dropped.
+pub(super) struct Following {
+    signals: Sender<Signal>,
+    wanted: BTreeSet<Location>,
+}
+
+impl Following {
+    /// Follows the manifests at a path, where policies come from files. Everything is told once at first.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn start(files: Option<Files>, tell: UnboundedSender<Seen>) -> std::io::Result<Self> {
+        let (signals, received) = channel();
+        let (hearing, names) = (signals.clone(), Names::default());
+        let known = Arc::clone(&names);
+        let watcher = notify::recommended_watcher(move |event| {
+            if concerns(event, &known) {
+                drop(hearing.send(Signal::Touched));
+            }
+        });
+        let follower = Follower {
+            files,
+            components: BTreeSet::new(),
+            names,
+            watcher: watcher.ok(),
+            watched: BTreeMap::new(),
+            manifests: Settling::default(),
+            marks: Settling::default(),
+            read: BTreeMap::new(),
+            broken: None,
+        };
+        std::thread::Builder::new().name("policies".to_owned()).spawn(move || follower.run(&received, &tell))?;
+        Ok(Self { signals, wanted: BTreeSet::new() })
+    }
+
+    /// Follows these components from now on, and no others.
+    pub(super) fn components(&mut self, wanted: BTreeSet<Location>) {
+        if wanted != self.wanted {
+            self.wanted.clone_from(&wanted);
+            // It fails only when the thread has ended, and nothing is followed any more.
+            drop(self.signals.send(Signal::Follow(wanted)));
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        drop(self.signals.send(Signal::Stop));
+    }
+}
+
+/// Names of the components that are followed.
+type Names = Arc<Mutex<BTreeSet<OsString>>>;
+
+/// Whether something that the system tells may be about a manifest or a component: what is written to another file,
+/// such as a log, is not.
+fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
+    let Ok(event) = event else { return true };
+    let named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        is_manifest(name) || names.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    };
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Modify(ModifyKind::Data(_)) => {
+            event.paths.iter().any(named)
+        }
+        EventKind::Access(_) => false,
+        _ => true,
+    }
+}
+
+/// What the thread has.
+struct Follower {
+    files: Option<Files>,
+    components: BTreeSet<Location>,
+    names: Names,
+    watcher: Option<RecommendedWatcher>,
+    watched: BTreeMap<PathBuf, Mark>,
+    manifests: Settling<PathBuf>,
+    marks: Settling<Location>,
+    /// What stands in each manifest.
+    read: BTreeMap<PathBuf, Found>,
+    /// What could not be looked at the last time, or why nothing could.
+    broken: Option<Result<Found, String>>,
+}
+
+impl Follower {
+    fn run(mut self, signals: &Receiver<Signal>, tell: &UnboundedSender<Seen>) {
+        loop {
+            let seen = self.look(Instant::now());
+            if (seen.found.is_some() || !seen.components.is_empty()) && tell.send(seen).is_err() {
+                return;
+            }
+            if !self.wait(signals) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until there is a reason for another look; false when it is over.
+    fn wait(&mut self, signals: &Receiver<Signal>) -> bool {
+        let begun = Instant::now();
+        let mut until = begun + self.patience();
+        loop {
+            match signals.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => return true,
+                Ok(Signal::Follow(components)) => self.follow(components),
+                Ok(Signal::Touched) => {}
+            }
+            until = until.min(begun + PAUSE);
+        }
+    }
+
+    fn follow(&mut self, components: BTreeSet<Location>) {
+        let paths = components.iter().filter_map(Location::file);
+        let names = paths.filter_map(|(_, path)| path.file_name().map(std::ffi::OsStr::to_owned)).collect();
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        self.components = components;
+    }
+
+    fn patience(&self) -> Duration {
+        match (&self.broken, &self.watcher) {
+            _ if !self.manifests.is_quiet() || !self.marks.is_quiet() => QUIET,
+            (Some(Err(_)), _) | (_, None) => DEAF,
+            _ => SLOW,
+        }
+    }
+
+    /// Looks at everything that is followed, and reads what changed.
+    fn look(&mut self, now: Instant) -> Seen {
+        let marks = self.components.iter().map(|one| (one.clone(), one.mark())).collect();
+        let mut components = self.marks.look(now, marks);
+        // What nobody names any more is forgotten.
+        self.marks.retain(|one| self.components.contains(one));
+        components.retain(|one, _| self.components.contains(one));
+        let listing = self.files.as_ref().map(|files| files.list().map_err(|error| error.to_string()));
+        let found = listing.as_ref().and_then(|listing| self.manifests(now, listing));
+        self.listen(listing.and_then(Result::ok).unwrap_or_default());
+        Seen { found, components }
+    }
+
+    /// All that is written, where anything changed.
+    fn manifests(&mut self, now: Instant, listing: &Result<Listing, String>) -> Option<Result<Found, String>> {
+        let files = self.files.as_ref()?;
+        let missed = listing.as_ref().map(Listing::missed).map_err(Clone::clone);
+        let changed = match listing {
+            Ok(listing) => {
+                let there = listing.manifests.iter().map(|(path, mark)| (path.clone(), Some(*mark))).collect();
+                self.manifests.look(now, there)
+            }
+            Err(_) => BTreeMap::new(),
+        };
+        for (path, mark) in &changed {
+            match mark {
+                Some(_) => drop(self.read.insert(path.clone(), files.read(path))),
+                None => drop(self.read.remove(path)),
+            }
+        }
+        if changed.is_empty() && self.broken.as_ref() == Some(&missed) {
+            return None;
+        }
+        self.broken = Some(missed.clone());
+        let all = missed.map(|mut found| {
+            self.read.values().cloned().for_each(|one| found.add(one));
+            // What is not quiet yet is not gone.
+            let unread = self.manifests.moving().filter(|path| !self.read.contains_key(*path));
+            found.unread.extend(unread.map(|path| path.display().to_string()));
+            found
+        });
+        Some(all)
+    }
+
+    /// Asks the system to tell of the folders that matter: those of manifests, and those that components lie in, or would
+    /// lie in if they were there.
+    fn listen(&mut self, listing: Listing) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let mut wanted = listing.folders;
+        for component in &self.components {
+            wanted.extend(component.file().and_then(|(root, path)| nearest(root, &path)));
+        }
+        let gone =
+            self.watched.iter().filter(|(path, mark)| wanted.get(*path).map(Mark::identity) != Some(mark.identity()));
+        let gone: Vec<PathBuf> = gone.map(|(path, _)| path.clone()).collect();
+        for path in gone {
+            // It fails where the folder itself is gone, and with it the watch.
+            drop(watcher.unwatch(&path));
+            self.watched.remove(&path);
+        }
+        for (path, mark) in wanted {
+            if self.watched.len() < MAX_WATCHED && !self.watched.contains_key(&path) {
+                // Where it fails, the slow look finds what changes.
+                drop(watcher.watch(&path, RecursiveMode::NonRecursive));
+                self.watched.insert(path, mark);
+            }
+        }
+    }
+}
+
+/// The folder of a file below a root, or the nearest one above it that is there.
+fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, Mark)> {
+    let there = Folder::open(root);
+    let Ok(folder) = &there else {
+        // The root may be made later: its own folder tells of that.
+        let above = super::folder_of(root);
+        let mark = Folder::open(&above).ok()?.look(Path::new(".")).ok()?.1;
+        return Some((above, mark));
+    };
+    let mut below = path.parent()?;
+    loop {
+        match folder.look(below) {
+            Ok((_, mark)) => return Some((root.join(below), mark)),
+            Err(_) => below = below.parent()?,
+        }
+    }
+}

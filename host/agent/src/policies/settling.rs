@@ -1,0 +1,118 @@
+//! When the content of a file counts: after it has been the same for a while, or after it has not been for too long.
+//! Each file for itself. Never looks at a file or a clock.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use transom_artifacts::folder::Mark;
+
+/// How long a file must have been as it is, so that it is not read half written.
+pub(super) const QUIET: Duration = Duration::from_millis(200);
+/// A file that is not quiet for so long is read as it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Files, by what counts of them and what is there now. A mark stands for a content.
+#[derive(Debug)]
+pub(super) struct Settling<K, M = Mark> {
+    taken: BTreeMap<K, M>,
+    moving: BTreeMap<K, Moving<M>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Moving<M> {
+    mark: Option<M>,
+    since: Instant,
+    first: Instant,
+}
+
+impl<K, M> Default for Settling<K, M> {
+    fn default() -> Self {
+        Self { taken: BTreeMap::new(), moving: BTreeMap::new() }
+    }
+}
+
+impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
+    /// Takes what is there now, and gives what counts from now on; each file for itself.
+    pub(super) fn look(&mut self, now: Instant, mut there: BTreeMap<K, Option<M>>) -> BTreeMap<K, Option<M>> {
+        for known in self.taken.keys().chain(self.moving.keys()) {
+            there.entry(known.clone()).or_default();
+        }
+        there.retain(|key, mark| self.settled(now, key, *mark));
+        for (key, mark) in &there {
+            match mark {
+                Some(mark) => drop(self.taken.insert(key.clone(), *mark)),
+                None => drop(self.taken.remove(key)),
+            }
+        }
+        there
+    }
+
+    fn settled(&mut self, now: Instant, key: &K, mark: Option<M>) -> bool {
+        if self.taken.get(key) == mark.as_ref() {
+            self.moving.remove(key);
+            return false;
+        }
+        let moving = self.moving.entry(key.clone()).or_insert(Moving { mark, since: now, first: now });
+        if moving.mark != mark {
+            (moving.mark, moving.since) = (mark, now);
+        }
+        let settled = now.duration_since(moving.since) >= QUIET || now.duration_since(moving.first) >= PATIENCE;
+        if settled {
+            self.moving.remove(key);
+        }
+        settled
+    }
+
+    /// Whether everything that is there counts.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.moving.is_empty()
+    }
+
+    /// What changes, and does not count yet.
+    pub(super) fn moving(&self) -> impl Iterator<Item = &K> {
+        self.moving.keys()
+    }
+
+    /// Forgets what nobody asks about any more.
+    pub(super) fn retain(&mut self, mut wanted: impl FnMut(&K) -> bool) {
+        self.taken.retain(|key, _| wanted(key));
+        self.moving.retain(|key, _| wanted(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What counts from each look on; a look is 100 ms after the one before, and shows these files.
+    fn looks(seen: &[&[(&'static str, u32)]]) -> Vec<Vec<(&'static str, Option<u32>)>> {
+        let (begun, mut settling) = (Instant::now(), Settling::<&str, u32>::default());
+        let look = |(at, files): (u32, &&[(&'static str, u32)])| {
+            let there = files.iter().map(|(name, mark)| (*name, Some(*mark))).collect();
+            settling.look(begun + Duration::from_millis(100) * at, there).into_iter().collect()
+        };
+        (0..).zip(seen).map(look).collect()
+    }
+
+    #[test]
+    fn a_file_counts_when_it_is_quiet_and_waits_for_no_other() {
+        let seen: Vec<Vec<(&str, u32)>> =
+            (0..30).map(|at| vec![("busy", at), ("changed", if at < 10 { 1 } else { 2 }), ("quiet", 7)]).collect();
+        let seen: Vec<&[_]> = seen.iter().map(Vec::as_slice).collect();
+        let taken = looks(&seen);
+        assert_eq!(taken[2], [("changed", Some(1)), ("quiet", Some(7))]);
+        assert_eq!(taken[12], [("changed", Some(2))]);
+        // What never is quiet is read all the same, now and then.
+        assert_eq!(taken[20], [("busy", Some(20))]);
+        assert_eq!(taken.iter().flatten().count(), 4);
+    }
+
+    #[test]
+    fn what_goes_is_gone_after_a_while_and_what_comes_back_was_never_gone() {
+        let (there, gone): (&[_], &[_]) = (&[("a", 1)], &[]);
+        assert_eq!(looks(&[there, there, there, gone, gone, gone])[5], [("a", None)]);
+        let replaced: &[_] = &[("a", 2)];
+        let taken = looks(&[there, there, there, gone, replaced, replaced, replaced]);
+        assert_eq!(taken.concat(), [("a", Some(1)), ("a", Some(2))]);
+        assert_eq!(looks(&[there, there, there, gone, there, there, there]).concat(), [("a", Some(1))]);
+    }
+}

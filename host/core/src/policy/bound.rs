@@ -1,0 +1,212 @@
+//! What an earlier revision may still do once a newer manifest allows less, as long as the newer one cannot take over:
+//! never more than either of the two allows. Never widens anything.
+
+use super::{Policy, ReadRule, SecretRule, SubjectRule, TaintsRule, Writes};
+use crate::pattern::Pattern;
+use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, PruneSpec};
+
+/// The earlier policy within what the newest allows. Guests, settings and times stay those of the earlier one. Where
+/// anything is narrowed, nothing is removed: what the newest wants kept is not known without its guests.
+pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
+    let mut bounded = Policy {
+        suspend: earlier.suspend || newest.suspend,
+        subject: subject(&earlier.subject, &newest.subject),
+        reads: reads(&earlier.reads, &newest.reads),
+        writes: writes(&earlier.writes, &newest.writes),
+        ..earlier.clone()
+    };
+    let narrowed = (&bounded.subject, &bounded.reads, &bounded.writes)
+        != (&earlier.subject, &earlier.reads, &earlier.writes)
+        || earlier.own.keep_until_absent != newest.own.keep_until_absent;
+    if narrowed || newest.own.prune == PruneSpec::Never {
+        bounded.own.prune = PruneSpec::Never;
+    }
+    if newest.own.adopt == AdoptSpec::Never {
+        bounded.own.adopt = AdoptSpec::Never;
+    }
+    bounded
+}
+
+/// The narrower of two patterns; nothing where neither is part of the other, though they may have names in common.
+fn pattern(one: &Pattern, other: &Pattern) -> Option<Pattern> {
+    match (other.covers(one), one.covers(other)) {
+        (true, _) => Some(one.clone()),
+        (_, true) => Some(other.clone()),
+        _ => None,
+    }
+}
+
+fn subject(earlier: &SubjectRule, newest: &SubjectRule) -> SubjectRule {
+    let same =
+        (&earlier.cluster, &earlier.api_version, &earlier.kind) == (&newest.cluster, &newest.api_version, &newest.kind);
+    let within = |one: &Pattern| {
+        let covered = newest.namespaces.iter().any(|other| other.covers(one));
+        if covered {
+            vec![one.clone()]
+        } else {
+            newest.namespaces.iter().filter_map(|other| pattern(one, other)).collect()
+        }
+    };
+    let namespaces = earlier.namespaces.iter().filter(|_| same).flat_map(within).collect();
+    // Objects without a namespace are admitted by their kind alone: another kind is left to no pattern at all.
+    let kind = if same { earlier.kind.clone() } else { String::new() };
+    SubjectRule { namespaces, kind, ..earlier.clone() }
+}
+
+fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
+    let one = |rule: &ReadRule| {
+        let other = newest.iter().find(|other| other.role == rule.role)?;
+        let same = (&rule.cluster, &rule.api_version, &rule.kind) == (&other.cluster, &other.api_version, &other.kind);
+        let namespace = match (&rule.namespace, &other.namespace) {
+            (None, None) => None,
+            (Some(one), Some(other)) => Some(pattern(one, other)?),
+            _ => return None,
+        };
+        let keys = rule.keys.intersection(&other.keys).cloned().collect();
+        same.then_some(ReadRule { namespace, name: pattern(&rule.name, &other.name)?, keys, ..rule.clone() })
+    };
+    earlier.iter().filter_map(one).collect()
+}
+
+fn writes(earlier: &Writes, newest: &Writes) -> Writes {
+    match (earlier, newest) {
+        (Writes::Kubeconfig(earlier), Writes::Kubeconfig(newest)) => {
+            let within = |one: &SecretRule| newest.iter().filter_map(|other| secret(one, other)).collect::<Vec<_>>();
+            Writes::Kubeconfig(earlier.iter().flat_map(within).collect())
+        }
+        (Writes::Taints(earlier), Writes::Taints(newest)) => {
+            Writes::Taints(TaintsRule { keys: earlier.keys.intersection(&newest.keys).cloned().collect() })
+        }
+        (Writes::Kubeconfig(_), Writes::Taints(_)) => Writes::Kubeconfig(Vec::new()),
+        (Writes::Taints(_), Writes::Kubeconfig(_)) => Writes::Taints(TaintsRule { keys: Default::default() }),
+    }
+}
+
+fn secret(one: &SecretRule, other: &SecretRule) -> Option<SecretRule> {
+    ((&one.cluster, &one.key) == (&other.cluster, &other.key)).then_some(())?;
+    Some(SecretRule {
+        namespace: pattern(&one.namespace, &other.namespace)?,
+        name: pattern(&one.name, &other.name)?,
+        verbs: one.verbs.intersection(&other.verbs).copied().collect(),
+        kubeconfig: kubeconfig(&one.kubeconfig, &other.kubeconfig),
+        ..one.clone()
+    })
+}
+
+fn kubeconfig(one: &KubeconfigGrant, other: &KubeconfigGrant) -> KubeconfigGrant {
+    // Every field is named: one that is added must be narrowed, too.
+    let KubeconfigGrant { server, addresses, ca, credentials, insecure, proxy, tls_server_name, cluster_domain } =
+        one.clone();
+    // The same role is another destination where its Service's name ends otherwise.
+    let same_domain = cluster_domain == other.cluster_domain;
+    let stays = |server: &String| same_domain || server == "source" || server.contains("://");
+    let carried = |one, other| if one == other { one } else { CarryGrant::Drop };
+    KubeconfigGrant {
+        server: server.into_iter().filter(|server| other.server.contains(server) && stays(server)).collect(),
+        addresses: addresses.into_iter().filter(|address| other.addresses.contains(address)).collect(),
+        ca: ca.into_iter().filter(|role| other.ca.contains(role)).collect(),
+        credentials: credentials.into_iter().filter(|kind| other.credentials.contains(kind)).collect(),
+        insecure: if insecure == other.insecure { insecure } else { InsecureGrant::Never },
+        proxy: carried(proxy, other.proxy),
+        tls_server_name: carried(tls_server_name, other.tls_server_name),
+        cluster_domain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{check, manifest};
+    use crate::sample::{kubeconfig_manifest, taints_manifest};
+    use serde_json::{Value, json};
+
+    fn policy(manifest: &Value) -> Policy {
+        check::policy(manifest::parse(manifest).unwrap()).unwrap()
+    }
+
+    fn with(manifest: &Value, pointer: &str, value: Value) -> Policy {
+        let mut manifest = manifest.clone();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        match manifest.pointer_mut(parent).unwrap() {
+            Value::Array(list) => list[name.parse::<usize>().unwrap()] = value,
+            parent => parent[name] = value,
+        }
+        policy(&manifest)
+    }
+
+    /// The changes of a manifest that allow less, each alone.
+    fn narrower() -> Vec<(&'static str, Value)> {
+        vec![
+            ("/spec/subject/namespaces", json!(["clusters"])),
+            ("/spec/grant/read/1/namespace", json!("{subject.namespace}-a*")),
+            ("/spec/grant/read/0/name", json!("{subject.name}-admin-kubeconfig")),
+            ("/spec/grant/write/0/namespace", json!("klusterlet-a*")),
+            ("/spec/grant/write/0/verbs", json!(["create"])),
+            ("/spec/grant/write/0/kubeconfig/credentials", json!(["Token"])),
+        ]
+    }
+
+    #[test]
+    fn what_either_does_not_allow_is_not_allowed() {
+        let wide = kubeconfig_manifest();
+        for (pointer, value) in narrower() {
+            let (wide, narrow) = (policy(&wide), with(&wide, pointer, value));
+            let bounded = bounded(&wide, &narrow);
+            assert_eq!(
+                (&bounded.subject, &bounded.reads, &bounded.writes),
+                (&narrow.subject, &narrow.reads, &narrow.writes),
+                "{pointer}"
+            );
+            assert_eq!(bounded.own.prune, PruneSpec::Never, "{pointer}");
+            // A wider newest manifest widens nothing, and what is the same is left alone.
+            assert_eq!(super::bounded(&narrow, &wide), narrow, "{pointer}");
+            assert_eq!(super::bounded(&wide, &wide), wide);
+        }
+    }
+
+    #[test]
+    fn what_has_only_some_names_in_common_is_left_out() {
+        let wide = kubeconfig_manifest();
+        let bound = |pointer, value| bounded(&policy(&wide), &with(&wide, pointer, value));
+        assert_eq!(bound("/spec/grant/write/0/namespace", json!("*-demo")).writes, Writes::Kubeconfig(Vec::new()));
+        assert_eq!(bound("/spec/grant/write/0/name", json!("other")).writes, Writes::Kubeconfig(Vec::new()));
+        assert!(bound("/spec/grant/read/3/kind", json!("Other")).reads.iter().all(|rule| rule.role != "klusterlet"));
+        // A name in place of a template may be another subject's.
+        let other = bound("/spec/grant/read/0/namespace", json!("clusters"));
+        assert!(other.reads.iter().all(|rule| rule.role != "source"));
+        let elsewhere = bound("/spec/subject/kind", json!("NodePool")).subject;
+        assert!(elsewhere.namespaces.is_empty() && elsewhere.kind.is_empty());
+    }
+
+    #[test]
+    fn suspending_holds_and_taints_are_bound_by_key() {
+        let suspended = with(&taints_manifest(), "/spec/suspend", json!(true));
+        let before = policy(&taints_manifest());
+        assert!(bounded(&before, &suspended).suspend && bounded(&suspended, &before).suspend);
+        assert_eq!(bounded(&before, &suspended), suspended, "nothing else is touched");
+        let other = with(&taints_manifest(), "/spec/grant/write/0/taintKeys", json!(["other"]));
+        assert_eq!(bounded(&before, &other).writes, Writes::Taints(TaintsRule { keys: Default::default() }));
+        assert_eq!(
+            bounded(&before, &policy(&kubeconfig_manifest())).writes,
+            Writes::Taints(TaintsRule { keys: Default::default() })
+        );
+    }
+
+    #[test]
+    fn a_kubeconfig_goes_only_where_both_let_it() {
+        let wide = kubeconfig_manifest();
+        for (field, value) in [
+            ("clusterDomain", json!("other.domain")),
+            ("credentials", json!(["Token"])),
+            ("tlsServerName", json!("Drop")),
+        ] {
+            let narrow = with(&wide, &format!("/spec/grant/write/0/kubeconfig/{field}"), value);
+            let Writes::Kubeconfig(rules) = bounded(&policy(&wide), &narrow).writes else { panic!("secrets") };
+            let Writes::Kubeconfig(of_narrow) = narrow.writes else { panic!("secrets") };
+            let (bound, narrow) = (&rules[0].kubeconfig, &of_narrow[0].kubeconfig);
+            assert!(bound.credentials.iter().all(|kind| narrow.credentials.contains(kind)));
+            assert!(bound.tls_server_name == narrow.tls_server_name);
+            assert_eq!(bound.server.iter().any(|server| server == "service"), field != "clusterDomain", "{field}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! One policy, component or file holds up no other, and what a policy may do counts whatever its component does.
+
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::program;
+use transom_e2e::stage::{Stage, put};
+use transom_e2e::swap::POLICY;
+use transom_support::wait;
+
+/// A stage whose kubeconfig policy has its component in a file; with the policy's file.
+fn stage() -> Result<(Stage, PathBuf, PathBuf)> {
+    let stage = Stage::new(1, 0)?;
+    stage.put_policy(POLICY, &[("builtin:kubeconfig", "decide.wasm")])?;
+    let folder = stage.policies.join(POLICY);
+    let (policy, component) = (folder.join("policy.yaml"), folder.join("decide.wasm"));
+    put(&component, &program::component("kubeconfig")?)?;
+    Ok((stage, policy, component))
+}
+
+/// Replaces a text that must be there.
+fn edit(path: &Path, from: &str, to: &str) -> Result<()> {
+    let text = fs::read_to_string(path)?;
+    ensure!(text.contains(from), "{} does not hold `{from}`", path.display());
+    put(path, text.replace(from, to).as_bytes())
+}
+
+fn suspend(policy: &Path) -> Result<()> {
+    edit(policy, "\nspec:", "\nspec:\n  suspend: true")
+}
+
+/// Waits until the log has so many lines with a text.
+fn wait_for_lines(agent: &Agent, text: &str, count: usize) -> Result<()> {
+    let look = || (agent.log().ok()?.lines().filter(|line| line.contains(text)).count() >= count).then_some(());
+    Ok(wait::until(&format!("{count} lines with `{text}`"), DEADLINE, look)?)
+}
+
+#[test]
+fn suspending_and_narrowing_count_whatever_the_component_does() -> Result<()> {
+    let (stage, policy, component) = stage()?;
+    let (agent, status, subject) = (stage.watch()?, stage.policy_status(POLICY), stage.hosted_status(0));
+    let first = stage.wait_for_secret(0, "the secret", |_| true)?;
+    put(&component, b"no component")?;
+    stage.wait_for_text(&status, "reason: ComponentInvalid")?;
+    wait_for_lines(&agent, "refused: ", 1)?;
+    // Suspended, also where the rest of the manifest makes no sense.
+    for nonsense in ["", "\n  nonsense: 1"] {
+        edit(&policy, "\nspec:", &format!("\nspec:\n  suspend: true{nonsense}"))?;
+        stage.wait_for_text(&subject, "reason: Suspended")?;
+        stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
+        stage.wait_for_text(&status, "the earlier revision goes on within what this manifest allows")?;
+        edit(&policy, &format!("\n  suspend: true{nonsense}"), "")?;
+        stage.wait_for_secret(0, "the port of what goes on", |secret| secret.server.ends_with(":7443"))?;
+        stage.edit(&stage.hosted(0), "port: 7443\n    protocol", "port: 6443\n    protocol")?;
+        stage.wait_for_secret(0, "the first port", |secret| secret.server == first.server)?;
+    }
+    // Each of these manifests was refused, and each refusal was told.
+    wait_for_lines(&agent, "refused: ", 5)?;
+    // Narrowed to a name that the earlier revision does not write.
+    edit(&policy, "      name: external-managed-kubeconfig\n", "      name: other\n")?;
+    stage.wait_for_text(&subject, "reason: WriteNotGranted")?;
+    ensure!(stage.secret(0).exists(), "what was made was removed");
+    ensure!(fs::read_to_string(&status)?.contains("reason: ComponentInvalid"), "the refusal is told no more");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_file_that_changes_all_the_time_holds_up_no_other() -> Result<()> {
+    let (stage, policy, _) = stage()?;
+    let busy = fs::read_to_string(program::policy("built-in-taints"))?;
+    let files = ["busy.yaml", "busy.log", "sub/busy.txt"].map(|name| stage.policies.join(name));
+    fs::create_dir_all(stage.policies.join("sub"))?;
+    let agent = stage.watch()?;
+    stage.wait_for_secret(0, "the secret", |_| true)?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| -> Result<()> {
+            let mut count = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                count += 1;
+                files.iter().try_for_each(|file| fs::write(file, format!("{busy}\n# {count}\n")))?;
+            }
+            Ok(())
+        });
+        let suspended =
+            suspend(&policy).and_then(|()| stage.wait_for_text(&stage.hosted_status(0), "reason: Suspended"));
+        over.store(true, Ordering::Relaxed);
+        writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+        suspended
+    })?;
+    // What changed all the time is taken, too.
+    stage.wait_for_text(&stage.policy_status("built-in-taints"), "reason: Loaded")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_component_of_the_same_size_and_time_is_another_one() -> Result<()> {
+    let (stage, _, component) = stage()?;
+    let agent = stage.watch()?;
+    stage.wait_for_secret(0, "the secret", |_| true)?;
+    let (good, time) = (fs::read(&component)?, fs::metadata(&component)?.modified()?);
+    let bad = vec![0; good.len()];
+    // Written over in place, and put in place of it.
+    for in_place in [true, false] {
+        for (bytes, reason) in [(&bad, "ComponentInvalid"), (&good, "Loaded")] {
+            let path = if in_place { component.clone() } else { stage.path("other") };
+            fs::write(&path, bytes)?;
+            fs::File::options().write(true).open(&path)?.set_modified(time)?;
+            fs::rename(&path, &component)?;
+            stage.wait_for_text(&stage.policy_status(POLICY), &format!("reason: {reason}"))?;
+        }
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_component_outside_is_refused_and_holds_up_no_other() -> Result<()> {
+    let (stage, policy, _) = stage()?;
+    let taints = fs::read_to_string(program::policy("built-in-taints"))?;
+    std::os::unix::fs::symlink("/etc/passwd", stage.policies.join("link.wasm"))?;
+    let places = ["/", "/proc/self/environ", "../..", "../fleet", "link.wasm", "../../../../../etc/shadow"];
+    for (at, place) in places.into_iter().enumerate() {
+        let manifest =
+            taints.replace("builtin:taints", place).replace("name: built-in-taints", &format!("name: out-{at}"));
+        put(&stage.policies.join(format!("out-{at}.yaml")), manifest.as_bytes())?;
+    }
+    let agent = stage.watch()?;
+    stage.wait_for_secret(0, "the secret", |_| true)?;
+    for at in 0..places.len() {
+        stage.wait_for_text(&stage.policy_status(&format!("out-{at}")), "reason: ComponentNotAllowed")?;
+    }
+    suspend(&policy)?;
+    stage.wait_for_text(&stage.hosted_status(0), "reason: Suspended")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn folders_that_are_links_to_each_other_end() -> Result<()> {
+    let (stage, _, _) = stage()?;
+    for (target, link) in [(".", "here"), (".", "again"), ("..", "external-managed-kubeconfig/up")] {
+        std::os::unix::fs::symlink(target, stage.policies.join(link))?;
+    }
+    let output = stage.transom()?.arg("validate").arg(&stage.policies).output()?;
+    let said = String::from_utf8(output.stdout).context("it is no text")?;
+    ensure!(said.lines().filter(|line| line.starts_with("valid ")).count() == 1, "{said}");
+    let output = stage.once()?;
+    ensure!(output.status.success() && stage.secret(0).exists(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+#[test]
+fn a_manifest_that_cannot_be_read_is_told_in_the_status_of_its_policy() -> Result<()> {
+    let (stage, policy, _) = stage()?;
+    let (agent, status) = (stage.watch()?, stage.policy_status(POLICY));
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    let good = fs::read(&policy)?;
+    put(&policy, b"{")?;
+    stage.wait_for_text(&status, "reason: ManifestInvalid")?;
+    put(&policy, &good)?;
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    agent.stop()?;
+    Ok(())
+}
