@@ -87,6 +87,7 @@ pub(crate) const OWN_REASONS: [Reason; 2] = [
 
 impl<T: Guest> wit::Guest for T {
     fn describe() -> wit::Description {
+        crate::panic::tell();
         let about = T::ABOUT;
         wit::Description {
             name: about.name.into(),
@@ -98,6 +99,7 @@ impl<T: Guest> wit::Guest for T {
     }
 
     fn validate(settings: String) -> Vec<Problem> {
+        crate::panic::tell();
         match settings::read::<T::Settings>(&settings) {
             Ok(settings) => T::check(&settings),
             Err(problem) => vec![problem],

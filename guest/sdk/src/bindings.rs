@@ -2,11 +2,11 @@
 //! Never seen in a guest's source: the crate root re-exports the words, the register macro the exports.
 //! The serde attributes let `testing` read and write the words as `wit/` spells them.
 
-/// What every guest exports, the one import, and the types that all kinds share.
+/// What every guest exports, the imports, and the types that all kinds share.
 pub mod guest {
     wit_bindgen::generate!({
         path: "../../wit",
-        inline: "package transom:sdk; world guest { import transom:policy/log@0.1.0; export transom:policy/guest@0.1.0; }",
+        inline: "package transom:sdk; world guest { import transom:policy/log@0.1.0; import transom:policy/panic@0.1.0; export transom:policy/guest@0.1.0; }",
         pub_export_macro: true,
         export_macro_name: "export_guest",
         default_bindings_module: "::transom_guest::bindings::guest",

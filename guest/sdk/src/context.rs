@@ -17,8 +17,9 @@ pub struct Context<S> {
 }
 
 impl<S: DeserializeOwned + Default> Context<S> {
-    /// Reads the settings of a call. The problem is there only if the host did not ask `validate`.
+    /// Reads the settings of a call, with which every one of a world begins. The problem is there only if the host did not ask `validate`.
     pub(crate) fn read(raw: wit::Context) -> Result<Self, Problem> {
+        crate::panic::tell();
         let settings = settings::read(&raw.settings)?;
         Ok(Self { now_seconds: raw.now_seconds, agent: raw.agent, settings })
     }

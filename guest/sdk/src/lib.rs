@@ -37,6 +37,7 @@ pub mod bindings;
 mod context;
 pub mod kubeconfig;
 pub mod log;
+mod panic;
 mod register;
 mod settings;
 pub mod taints;

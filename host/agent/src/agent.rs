@@ -8,6 +8,7 @@ pub(crate) mod known;
 pub(crate) mod lane;
 mod observe;
 mod pipeline;
+mod pool;
 pub(crate) mod queue;
 mod settle;
 mod statuses;
@@ -19,12 +20,13 @@ use clock::Clock;
 use connections::Connections;
 use known::{Shared, Told};
 use lane::Lane;
+use pool::Pool;
 use statuses::Statuses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use transom_api::{State, Word};
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
@@ -33,8 +35,24 @@ use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::metrics::{Attempt, Counted, is_news};
 use transom_core::policy::Writes;
 use transom_core::report::End;
+use transom_core::share::budget::Budget;
 use transom_core::signal::Signal;
 use transom_core::work::Key;
+
+/// Room for documents with credentials, in KiB.
+pub(crate) struct Documents {
+    /// What is left of it.
+    pub(crate) left: Arc<Semaphore>,
+    /// How much there is.
+    pub(crate) all: u32,
+}
+
+impl Documents {
+    fn new(budget: &Budget) -> Self {
+        let all = u32::try_from(budget.documents >> 10).unwrap_or(u32::MAX);
+        Self { left: Arc::new(Semaphore::new(all as usize)), all }
+    }
+}
 
 /// One agent.
 pub(crate) struct Agent {
@@ -53,6 +71,11 @@ pub(crate) struct Agent {
     pub(crate) accounts: Accounts,
     /// Whether a cluster told of a `Policy` object since the last look.
     pub(crate) policies_told: AtomicBool,
+    /// Where evaluations go on.
+    pool: Pool,
+    /// How many go on over all policies.
+    at_once: Arc<Semaphore>,
+    documents: Documents,
     /// Told whenever an evaluation ended.
     pub(crate) moved: Notify,
     /// Spreads back-off and audit over the fleet, differently in each run.
@@ -74,6 +97,9 @@ impl Agent {
             statuses: Statuses::default(),
             accounts: Accounts::default(),
             policies_told: AtomicBool::default(),
+            pool: Pool::new(Budget::default().threads()),
+            documents: Documents::new(&Budget::default()),
+            at_once: Arc::new(Semaphore::new(workers::AT_ONCE)),
             moved: Notify::new(),
             seeds: RandomState::new(),
         }
@@ -88,6 +114,13 @@ impl Agent {
     /// The same, only asked: it writes and tells nothing, and keeps an account of each evaluation.
     pub(crate) fn only_asked(mut self) -> Self {
         self.accounts = Accounts::kept();
+        self
+    }
+
+    /// The same with another share of memory.
+    pub(crate) fn within(mut self, budget: &Budget) -> Self {
+        self.pool = Pool::new(budget.threads());
+        self.documents = Documents::new(budget);
         self
     }
 

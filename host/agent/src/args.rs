@@ -11,6 +11,7 @@ use status::StatusArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
+use transom_core::share::budget::DEFAULT_MIB;
 use transom_core::time::parse_rfc3339;
 
 /// Watches cluster objects, asks sandboxed guests what should follow, and applies the answer.
@@ -67,6 +68,12 @@ pub(crate) enum Command {
     /// Print the CustomResourceDefinition of the kind Policy.
     #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
     Crd,
+    /// Compile a component from standard input: what the agent has another process do, because it may take too much.
+    #[command(hide = true)]
+    Compile {
+        /// How the agent's engine allocates.
+        allocation: String,
+    },
     /// Print the least RBAC that the agent needs for its policies, with the reason for each rule.
     #[command(
         after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nEnds with 0 when printed, 1 when a policy is refused and nothing is printed, 2 on wrong use."
@@ -113,6 +120,9 @@ pub(crate) struct RunArgs {
     /// Flags shared with `render`.
     #[command(flatten)]
     pub(crate) evaluate: EvaluateArgs,
+    /// MiB that guests, compilations and documents may use together, beside what the watched objects take.
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MIB)]
+    pub(crate) memory_budget: u64,
     /// Do everything once, then end.
     #[arg(long)]
     pub(crate) once: bool,

@@ -61,6 +61,11 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => inspect::inspect(&args, screen),
         Command::Explain(args) => explain::explain(&args, screen),
+        Command::Compile { allocation } => {
+            transom_engine::compile(allocation.as_str(), std::io::stdin().lock(), std::io::stdout().lock())
+                .context("failed to compile")?;
+            Ok(Ending::Right)
+        }
         Command::Crd => Ok(crd::crd(screen)),
         Command::Rbac(args) => rbac::rbac(&args, screen),
         Command::Render(args) => render::render(&args, screen),

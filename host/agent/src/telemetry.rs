@@ -9,8 +9,10 @@ pub(crate) mod traces;
 
 use crate::args::LogFormat;
 use crate::metrics;
+use std::collections::BTreeMap;
 use std::panic;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tracing::{Level, Metadata, debug, error, info, warn};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -20,6 +22,7 @@ use transom_api::{State, Word};
 use transom_core::metrics::Attempt;
 use transom_core::outcome::Outcome;
 use transom_core::report::Report;
+use transom_core::share::allowance::{Allowance, LOG_BYTES};
 use transom_core::signal::Signal;
 use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::{LogLevel, Receipt};
@@ -142,7 +145,7 @@ pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure:
         meters.called(&key.policy, asked, receipt, failure);
     }
     traces::invoked(asked, receipt, failure);
-    for line in &receipt.log {
+    for line in receipt.log.iter().filter(|line| may_be_told(&key.policy, line.text.len())) {
         let level = match line.level {
             LogLevel::Debug => "debug",
             LogLevel::Info => "info",
@@ -150,6 +153,30 @@ pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure:
         };
         tell(&Signal::GuestLogged { key: key.clone(), level, line: line.text.clone() });
     }
+}
+
+/// What guests have logged lately, by policy.
+static LOGGED: Mutex<BTreeMap<Arc<str>, Allowance>> = Mutex::new(BTreeMap::new());
+
+/// Whether a line of so many bytes is still within what the guests of a policy may log in a minute; tells how many of the
+/// minute before were not.
+fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let now = START.elapsed().as_secs();
+    let verdict = {
+        let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+        if !logged.contains_key(policy) {
+            // Policies that are gone, or silent, are forgotten.
+            logged.retain(|_, allowance| !allowance.is_over(now));
+        }
+        logged.entry(Arc::clone(policy)).or_default().take(bytes as u64, now)
+    };
+    if verdict.left_out_before > 0 {
+        let lines = verdict.left_out_before;
+        let reason = Word::LogFlooded.as_str();
+        warn!(%policy, reason, lines, "left out lines of guests within a minute: {LOG_BYTES} bytes are the limit");
+    }
+    verdict.told
 }
 
 /// How many policies have a revision at work, and how many a newer one that was refused.

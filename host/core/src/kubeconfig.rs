@@ -12,6 +12,7 @@ mod key;
 mod pem;
 mod servers;
 mod shape;
+mod size;
 mod structure;
 pub(crate) mod url;
 
@@ -27,6 +28,12 @@ use key::Pair;
 use serde_json::{Map, Value};
 use std::fmt;
 use transom_api::Word;
+
+/// Values of the largest kubeconfig.
+const NODES: usize = 100_000;
+
+/// Bytes that a byte of a kubeconfig takes at most while it is read, shown, put together again and compared.
+pub const COST: usize = 16;
 
 /// What one kubeconfig may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +82,7 @@ impl Source {
     /// # Errors
     /// When it is no kubeconfig that can be used whole: also an entry that is not current must be sound.
     pub fn parse(bytes: &[u8], limits: &KubeconfigLimits) -> Result<Self, KubeconfigError> {
-        let budget = Limits { bytes: limits.bytes, nodes: 100_000, depth: 64 };
+        let budget = Limits { bytes: limits.bytes, nodes: NODES, depth: 64 };
         let document = match document::parse_one(bytes, budget)? {
             Value::Object(map) => map,
             Value::Null => return Err(Place::ROOT.error(Word::KubeconfigEmpty, "nothing in it")),

@@ -22,7 +22,6 @@ pub mod object;
 pub mod observation;
 pub mod outcome;
 pub mod outputs;
-pub mod pace;
 pub mod pattern;
 pub mod plan;
 pub mod policy;
@@ -35,6 +34,7 @@ pub mod rights;
 #[cfg(test)]
 mod sample;
 pub mod service;
+pub mod share;
 pub mod signal;
 pub mod stamp;
 pub mod summary;

@@ -8,8 +8,9 @@ use crate::work::Key;
 use crate::{audit, backoff};
 use transom_api::{Reason, State, Word};
 
-/// The shortest time until a time that was asked for, in milliseconds: one that lies in the past must not spin.
-const SHORTEST_MS: u64 = 1_000;
+/// The shortest time until a time that was asked for, in milliseconds, as the contract says: one that lies in the past, or
+/// is always the next second, must not keep an agent busy.
+const SHORTEST_MS: u64 = 5_000;
 /// How often the delay before the next try after a conflict is doubled: up to four seconds.
 const CONFLICTS: u32 = 2;
 
@@ -271,7 +272,10 @@ mod tests {
     fn the_earliest_time_wins_and_the_past_does_not_spin() {
         let asked = |at| Failure::known(Word::KubeconfigEmpty, "m").until(Some(at));
         assert_eq!(report(Err(asked(NOW + 60)), 0).again_after_ms, Some(60_000));
-        assert_eq!(report(Err(asked(NOW - 60)), 0).again_after_ms, Some(SHORTEST_MS));
+        for at in [i64::MIN, NOW - 60, NOW, NOW + 1, NOW + 5] {
+            assert_eq!(report(Err(asked(at)), 0).again_after_ms, Some(5_000), "{at}");
+        }
+        assert_eq!(report(Err(asked(NOW + 6)), 0).again_after_ms, Some(6_000));
         assert_eq!(
             report(Err(asked(i64::MAX)), 0).again_after_ms,
             Some(9_223_372_036_854_774_807_u64.saturating_mul(1_000))

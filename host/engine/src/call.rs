@@ -1,7 +1,7 @@
 //! What a store knows of the call that runs in it: the budget, what is used of it, the log.
 //! Every limit that a guest can hit while it runs is checked here, except time and stack.
 
-use crate::bindings::v0_1::log;
+use crate::bindings::v0_1::{log, panic};
 use crate::config::{CORE_INSTANCES, LARGEST_MEMORY};
 use crate::failure::CallFailure;
 use crate::limits::Limits;
@@ -12,11 +12,13 @@ use wasmtime::ResourceLimiter;
 pub(crate) struct CallState {
     limits: Limits,
     pub(crate) receipt: Receipt,
+    /// What the guest said when it panicked.
+    pub(crate) panicked: Option<String>,
 }
 
 impl CallState {
     pub(crate) fn new(limits: Limits, receipt: Receipt) -> Self {
-        Self { limits, receipt }
+        Self { limits, receipt, panicked: None }
     }
 }
 
@@ -91,6 +93,17 @@ impl log::Host for CallState {
         used.log_lines += 1;
         used.log_bytes = bytes;
         used.log.push(LogLine { level: level.into(), text: printable(&message) });
+        Ok(())
+    }
+}
+
+impl panic::Host for CallState {
+    fn panicked(&mut self, message: String) -> wasmtime::Result<()> {
+        if self.receipt.host_calls >= self.limits.host_calls {
+            return Err(CallFailure::HostCallsExceeded { allowed: self.limits.host_calls }.into());
+        }
+        self.receipt.host_calls += 1;
+        self.panicked.get_or_insert_with(|| printable(&message));
         Ok(())
     }
 }

@@ -1,9 +1,11 @@
 //! From bytes to code, once per digest. Never looks at what a component imports or exports.
 
+use crate::compiled;
 use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
 use crate::receipt::printable;
+use crate::vet::vet;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -12,6 +14,9 @@ use wasmtime::component::Component;
 
 /// Bytes of a page of linear memory.
 const PAGE: u64 = 64 << 10;
+
+/// How many components are remembered that took too much.
+const REMEMBERED: usize = 64;
 
 /// A component's code, shared by all guests that were loaded from the same bytes.
 pub(crate) struct Compiled {
@@ -38,11 +43,23 @@ impl Inner {
         if let Some(found) = self.find(&digest) {
             return Ok(found);
         }
-        let _turn = lock(&self.compiling);
-        if let Some(found) = self.find(&digest) {
-            return Ok(found);
+        if let Some(refused) = lock(&self.refused).get(&digest) {
+            return Err(refused.clone());
         }
-        let component = self.code(bytes, &digest)?;
+        // Held until the code can be found: who waits for it looks again.
+        let _turn;
+        // Who need not compile waits for nobody who does, nor does what we compiled before it was shipped.
+        let component = match self.kept(&digest) {
+            Some(component) => component,
+            None if self.is_trusted(&digest) => self.code(bytes, &digest)?,
+            None => {
+                _turn = lock(&self.compiling);
+                if let Some(found) = self.find(&digest) {
+                    return Ok(found);
+                }
+                self.code(bytes, &digest).inspect_err(|error| self.refuse(&digest, error))?
+            }
+        };
         within_pool(&component, &self.options)?;
         let compiled = Arc::new(Compiled { component, digest: digest.clone(), size: bytes.len() as u64 });
         let mut all = lock(&self.compiled);
@@ -51,13 +68,35 @@ impl Inner {
         Ok(compiled)
     }
 
-    /// Code that was kept by an earlier engine, or else compiled now and kept for later ones.
-    fn code(&self, bytes: &[u8], digest: &str) -> Result<Component, LoadError> {
-        if let Some(kept) = self.cache.as_ref().and_then(|cache| cache.read(&self.wasm, digest)) {
-            return Ok(kept);
+    /// Code that was kept by an earlier engine.
+    fn kept(&self, digest: &str) -> Option<Component> {
+        self.cache.as_ref()?.read(&self.wasm, digest)
+    }
+
+    fn is_trusted(&self, digest: &str) -> bool {
+        self.options.trusted.iter().any(|trusted| trusted == digest)
+    }
+
+    /// Remembers what took too much: to try again would take as much.
+    fn refuse(&self, digest: &str, error: &LoadError) {
+        let mut refused = lock(&self.refused);
+        if refused.len() >= REMEMBERED {
+            refused.pop_first();
         }
+        if matches!(error, LoadError::TooLarge { .. }) {
+            refused.insert(digest.to_owned(), error.clone());
+        }
+    }
+
+    /// Code that is compiled now, and kept for later engines.
+    fn code(&self, bytes: &[u8], digest: &str) -> Result<Component, LoadError> {
         is_component(bytes)?;
-        let component = Component::from_binary(&self.wasm, bytes).map_err(|error| invalid(&format!("{error:#}")))?;
+        vet(bytes)?;
+        let component = match self.options.compiler.as_ref().filter(|_| !self.is_trusted(digest)) {
+            Some(compiler) => compiled::believe(&self.wasm, &compiler.code(bytes, self.allocation)?),
+            None => Component::from_binary(&self.wasm, bytes),
+        };
+        let component = component.map_err(|error| invalid(&format!("{error:#}")))?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(cache) = &self.cache {
             cache.write(&self.wasm, digest, &component);

@@ -16,6 +16,31 @@ const CHECKSUM: usize = 32;
 /// Bits of a mode that let anyone but the owner in.
 const OTHERS: u32 = 0o077;
 
+/// Code that this program compiled: found in a file that only we can have written, whole and of the right component, or
+/// just told by a process of ours.
+#[expect(unsafe_code, reason = "deserialising trusts its bytes: whoever calls this knows that we made them")]
+pub(crate) fn believe(wasm: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: nobody else can have written these bytes, and wasmtime itself compares version and settings.
+    unsafe { Component::deserialize(wasm, code) }
+}
+
+/// Binds code to the component that it is of.
+fn checksum(digest: &str, code: &[u8]) -> Vec<u8> {
+    Sha256::new().chain_update(digest).chain_update(code).finalize().to_vec()
+}
+
+fn fill(partial: &Path, digest: &str, code: &[u8]) -> io::Result<()> {
+    let mut file = anew(partial)?;
+    file.write_all(&checksum(digest, code))?;
+    file.write_all(code)
+}
+
+/// A file that was not there, in place of whatever an earlier process of the same number left.
+fn anew(path: &Path) -> io::Result<fs::File> {
+    let _ = fs::remove_file(path);
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
 /// A folder of compiled code.
 pub(crate) struct Cache {
     folder: PathBuf,
@@ -28,7 +53,7 @@ impl Cache {
     pub(crate) fn open(folder: &Path) -> Option<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
         let probe = folder.join(format!(".{}", process::id()));
-        let user = fs::File::create(&probe).and_then(|file| file.metadata()).ok()?.uid();
+        let user = anew(&probe).and_then(|file| file.metadata()).ok()?.uid();
         fs::remove_file(&probe).ok()?;
         let about = fs::symlink_metadata(folder).ok()?;
         let ours = about.is_dir() && about.uid() == user && about.mode() & OTHERS == 0;
@@ -36,19 +61,13 @@ impl Cache {
     }
 
     /// The code of the component with this digest, if it was kept by this very engine.
-    #[expect(
-        unsafe_code,
-        reason = "deserialising trusts its bytes: they come from a file that only we can have written"
-    )]
     pub(crate) fn read(&self, wasm: &wasmtime::Engine, digest: &str) -> Option<Component> {
         let bytes = self.bytes(&self.file(wasm, digest)).ok()?;
-        let (checksum, code) = bytes.split_at_checked(CHECKSUM)?;
-        if Sha256::digest(code).as_slice() != checksum {
+        let (kept, code) = bytes.split_at_checked(CHECKSUM)?;
+        if checksum(digest, code) != kept {
             return None;
         }
-        // SAFETY: the file belongs to us, nobody else may write it or its folder, it is whole, and wasmtime
-        // itself compares version and settings.
-        unsafe { Component::deserialize(wasm, code) }.ok()
+        believe(wasm, code).ok()
     }
 
     /// Keeps the code of a component; whoever reads at the same time sees all of it or nothing.
@@ -57,23 +76,16 @@ impl Cache {
         let file = self.file(wasm, digest);
         let partial = file.with_extension(format!("partial-{}", process::id()));
         // What cannot be kept is compiled again the next time.
-        if self.fill(&partial, &code).and_then(|()| fs::rename(&partial, &file)).is_err() {
+        if fill(&partial, digest, &code).and_then(|()| fs::rename(&partial, &file)).is_err() {
             let _ = fs::remove_file(&partial);
         }
         self.prune();
     }
 
-    fn fill(&self, partial: &Path, code: &[u8]) -> io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(partial)?;
-        file.write_all(&Sha256::digest(code))?;
-        file.write_all(code)
-    }
-
     fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
-        if fs::symlink_metadata(path)?.is_symlink() {
-            return Err(io::Error::other("a link"));
-        }
-        let mut file = fs::File::open(path)?;
+        // Opened as it is, whatever it is: a link is refused, and a pipe does not wait for somebody to write.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let about = file.metadata()?;
         if !about.is_file() || about.uid() != self.user || about.mode() & OTHERS != 0 {
             return Err(io::Error::other("not ours alone"));

@@ -1,6 +1,8 @@
 //! How wasmtime is set up: deterministic, interruptible, and with nothing switched on that guests do not need.
 
 use crate::engine::{Allocation, EngineOptions};
+use crate::run::FRAMES;
+use std::num::NonZeroUsize;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
 
 /// Linear memories that one component may have.
@@ -52,6 +54,7 @@ fn deterministic() -> Config {
         .cranelift_opt_level(OptLevel::Speed)
         .cranelift_nan_canonicalization(true)
         .epoch_interruption(true)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES))
         .memory_init_cow(true)
         .concurrency_support(false)
         .relaxed_simd_deterministic(true)

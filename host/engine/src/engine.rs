@@ -1,12 +1,13 @@
 //! One engine for all guests: instances from a pool where address space allows, a tick every millisecond.
 //! Never holds a guest alive: whoever loads one keeps it.
 
-use crate::bindings::v0_1::log;
+use crate::bindings::v0_1::{log, panic};
 use crate::call::CallState;
 use crate::compile::Compiled;
 use crate::compiled::Cache;
+use crate::compiler::Compiler;
 use crate::config::config;
-use crate::failure::EngineError;
+use crate::failure::{EngineError, LoadError};
 use crate::gate::Gate;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +35,10 @@ pub struct EngineOptions {
     pub max_component_bytes: u64,
     /// Folder in which compiled code is kept for the next engine; used only when it belongs to this user alone.
     pub code_cache: Option<PathBuf>,
+    /// What compiles in a process of its own; without it this one compiles, whatever that takes.
+    pub compiler: Option<Compiler>,
+    /// Digests of components that are compiled in this process all the same, because they came with it.
+    pub trusted: Vec<String>,
 }
 
 impl Default for EngineOptions {
@@ -47,6 +52,8 @@ impl Default for EngineOptions {
             max_table_elements: 10_000,
             max_component_bytes: 8 << 20,
             code_cache: None,
+            compiler: None,
+            trusted: Vec::new(),
         }
     }
 }
@@ -80,6 +87,18 @@ pub enum Allocation {
     SmallOnDemand,
 }
 
+impl Allocation {
+    pub(crate) const ALL: [Self; 3] = [Self::Pool, Self::OnDemand, Self::SmallOnDemand];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pool => "pool",
+            Self::OnDemand => "on-demand",
+            Self::SmallOnDemand => "small-on-demand",
+        }
+    }
+}
+
 /// Compiles, limits and calls guests. Cheap to clone, to be used from many threads at once.
 #[derive(Clone)]
 pub struct Engine {
@@ -95,6 +114,8 @@ pub(crate) struct Inner {
     pub(crate) with_log: Linker<CallState>,
     /// Code by digest, as long as a guest uses it.
     pub(crate) compiled: Mutex<BTreeMap<String, Weak<Compiled>>>,
+    /// Components that took too much to compile.
+    pub(crate) refused: Mutex<BTreeMap<String, LoadError>>,
     /// One compilation at a time: it is the one thing here that takes long and much memory.
     pub(crate) compiling: Mutex<()>,
     pub(crate) compilations: AtomicU64,
@@ -125,8 +146,9 @@ impl Engine {
 
     fn assemble(wasm: wasmtime::Engine, allocation: Allocation, options: EngineOptions) -> Result<Self, EngineError> {
         let setup = |error: wasmtime::Error| EngineError::Setup(error.to_string());
-        let without_log = Linker::new(&wasm);
-        let mut with_log = Linker::new(&wasm);
+        let mut without_log = Linker::new(&wasm);
+        panic::add_to_linker::<_, HasSelf<_>>(&mut without_log, |state: &mut CallState| state).map_err(setup)?;
+        let mut with_log = without_log.clone();
         log::add_to_linker::<_, HasSelf<_>>(&mut with_log, |state: &mut CallState| state).map_err(setup)?;
         let gate = Arc::new(Gate::new(usize::try_from(options.concurrency).unwrap_or(usize::MAX)));
         let ticker = options.ticker;
@@ -139,6 +161,7 @@ impl Engine {
             without_log,
             with_log,
             compiled: Mutex::default(),
+            refused: Mutex::default(),
             compiling: Mutex::default(),
             compilations: AtomicU64::default(),
             cache,

@@ -1,5 +1,6 @@
 //! Why an engine, a component or a call failed: one word each. Never says what a guest said unless it is printable.
 
+use crate::receipt::printable;
 use transom_core::contract::description::World;
 
 /// Why no engine could be made.
@@ -30,7 +31,7 @@ pub enum LoadError {
     #[error("failed to compile component: {0}")]
     Invalid(String),
     /// It imports what is not granted.
-    #[error("failed to load component: it imports {}, which is not granted", .0.join(", "))]
+    #[error("failed to load component: it imports {}, which is not granted", printable(&.0.join(", ")))]
     ImportNotGranted(Vec<String>),
     /// It does not export, or not with the right types, what its world demands.
     #[error("failed to load component as {}: {detail}{}", .expected.name(), found_text(*.found))]

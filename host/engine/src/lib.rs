@@ -5,6 +5,7 @@ mod bindings;
 mod call;
 mod compile;
 mod compiled;
+mod compiler;
 mod config;
 mod description;
 mod engine;
@@ -20,8 +21,10 @@ mod receipt;
 #[cfg(feature = "recorder")]
 mod recorder;
 mod run;
+mod vet;
 
 pub use compile::digest;
+pub use compiler::{COMPILATION_BYTES, Compiler, compile};
 pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};
 pub use guest::Guest;

@@ -3,7 +3,7 @@
 /// The budget of one call. Whoever goes beyond is stopped with a [`CallFailure`](crate::CallFailure) of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Milliseconds (ticks of the engine) until the guest is stopped; waiting for a free instance has as many of its own.
+    /// Milliseconds (ticks of the engine) until the guest is stopped; waiting for a free instance does not count.
     pub time_ms: u64,
     /// Bytes of all linear memories together; growth beyond stops the guest instead of returning -1.
     pub memory_bytes: u64,
@@ -26,7 +26,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             time_ms: 250,
-            memory_bytes: 64 << 20,
+            memory_bytes: 16 << 20,
             table_elements: 10_000,
             argument_bytes: 4 << 20,
             answer_bytes: 1 << 20,
@@ -34,6 +34,15 @@ impl Default for Limits {
             log_bytes: 64 << 10,
             host_calls: 1000,
         }
+    }
+}
+
+impl Limits {
+    /// Bytes that a call takes at most: its memories, what it is given, what it answers (read once as it came and once
+    /// as what it means), and what it logs.
+    pub fn bytes(&self) -> u64 {
+        let answer = self.answer_bytes.saturating_mul(2);
+        [self.argument_bytes, answer, self.log_bytes].into_iter().fold(self.memory_bytes, u64::saturating_add)
     }
 }
 

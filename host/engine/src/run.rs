@@ -70,8 +70,9 @@ impl Runnable {
         receipt: &mut Receipt,
         ask: impl FnOnce(&mut Store<CallState>, &Instance) -> wasmtime::Result<R>,
     ) -> Result<R, CallFailure> {
-        let Some(_permit) = self.engine.gate.enter(limits.time_ms) else {
-            return Err(CallFailure::Busy { allowed_ms: limits.time_ms });
+        let patience = limits.time_ms.saturating_mul(PATIENCE);
+        let Some(_permit) = self.engine.gate.enter(patience) else {
+            return Err(CallFailure::Busy { allowed_ms: patience });
         };
         let started = Instant::now();
         let mut store = Store::new(&self.engine.wasm, CallState::new(limits.clone(), std::mem::take(receipt)));
@@ -79,17 +80,21 @@ impl Runnable {
         store.set_epoch_deadline(limits.time_ms.min(FOR_EVER));
         // One bound for everything that a guest can make the host copy at once; which budget it broke is sorted out below.
         store.set_hostcall_fuel(usize::try_from(limits.answer_bytes.max(limits.log_bytes)).unwrap_or(usize::MAX));
-        let instance =
-            self.pre.instantiate(&mut store).map_err(|error| classify(&error, limits, CallFailure::Unstartable));
+        let instance = self.pre.instantiate(&mut store).map_err(|error| (error, CallFailure::Unstartable as Other));
         let answer = instance.and_then(|instance| {
-            ask(&mut store, &instance).map_err(|error| classify(&error, limits, CallFailure::ContractBroken))
+            ask(&mut store, &instance).map_err(|error| (error, CallFailure::ContractBroken as Other))
         });
-        *receipt = store.into_data().receipt;
+        let CallState { receipt: used, panicked, .. } = store.into_data();
+        *receipt = used;
+        let answer = answer.map_err(|(error, other)| classify(&error, limits, panicked.as_deref(), other));
         receipt.micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         receipt.stack_overflowed = matches!(answer, Err(CallFailure::StackOverflowed));
         answer
     }
 }
+
+/// How many times its own time a call waits for a free instance.
+const PATIENCE: u64 = 40;
 
 /// Bytes of log that a call can be allowed at most: one line crosses whole before it is cut.
 const LARGEST_LOG: u64 = 1 << 20;
@@ -119,20 +124,31 @@ fn take<'d, T>(
 /// What wasmtime says when a guest makes the host copy more than it may; it gives this error no type.
 const COPIED_TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// Which limit fired, from what wasmtime returned; `other` where none did.
-fn classify(error: &wasmtime::Error, limits: &Limits, other: fn(String) -> CallFailure) -> CallFailure {
+/// Frames of a trap that are kept.
+pub(crate) const FRAMES: usize = 32;
+
+/// What an error is that none of the limits explains.
+type Other = fn(String) -> CallFailure;
+
+/// Which limit fired, from what wasmtime returned and what the guest said before; `other` where none did.
+fn classify(error: &wasmtime::Error, limits: &Limits, panicked: Option<&str>, other: Other) -> CallFailure {
     if let Some(failure) = error.downcast_ref::<CallFailure>() {
         return failure.clone();
     }
+    let frames = error.downcast_ref::<WasmBacktrace>().map_or(&[][..], WasmBacktrace::frames);
     match error.downcast_ref::<Trap>() {
+        Some(Trap::MemoryOutOfBounds) if recursed(frames) => return CallFailure::StackOverflowed,
         Some(Trap::Interrupt) => return CallFailure::TimedOut { allowed_ms: limits.time_ms },
         Some(Trap::StackOverflow) => return CallFailure::StackOverflowed,
-        Some(trap) => return CallFailure::Trapped(printable(&format!("{trap}{}", place(error)))),
+        Some(trap) => {
+            let what = panicked.map_or_else(|| trap.to_string(), |said| format!("it panicked: {said}"));
+            return CallFailure::Trapped(printable(&format!("{what}{}", place(frames))));
+        }
         None => {}
     }
     let text = format!("{:#}", error.root_cause());
     if text.contains(COPIED_TOO_MUCH) {
-        // The guest's frames are on the stack only while it calls the host, and it has nothing to call but the log.
+        // The guest's frames are on the stack only while it calls the host, and all that it has to call is for text.
         return match error.downcast_ref::<WasmBacktrace>() {
             Some(_) => CallFailure::LogBytesExceeded { allowed: limits.log_bytes },
             None => CallFailure::AnswerTooLarge { allowed: limits.answer_bytes },
@@ -144,9 +160,35 @@ fn classify(error: &wasmtime::Error, limits: &Limits, other: fn(String) -> CallF
     other(printable(&text))
 }
 
-/// ` in outer <- inner`: the functions in which a trap happened, as far as the binary names them.
-fn place(error: &wasmtime::Error) -> String {
-    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
-    let names: Vec<_> = backtrace.frames().iter().filter_map(wasmtime::FrameInfo::func_name).take(4).collect();
+/// ` in inner < outer`: the functions in which a trap happened, as far as the binary names them; those by which Rust
+/// panics say nothing.
+fn place(frames: &[wasmtime::FrameInfo]) -> String {
+    let names = frames.iter().filter_map(wasmtime::FrameInfo::func_name);
+    let names = names.map(|name| format!("{:#}", rustc_demangle::demangle(name)));
+    let names: Vec<_> = names.filter(|name| !PANICKING.iter().any(|part| name.contains(part))).take(4).collect();
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(" < ")) }
+}
+
+/// What names of functions have in them that only lead from a panic to the trap.
+const PANICKING: [&str; 8] = [
+    "__rust_",
+    "rust_begin_unwind",
+    "rust_panic",
+    "core::panicking",
+    "std::panicking",
+    "std::process::abort",
+    "std::sys",
+    "transom_guest::panic",
+];
+
+/// How often a function stands on the stack at least that recurses without end, of the frames that are kept.
+const RECURSING: usize = 4;
+
+/// Whether an access beyond the memory comes of a stack of Rust's own that ran over: it lies at the memory's beginning,
+/// with nothing below it. Then some function called itself, directly or not, up to the last frame that is kept.
+fn recursed(frames: &[wasmtime::FrameInfo]) -> bool {
+    frames.len() >= FRAMES
+        && frames
+            .iter()
+            .any(|frame| frames.iter().filter(|other| other.func_index() == frame.func_index()).count() >= RECURSING)
 }

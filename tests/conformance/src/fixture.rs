@@ -35,11 +35,22 @@ pub fn hostile(name: &str) -> Result<Vec<u8>> {
         let path = folder.join(name).with_extension("wat");
         fs::read_to_string(&path).with_context(|| format!("failed to read fixture `{}`", path.display()))
     };
-    let special = read(name)?;
+    complete(&read(name)?, &read("common")?).with_context(|| format!("failed to encode fixture `{name}`"))
+}
+
+/// A guest that answers as it should and has this text beside; the world is `taints-guest`.
+///
+/// # Errors
+/// When the text is no part of a module.
+pub fn good_with(text: &str) -> Result<Vec<u8>> {
+    let read = |name: &str| fs::read_to_string(root().join("tests/fixtures/hostile").join(name).with_extension("wat"));
+    complete(&format!("{}\n{text}", read("good")?), &read("common")?)
+}
+
+fn complete(special: &str, common: &str) -> Result<Vec<u8>> {
     let memory = if special.contains("(memory ") { "" } else { "(memory (export \"memory\") 1)" };
     let world = special.lines().next().and_then(|line| line.strip_prefix(";; world: ")).unwrap_or("taints-guest");
-    component(&format!("(module\n{special}\n{memory}\n{})", read("common")?), world)
-        .with_context(|| format!("failed to encode fixture `{name}`"))
+    component(&format!("(module\n{special}\n{memory}\n{common})"), world)
 }
 
 /// A guest that holds every subject for one reason, which its description declares. The word has at most 64 bytes.

@@ -1,5 +1,5 @@
-//! One lane per policy: its queue, its workers, and the revision that is at work. Never shared between policies,
-//! so that a guest that hangs holds up nobody but itself.
+//! One lane per policy: its queue and the revision that is at work. Never shared between policies, so that a guest that
+//! hangs holds up nobody but itself.
 
 use crate::agent::queue::{Cause, Item, Queue};
 use crate::policies::load::Loaded;
@@ -11,11 +11,11 @@ use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Why;
 
-/// A worker's knowledge of who leads.
+/// A lane's knowledge of who leads.
 pub(crate) struct Turn {
     /// Whether this replica does.
     pub(crate) leading: Leading,
-    /// Since when, or since the worker began.
+    /// Since when, or since the lane began.
     pub(crate) since: Instant,
 }
 
@@ -77,7 +77,6 @@ impl Lane {
         loop {
             let changed = self.changed.notified();
             if self.closed.load(std::sync::atomic::Ordering::Acquire) {
-                self.changed.notify_one();
                 return None;
             }
             if !turn.leading.leads() {
@@ -92,8 +91,6 @@ impl Lane {
             let wait = {
                 let mut queue = self.queue();
                 if let Some(mut item) = queue.take(now) {
-                    // Another worker may take the next one at the same time.
-                    self.changed.notify_one();
                     // What it waited for before was another replica's work.
                     item.since = item.since.max(turn.since);
                     return Some(item);
@@ -133,13 +130,13 @@ impl Lane {
         self.queue().oldest(Instant::now())
     }
 
-    /// Ends the workers once they are done with what they have.
+    /// Gives out nothing more.
     pub(crate) fn close(&self) {
         self.closed.store(true, std::sync::atomic::Ordering::Release);
         self.changed.notify_one();
     }
 
-    /// Ends the workers because the policy is gone; waits for whoever tells of it now.
+    /// Gives out nothing more because the policy is gone; waits for whoever tells of it now.
     pub(crate) fn remove(&self) {
         *self.removed.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.close();

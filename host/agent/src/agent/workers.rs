@@ -1,23 +1,26 @@
-//! Starts lanes, keeps their workers going, and knows when nothing is left to do. Never looks at what they do.
+//! Starts lanes, keeps their evaluations going, and knows when nothing is left to do. Never looks at what they do.
 
 use crate::agent::Agent;
 use crate::agent::lane::{Lane, Turn};
-use crate::agent::queue::Cause;
+use crate::agent::queue::{Cause, Item};
 use crate::policies::load::Loaded;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use transom_core::policy::Writes;
 use transom_core::work::{Key, Why};
 
 /// How many evaluations of one policy go on at once: as many as there are cores, and no fewer than this, so that
 /// one slow call is not the whole policy.
-const FEWEST_WORKERS: usize = 4;
+const FEWEST_AT_ONCE: usize = 4;
 /// The same where an API server answers: most of an evaluation that writes is waiting for it.
 const FEWEST_WAITING: usize = 32;
+/// How many go on at once over all policies; one of each policy may go on beyond, so that no policy, and no API server
+/// that does not answer, holds up the others.
+pub(super) const AT_ONCE: usize = 256;
 /// After a fault of ours a subject is tried again this much later.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
@@ -27,12 +30,10 @@ impl Agent {
         let lane = Arc::new(Lane::new(loaded));
         self.add_lane(Arc::clone(&lane));
         self.enqueue_all(&lane, &Why::Appeared);
-        let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_WORKERS };
-        let workers = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
-        for _ in 0..workers {
-            let (agent, lane, runtime) = (Arc::clone(self), Arc::clone(&lane), Handle::current());
-            tokio::task::spawn_blocking(move || runtime.block_on(keep_going(agent, lane)));
-        }
+        let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_AT_ONCE };
+        let places = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
+        let policy = Arc::clone(&lane.policy);
+        self.pool.spawn(&policy, keep_going(Arc::clone(self), lane, places));
     }
 
     /// A policy has another revision: what was judged on the old one counts no more.
@@ -89,7 +90,7 @@ impl Agent {
         self.lanes().iter().map(|lane| lane.left()).sum()
     }
 
-    /// Ends every worker after the evaluation that it is at.
+    /// Ends every lane after the evaluations that are under way.
     pub(crate) fn stop(&self) {
         self.lanes().iter().for_each(|lane| lane.close());
     }
@@ -106,28 +107,42 @@ impl Agent {
     }
 }
 
-/// One worker, on a thread of its own: takes a subject, evaluates it, and goes on whatever became of it. Guests take
-/// that thread for as long as their limits let them, and what waits elsewhere goes on.
-async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>) {
+/// Takes what is to be evaluated as long as the lane is open, and has at most so many evaluations go on at once.
+async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
     let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
-    while let Some(item) = lane.next(&mut turn).await {
-        let subject = item.subject.clone();
-        let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
-        if evaluation.await.is_err() {
-            let key = Key::new(&lane.policy, &subject);
-            lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
-            lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
-        }
-        lane.done(&subject);
-        agent.moved.notify_one();
+    let places = Arc::new(Semaphore::new(most));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let Some(item) = lane.next(&mut turn).await else { return };
+        let others = u32::try_from(most - 1).unwrap_or(u32::MAX);
+        let shared = tokio::select! {
+            biased;
+            shared = Arc::clone(&agent.at_once).acquire_owned() => shared.ok(),
+            // All its others have ended: this one goes on beyond the bound.
+            _ = places.acquire_many(others) => None,
+        };
+        let work = work_on(Arc::clone(&agent), Arc::clone(&lane), item, (place, shared));
+        agent.pool.spawn(&lane.policy, work);
     }
+}
+
+/// One evaluation, which gives its places back whatever becomes of it.
+async fn work_on<P>(agent: Arc<Agent>, lane: Arc<Lane>, item: Item, places: P) {
+    let subject = item.subject.clone();
+    let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
+    if evaluation.await.is_err() {
+        let key = Key::new(&lane.policy, &subject);
+        lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
+        lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
+    }
+    drop(places);
+    lane.done(&subject);
+    agent.moved.notify_one();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::agent::clock::Clock;
-    use crate::agent::queue::Item;
     use crate::command::session::Session;
     use crate::policies::Source;
     use crate::policies::loads::Loading;

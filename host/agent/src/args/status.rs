@@ -4,6 +4,7 @@ use super::server::{NamedContext, Reads, ServerArgs, parse_context};
 use super::{AdminArgs, EvaluateArgs, LogFormat, NamedDir, OutputFormat, RunArgs, parse_dir};
 use clap::Args;
 use std::path::PathBuf;
+use transom_core::share::budget::DEFAULT_MIB;
 
 /// Flags of `status`.
 #[derive(Debug, Args)]
@@ -51,6 +52,7 @@ impl StatusArgs {
                 secret_reads: self.secret_reads,
             },
             evaluate: self.evaluate.clone(),
+            memory_budget: DEFAULT_MIB,
             once: true,
             admin: AdminArgs::default(),
             log_format: LogFormat::Text,

@@ -22,15 +22,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
-use transom_artifacts::Base;
+use transom_artifacts::{Base, Location, builtin_names};
 use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
 use transom_core::contract::AgentFacts;
-use transom_engine::{Engine, EngineOptions};
+use transom_core::kubeconfig::COST;
+use transom_core::share::budget::{Budget, Costs};
+use transom_engine::{COMPILATION_BYTES, Compiler, Engine, EngineOptions};
 
 /// How long evaluations under way may take to end.
 const GRACE: Duration = Duration::from_secs(10);
+/// Seconds of a processor that compiling one component takes at most.
+const COMPILING_SECONDS: u64 = 30;
+/// Bytes of a mebibyte.
+const MIB: u64 = 1 << 20;
 /// How often the progress line moves.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -110,13 +116,14 @@ pub(crate) struct Prepared {
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all.
 pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
-    let engine = engine()?;
+    let budget = budget(args)?;
+    let engine = engine_within(&budget)?;
     // Files are loaded while the clusters are opened; objects can only be read then.
     let files = (!args.server.policy_objects)
         .then(|| Source::new(args.evaluate.policies.as_deref(), args.evaluate.components.as_deref()));
     let names = connect::names(args);
     let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));
-    let agent = agent(connect::open(args).await?, &args.evaluate);
+    let agent = agent(connect::open(args).await?, &args.evaluate).within(&budget);
     let agent = Arc::new(if args.asked { agent.only_asked() } else { agent });
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {
@@ -185,12 +192,37 @@ fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
     Agent::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
 }
 
+/// How the memory is shared out that guests may use.
+///
+/// # Errors
+/// When it is too little.
+fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
+    let document = (args.evaluate.max_kubeconfig_bytes as u64).saturating_mul(COST as u64);
+    let costs = Costs { call: transom_engine::Limits::default().bytes(), compilation: COMPILATION_BYTES, document };
+    let wanted = args.memory_budget;
+    Budget::share(wanted.saturating_mul(MIB), &costs).map_err(|least| {
+        anyhow::anyhow!("failed to use --memory-budget {wanted}: {} MiB is the least", least.div_ceil(MIB))
+    })
+}
+
 /// An engine with the usual options.
 ///
 /// # Errors
 /// When it cannot be made.
 pub(crate) fn engine() -> anyhow::Result<Engine> {
-    Ok(Engine::new(EngineOptions { code_cache: code_cache(), ..EngineOptions::default() })?)
+    engine_within(&Budget::default())
+}
+
+fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
+    let concurrency = u32::try_from(budget.calls).unwrap_or(u32::MAX);
+    // The very file that runs, whatever has taken its place meanwhile.
+    let program = PathBuf::from("/proc/self/exe");
+    let compiler = Some(Compiler { program, words: vec!["compile".into()], seconds: COMPILING_SECONDS });
+    let trusted = builtin_names().filter_map(|name| Location::Builtin(name.to_owned()).fetch(None).ok());
+    let trusted = trusted.map(|artifact| transom_engine::digest(&artifact.bytes)).collect();
+    let options =
+        EngineOptions { concurrency, code_cache: code_cache(), compiler, trusted, ..EngineOptions::default() };
+    Ok(Engine::new(options)?)
 }
 
 /// Where compiled code is kept between runs: below the user's folder for such things, if there is one.

@@ -1,11 +1,11 @@
-//! Lets requests go at the pace of `core::pace`: makes them wait for room, and for the end of a pause. Never sends one.
+//! Lets requests go at the pace of `core::share::pace`: makes them wait for room, and for the end of a pause. Never sends one.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use transom_core::pace::{Admission, Ending, Pace, Ticket};
+use transom_core::share::pace::{Admission, Ending, Pace, Ticket};
 
 /// The pace of one API server, shared by all that write to it.
 pub(super) struct Pacer {

@@ -11,7 +11,7 @@ use kube::core::Status;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use tokio::time::{Duration, Instant, timeout};
-use transom_core::pace::Ending;
+use transom_core::share::pace::Ending;
 
 /// The longest that one request may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 //! Never takes a number that was not given, and never joins a user with a cluster that the source does not join.
 
 use super::error::{KubeconfigError, Place};
-use super::{Bundle, Source, check, destination, pem, url};
+use super::{Bundle, Source, check, destination, pem, size, url};
 use crate::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser};
 use crate::document::client_go;
 use destination::Terms;
@@ -40,7 +40,12 @@ impl Source {
     /// # Errors
     /// Numbers that were never given, what is not granted, and a result that makes no sense.
     pub fn assemble(&self, answer: &Proposal, terms: &Terms<'_>) -> Result<Assembled, KubeconfigError> {
+        few(answer)?;
         references(self, answer)?;
+        if size::exceeds(self, answer, terms.limits.bytes) {
+            let what = format!("a kubeconfig of more than {} bytes, or of too many values", terms.limits.bytes);
+            return Err(Place::ROOT.proposed(Word::KubeconfigTooLarge, &what, None));
+        }
         destination::check(self, answer, terms)?;
         let reached = check::reached(answer)?;
         check::soundness(self, &reached, terms.grant.insecure, terms.now_seconds)?;
@@ -54,6 +59,20 @@ impl Source {
     }
 }
 
+/// The most entries of one list: each is compared with others.
+const ENTRIES: usize = 1_000;
+
+fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
+    let lists =
+        [("clusters", answer.clusters.len()), ("users", answer.users.len()), ("contexts", answer.contexts.len())];
+    match lists.into_iter().find(|(_, entries)| *entries > ENTRIES) {
+        Some((list, _)) => {
+            Err(Place::ROOT.field(list).proposed(Word::KubeconfigTooLarge, "more than 1,000 entries", None))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Checks every number and name of an answer.
 fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError> {
     let view = &source.view;
@@ -63,6 +82,11 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
             && cluster.authorities.iter().all(|authority| (*authority as usize) < source.bundles.len())
             && cluster.proxy.is_none_or(|proxy| (proxy as usize) < source.proxies.len());
         judge("clusters", at, known, clusters.insert(&cluster.name))?;
+        let mut given = BTreeSet::new();
+        if !cluster.authorities.iter().all(|authority| given.insert(*authority)) {
+            let list = Place::ROOT.field("clusters");
+            return Err(list.item(at).proposed(Word::DuplicateEntry, "CA data that is named twice", None));
+        }
     }
     for (at, user) in answer.users.iter().enumerate() {
         let known = (user.entry as usize) < view.users.len() && user.credential == user.entry;
@@ -186,7 +210,7 @@ fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &Propos
     fields.remove("certificate-authority");
 }
 
-fn text_of<'s>(source: &'s Source, bundle: &Bundle) -> Option<&'s str> {
+pub(super) fn text_of<'s>(source: &'s Source, bundle: &Bundle) -> Option<&'s str> {
     field_of_cluster(source, bundle.cluster, "certificate-authority-data")
 }
 

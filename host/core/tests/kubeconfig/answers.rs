@@ -6,7 +6,7 @@ use crate::fixture::{
 use serde_json::{Value, json};
 use transom_api::Word;
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
-use transom_core::contract::credentials::{Proposal, ProposedCluster, Url};
+use transom_core::contract::credentials::{Proposal, ProposedCluster, ProposedUser, Url};
 use transom_core::kubeconfig::KubeconfigError;
 
 pub(crate) const SERVER: &str = "https://kube-apiserver.clusters-demo.svc.cluster.local:6443";
@@ -328,4 +328,37 @@ fn without_an_authority_only_where_the_source_has_none_and_the_grant_allows_it()
     assert_eq!(try_answer(&without, |_| {}).unwrap_err().word, Word::InvalidAuthority);
     let allowed = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
     assert!(try_under(&allowed, &without, |_| {}).is_ok());
+}
+
+#[test]
+fn what_an_answer_multiplies_is_refused_before_it_is_built() {
+    let big = "x".repeat(60_000);
+    let secret = |field: &str| with(admin(), field, json!(big));
+    let many_values = with(admin(), "/users/0/zone", json!(vec![1; 5_000]));
+    let words = [
+        // The same CA data over and over.
+        try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0; 250_000]),
+        try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0, 1, 0]),
+        // More entries than are worth a look.
+        try_answer(&admin(), |answer| repeat(answer, 9_000)),
+        try_answer(&admin(), |answer| repeat(answer, 1_001)),
+        // Few entries, each of much: text, or values that are short.
+        try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 900)),
+        try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 18)),
+        try_answer(&many_values, |answer| repeat(answer, 900)),
+    ]
+    .map(|result| result.unwrap_err().word);
+    use Word::{DuplicateEntry, KubeconfigTooLarge};
+    let large = KubeconfigTooLarge;
+    assert_eq!(words, [DuplicateEntry, DuplicateEntry, large, large, large, large, large]);
+    // What fits is made: the count is never more than what is written.
+    let text = try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 10)).unwrap();
+    assert_eq!(text["users"].as_array().map(Vec::len), Some(10));
+}
+
+/// Proposes the first user so often, under names of their own.
+fn repeat(answer: &mut Proposal, times: usize) {
+    let first = answer.users[0].clone();
+    let named = |at: usize| ProposedUser { name: format!("{}-{at}", first.name), ..first.clone() };
+    answer.users.extend((1..times).map(named));
 }

@@ -1,5 +1,5 @@
 //! The generation `transom:policy@0.1`: generated types, and how they become the words of the core and back.
-//! Generated code never leaves this module, except the log function that a linker needs.
+//! Generated code never leaves this module, except the functions that a linker needs.
 
 mod credentials;
 pub(crate) mod description;
@@ -16,6 +16,7 @@ mod generated {
             package transom:host;
             world all {
                 import transom:policy/log@0.1.0;
+                import transom:policy/panic@0.1.0;
                 export transom:policy/guest@0.1.0;
                 export transom:policy/trigger@0.1.0;
                 export transom:policy/kubeconfig@0.1.0;
@@ -27,8 +28,8 @@ mod generated {
 }
 
 use generated::exports::transom::policy as exported;
-pub(crate) use generated::transom::policy::log;
 use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals, types as wit};
+pub(crate) use generated::transom::policy::{log, panic};
 
 /// The name of an interface of this generation; a component may export a later one of the same `0.1`.
 pub(crate) fn interface(name: &str) -> String {

@@ -82,3 +82,25 @@ fn another_engine_has_its_own_code_and_no_folder_is_no_fault() {
     fs::write(temp.path().join("file"), "").unwrap();
     assert_eq!(compilations(&temp.path().join("file").join("code"), EngineOptions::default()), 1);
 }
+
+#[test]
+fn code_of_another_component_is_not_believed_under_its_name() {
+    let (_temp, folder, file) = kept();
+    let engine = engine_with(EngineOptions { code_cache: Some(folder.clone()), ..EngineOptions::default() });
+    let other = engine.load(&hostile("good").unwrap(), World::Taints, &Capabilities::default()).unwrap();
+    let name = other.digest().trim_start_matches("sha256:").to_owned();
+    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let of_other = files.into_iter().find(|path| path.to_string_lossy().contains(&name)).unwrap();
+    fs::copy(of_other, &file).unwrap();
+    assert_eq!(compilations(&folder, EngineOptions::default()), 1, "the code of another component ran");
+    assert_eq!(compilations(&folder, EngineOptions::default()), 0);
+}
+
+#[test]
+fn a_pipe_in_place_of_code_holds_up_nobody() {
+    let (_temp, folder, file) = kept();
+    fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&file).status().unwrap().success());
+    assert_eq!(compilations(&folder, EngineOptions::default()), 1);
+    assert_eq!(compilations(&folder, EngineOptions::default()), 0, "code takes the place of the pipe");
+}

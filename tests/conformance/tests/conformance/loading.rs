@@ -37,6 +37,16 @@ fn an_import_that_is_not_granted_is_named() {
 }
 
 #[test]
+fn imports_are_named_within_one_line() {
+    let imports = (0..80).map(|at| format!("(import \"i{at}-{}\" (func))", "x".repeat(98_000)));
+    let bytes = wat::parse_str(format!("(component {})", imports.collect::<String>())).unwrap();
+    let error = refuse_alike(&bytes, World::Taints);
+    assert_eq!(error.reason(), "ImportNotGranted");
+    assert!(error.to_string().starts_with("failed to load component: it imports i0-xxx"));
+    assert!(error.to_string().len() < 2_000, "{} bytes", error.to_string().len());
+}
+
+#[test]
 fn the_log_must_be_granted_too() {
     let engine = engine(Allocate::PoolIfPossible);
     let logs = hostile("log-lines").unwrap();

@@ -5,14 +5,19 @@ mod answers;
 #[cfg(test)]
 mod canaries;
 #[cfg(test)]
+mod costs;
+#[cfg(test)]
 mod declared;
 #[cfg(test)]
 mod engines;
 #[cfg(test)]
 mod kept;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod loading;
+#[cfg(test)]
+mod panics;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -6,6 +6,9 @@ use crate::objects::{CLUSTERS, OUTPUT, home, subject};
 use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use std::path::Path;
+use transom_e2e::program;
+use transom_e2e::stage::put;
 use transom_test_cluster::{Mark, wait};
 
 const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
@@ -120,6 +123,52 @@ fn a_paused_subject_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
         agent.wait_for(&subject("paused"), "Held Paused").await?;
         stage.delete(HOSTED, Some(CLUSTERS), "paused").await?;
         stage.wait_for_none("paused").await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+const CLUSTER: &str = include_str!("../../../../policies/built-in-taints/cases/T04-unknown/given.yaml");
+/// Far more than there are threads for them.
+const MANY: usize = 60;
+
+/// Policies about every ManagedCluster that want nothing, each with a taint of its own.
+fn put_many(folder: &Path, suspended: &[usize]) -> Result<()> {
+    put(&folder.join("good.wasm"), &transom_conformance::fixture::hostile("good")?)?;
+    let text = std::fs::read_to_string(program::policy("built-in-taints"))?;
+    let (text, _) = text.rsplit_once("      taintKeys:").context("the policy owns no keys")?;
+    (0..MANY).try_for_each(|at| {
+        let suspend = if suspended.contains(&at) { "spec:\n  suspend: true\n" } else { "spec:\n" };
+        let text = text.replace("name: built-in-taints", &format!("name: many-{at}")).replace("spec:\n", suspend);
+        let text = text.replace("builtin:taints", "./good.wasm") + &format!("      taintKeys: [example.com/{at}]\n");
+        put(&folder.join(format!("{at}.yaml")), text.as_bytes())
+    })
+}
+
+/// Waits until the agent says this of its only cluster under each of these policies.
+async fn wait_for_each(agent: &Worker, policies: &[usize], reason: &str) -> Result<()> {
+    wait::until(&format!("{reason} under each policy"), DEADLINE, async || {
+        let log = agent.log()?;
+        let says = |at: &usize| {
+            let policy = format!("\"policy\":\"many-{at}\"");
+            log.lines().any(|line| line.contains(&policy) && line.contains(&format!("\"reason\":\"{reason}\"")))
+        };
+        Ok(policies.iter().all(says).then_some(()))
+    })
+    .await
+}
+
+#[test]
+fn more_policies_than_threads_are_all_worked_and_suspended() -> Result<()> {
+    on_stage(async |stage| {
+        stage.objects().apply_manifest(CLUSTER).await?;
+        let folder = tempfile::tempdir()?;
+        put_many(folder.path(), &[])?;
+        let path = folder.path().display().to_string();
+        let agent = stage.start_agent(&["--policies", &path])?;
+        wait_for_each(&agent, &(0..MANY).collect::<Vec<_>>(), "AsDesired").await?;
+        put_many(folder.path(), &[0, 16, 17, MANY - 1])?;
+        wait_for_each(&agent, &[0, 16, 17, MANY - 1], "Suspended").await?;
         agent.stop()?;
         Ok(())
     })

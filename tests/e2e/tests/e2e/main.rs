@@ -9,6 +9,7 @@ mod crash;
 mod destination;
 mod ended;
 mod escapes;
+mod exhaust;
 mod fuzz;
 mod memory;
 mod metrics;

@@ -63,11 +63,13 @@ impl Agent {
         let proposal = asking.transform(&gathered, seen)?;
         let plan = asking.plan(&gathered, &proposal, seen)?;
         seen.ends_seconds = gathered.sources.only()?.kubeconfig.ends_seconds(&proposal);
+        // Nothing of it is kept while a server is waited for.
+        let Gathered { target, .. } = gathered;
         let mut outcome = self.apply(key, plan, seen).await;
         let mut kept = None;
         if outcome.is_whole() {
             // What was written is told even when what is left over cannot be looked at.
-            match self.prune(loaded, key, Some(&gathered.target), Undesired::TargetMoved, seen).await {
+            match self.prune(loaded, key, Some(&target), Undesired::TargetMoved, seen).await {
                 Ok((pruned, still)) => {
                     outcome.steps.extend(pruned.steps);
                     outcome.stopped = pruned.stopped;
@@ -110,8 +112,9 @@ impl Asking<'_> {
     /// Stages 3 and 4: asks what is needed and reads it, until nothing new is needed.
     async fn gather(&self, seen: &mut Seen) -> Result<Gathered, Failure> {
         let described = &self.loaded.revision.decide;
+        let limits = self.agent.kubeconfig_limits;
         let (mut rounds, mut found, mut inputs, mut sources) =
-            (Rounds::default(), Vec::new(), Vec::new(), Sources::new(self.agent.kubeconfig_limits));
+            (Rounds::default(), Vec::new(), Vec::new(), Sources::new(limits));
         let complete = loop {
             let asked = self.require(&inputs)?;
             let target = asked.target.clone();
@@ -124,6 +127,11 @@ impl Asking<'_> {
                         return Err(kubeconfig::unlocated(&target, remaining));
                     }
                     found = self.read(needs, seen).await?;
+                    // What an earlier round took is given back before more is asked for.
+                    drop(std::mem::replace(&mut sources, Sources::new(limits)));
+                    sources =
+                        Sources::with_room(limits, &found, (&self.agent.documents.left, self.agent.documents.all))
+                            .await;
                     inputs::judge(&found, described)?;
                     inputs = inputs::cross(&found, described, |found, object, key| sources.read(found, object, key))?;
                 }

@@ -1,0 +1,245 @@
+//! The threads on which evaluations go on: few, and shared by all policies in turn. A guest takes the thread that asks
+//! it until its limits stop it; whatever waits for something else gives its thread back meanwhile.
+
+use std::future::Future;
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::runtime::Handle;
+use transom_core::share::turns::Turns;
+
+/// Threads that are started with the first work, and end with this value.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: usize,
+    started: Once,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes a thread that has nothing to do.
+    work: Condvar,
+}
+
+struct State {
+    turns: Turns<Arc<str>, Arc<Task>>,
+    idle: usize,
+    closed: bool,
+}
+
+/// Work of one policy that may wait in between.
+struct Task {
+    policy: Arc<str>,
+    shared: Arc<Shared>,
+    phase: Mutex<Phase>,
+    work: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+}
+
+/// What a task does now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It waits to be woken.
+    Waiting,
+    /// It stands in its policy's line.
+    Ready,
+    /// It has a thread.
+    Running,
+    /// It has a thread, and was woken since.
+    Woken,
+}
+
+impl Pool {
+    /// So many threads. One policy has at most three of four, so that a guest that hangs leaves some to the others.
+    pub(crate) fn new(threads: usize) -> Self {
+        let turns = Turns::new(threads - threads.div_ceil(4));
+        let state = Mutex::new(State { turns, idle: 0, closed: false });
+        Self { shared: Arc::new(Shared { state, work: Condvar::new() }), threads, started: Once::new() }
+    }
+
+    /// Has work done in the turns of a policy. To be called within a runtime, whose timers and sockets the work may use.
+    pub(crate) fn spawn(&self, policy: &Arc<str>, work: impl Future<Output = ()> + Send + 'static) {
+        self.started.call_once(|| {
+            for _ in 0..self.threads {
+                let (shared, runtime) = (Arc::clone(&self.shared), Handle::current());
+                std::thread::spawn(move || {
+                    let _within = runtime.enter();
+                    shared.keep_going();
+                });
+            }
+        });
+        let task = Task {
+            policy: Arc::clone(policy),
+            shared: Arc::clone(&self.shared),
+            phase: Mutex::new(Phase::Ready),
+            work: Mutex::new(Some(Box::pin(work))),
+        };
+        self.shared.put(Arc::new(task));
+    }
+}
+
+/// Nobody puts anything in any more.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        state.closed = true;
+        state.turns.clear();
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn put(&self, task: Arc<Task>) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return;
+        }
+        let policy = Arc::clone(&task.policy);
+        state.turns.put(&policy, task);
+        if state.idle > 0 {
+            self.work.notify_one();
+        }
+    }
+
+    /// What a thread does until the pool is gone.
+    fn keep_going(&self) {
+        let mut state = lock(&self.state);
+        while !state.closed {
+            let Some((policy, task)) = state.turns.take() else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                continue;
+            };
+            drop(state);
+            task.go_on();
+            state = lock(&self.state);
+            state.turns.ended(&policy);
+        }
+    }
+}
+
+impl Task {
+    /// Goes on until there is something to wait for.
+    fn go_on(self: Arc<Self>) {
+        *lock(&self.phase) = Phase::Running;
+        let waker = Waker::from(Arc::clone(&self));
+        {
+            let mut work = lock(&self.work);
+            let Some(future) = work.as_mut() else { return };
+            let mut context = Context::from_waker(&waker);
+            let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
+            // Work that panics has ended; the thread goes on for the others.
+            if panic::catch_unwind(poll).unwrap_or(Poll::Ready(())) == Poll::Ready(()) {
+                *work = None;
+                return;
+            }
+        }
+        let woken = {
+            let mut phase = lock(&self.phase);
+            let woken = *phase == Phase::Woken;
+            *phase = if woken { Phase::Ready } else { Phase::Waiting };
+            woken
+        };
+        if woken {
+            self.shared.put(Arc::clone(&self));
+        }
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        let waited = {
+            let mut phase = lock(&self.phase);
+            let waited = *phase == Phase::Waiting;
+            *phase = match *phase {
+                Phase::Waiting | Phase::Ready => Phase::Ready,
+                Phase::Running | Phase::Woken => Phase::Woken,
+            };
+            waited
+        };
+        if waited {
+            self.shared.put(Arc::clone(&self));
+        }
+    }
+}
+
+/// No panic of the work leaves anything half done here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn what_waits_takes_no_thread() {
+        let pool = Pool::new(1);
+        let (policy, (told, heard)) = (Arc::from("p"), mpsc::channel());
+        let (go, gone) = tokio::sync::watch::channel(false);
+        for at in 0..1_000 {
+            let (told, mut gone) = (told.clone(), gone.clone());
+            pool.spawn(&policy, async move {
+                gone.wait_for(|go| *go).await.unwrap();
+                tokio::task::yield_now().await;
+                let never = std::future::pending::<()>();
+                tokio::time::timeout(Duration::from_millis(1), never).await.unwrap_err();
+                told.send(at).unwrap();
+            });
+        }
+        go.send(true).unwrap();
+        drop(told);
+        let ended = tokio::task::spawn_blocking(move || {
+            (0..1_000).map(|_| heard.recv_timeout(SOON).unwrap()).collect::<std::collections::BTreeSet<_>>()
+        });
+        assert_eq!(ended.await.unwrap().len(), 1_000);
+    }
+
+    #[tokio::test]
+    async fn one_policy_that_never_gives_back_leaves_a_thread_to_the_others() {
+        let pool = Pool::new(4);
+        let held = Arc::new(Barrier::new(4));
+        for _ in 0..30 {
+            let held = Arc::clone(&held);
+            pool.spawn(&Arc::from("hangs"), async move {
+                held.wait();
+            });
+        }
+        let (told, heard) = mpsc::channel();
+        for at in 0..100 {
+            let told = told.clone();
+            pool.spawn(&Arc::from("works"), async move { told.send(at).unwrap() });
+        }
+        let all = tokio::task::spawn_blocking(move || (0..100).all(|at| heard.recv_timeout(SOON) == Ok(at)));
+        assert!(all.await.unwrap());
+        // Three of the four threads hang; each round of the barrier lets them go.
+        let let_go = move || {
+            for _ in 0..10 {
+                held.wait();
+            }
+        };
+        tokio::task::spawn_blocking(let_go).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn threads_end_with_the_pool() {
+        let pool = Pool::new(3);
+        let shared = Arc::downgrade(&pool.shared);
+        let (told, heard) = tokio::sync::oneshot::channel();
+        pool.spawn(&Arc::from("p"), async move { told.send(()).unwrap() });
+        heard.await.unwrap();
+        drop(pool);
+        let ended = async {
+            while shared.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, ended).await.unwrap();
+    }
+}

@@ -1,0 +1,77 @@
+//! How much somebody may say in a minute: what goes beyond is counted and left out. Never asks a clock.
+
+/// Bytes of log that the guests of one policy may have told in a minute.
+pub const LOG_BYTES: u64 = 64 << 10;
+/// Seconds for which an allowance holds.
+const WINDOW_SECONDS: u64 = 60;
+
+/// What was said in the minute that began last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    since_seconds: u64,
+    used: u64,
+    left_out: u64,
+}
+
+/// What becomes of one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it is told.
+    pub told: bool,
+    /// How many lines were left out in the minute before, to be told with the first of this one.
+    pub left_out_before: u64,
+}
+
+impl Allowance {
+    /// One more line of so many bytes; seconds count from anywhere, as long as they never go back.
+    pub fn take(&mut self, bytes: u64, now_seconds: u64) -> Verdict {
+        let mut left_out_before = 0;
+        if now_seconds.saturating_sub(self.since_seconds) >= WINDOW_SECONDS {
+            left_out_before = self.left_out;
+            *self = Self { since_seconds: now_seconds, used: 0, left_out: 0 };
+        }
+        let used = self.used.saturating_add(bytes);
+        let told = used <= LOG_BYTES;
+        match told {
+            true => self.used = used,
+            false => self.left_out += 1,
+        }
+        Verdict { told, left_out_before }
+    }
+
+    /// Whether nothing of it matters any more.
+    pub fn is_over(&self, now_seconds: u64) -> bool {
+        self.left_out == 0 && now_seconds.saturating_sub(self.since_seconds) >= WINDOW_SECONDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_beyond_a_minutes_bytes_is_left_out_and_counted() {
+        let mut allowance = Allowance::default();
+        let told = |allowance: &mut Allowance, from: u64| {
+            let seconds = (0..10_000).map(|line| from + line * 59 / 10_000);
+            seconds.filter(|now| allowance.take(1_000, *now).told).count() as u64
+        };
+        let (first, second) = (told(&mut allowance, 100), LOG_BYTES / 1_000);
+        assert_eq!(first, second);
+        assert!(!allowance.is_over(1_000), "what was left out is still to be told");
+        let next = allowance.take(1, 160);
+        assert_eq!(next, Verdict { told: true, left_out_before: 10_000 - first });
+        assert_eq!(allowance.take(1, 161), Verdict { told: true, left_out_before: 0 });
+        assert!(!allowance.is_over(200) && allowance.is_over(220));
+    }
+
+    #[test]
+    fn a_short_line_is_told_where_a_long_one_was_left_out() {
+        let mut allowance = Allowance::default();
+        assert!(!allowance.take(LOG_BYTES + 1, 7).told);
+        assert!(allowance.take(LOG_BYTES, 7).told);
+        assert!(!allowance.take(1, 59).told);
+        assert_eq!(allowance.take(u64::MAX, 60), Verdict { told: false, left_out_before: 2 });
+        assert_eq!(allowance.take(1, 121).left_out_before, 1);
+    }
+}

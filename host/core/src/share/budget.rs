@@ -1,0 +1,97 @@
+//! How the memory that an agent may use for its work is shared out, before any of it is used.
+//! Never counts what the fleet itself takes: the objects that are kept grow with it, not with guests.
+
+/// What the parts of the work cost at most, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// One call of a guest: its memories, what it is given, what it answers.
+    pub call: u64,
+    /// One compilation; there is never a second one.
+    pub compilation: u64,
+    /// The largest document with credentials, read.
+    pub document: u64,
+}
+
+/// Who may use how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Calls of guests at once.
+    pub calls: usize,
+    /// Bytes of documents with credentials that are read at once.
+    pub documents: u64,
+}
+
+/// Calls at once without which an agent does not start: one that loads, two that work.
+const FEWEST_CALLS: u64 = 3;
+
+/// More at once make no machine faster, and each takes address space.
+const MOST_CALLS: u64 = 64;
+
+/// What is shared out where nothing else is said, in MiB: half of the memory that an installation allows a replica.
+pub const DEFAULT_MIB: u64 = 256;
+
+impl Default for Budget {
+    /// For a process that lives for one command.
+    fn default() -> Self {
+        Self { calls: 6, documents: 48 << 20 }
+    }
+}
+
+impl Budget {
+    /// Shares out so many bytes: a quarter of what compiling leaves is for documents, the rest for calls.
+    ///
+    /// # Errors
+    /// With the least that is enough.
+    pub fn share(bytes: u64, costs: &Costs) -> Result<Self, u64> {
+        let left = bytes.saturating_sub(costs.compilation);
+        let documents = (left / 4).max(costs.document);
+        let calls = left.saturating_sub(documents) / costs.call.max(1);
+        if calls < FEWEST_CALLS {
+            let for_calls = costs.call.saturating_mul(FEWEST_CALLS);
+            let for_documents = costs.document.max(for_calls.div_ceil(3));
+            return Err(costs.compilation.saturating_add(for_calls).saturating_add(for_documents));
+        }
+        Ok(Self { calls: usize::try_from(calls.min(MOST_CALLS)).unwrap_or(usize::MAX), documents })
+    }
+
+    /// Threads on which evaluations go on: one call is left to whatever is being loaded.
+    pub fn threads(&self) -> usize {
+        self.calls - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const COSTS: Costs = Costs { call: 20 * MIB, compilation: 64 * MIB, document: 16 * MIB };
+
+    #[test]
+    fn everything_together_stays_within_the_budget() {
+        for bytes in (0..2_000).map(|mib| mib * MIB) {
+            match Budget::share(bytes, &COSTS) {
+                Ok(budget) => {
+                    let calls = budget.calls as u64;
+                    assert!(COSTS.compilation + calls * COSTS.call + budget.documents <= bytes);
+                    assert!(calls >= FEWEST_CALLS && budget.documents >= COSTS.document);
+                    assert_eq!(budget.threads() as u64, calls - 1);
+                }
+                Err(least) => assert!(least > bytes && Budget::share(least, &COSTS).is_ok(), "{bytes} {least}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_larger_budget_is_more_calls_at_once() {
+        for (mib, calls, documents) in [(256, 7, 48), (512, 16, 112), (1_024, 36, 240)] {
+            let budget = Budget::share(mib * MIB, &COSTS).unwrap();
+            assert_eq!((budget.calls, budget.documents), (calls, documents * MIB));
+        }
+    }
+
+    #[test]
+    fn too_little_is_refused_with_what_is_enough() {
+        assert_eq!(Budget::share(100 * MIB, &COSTS), Err(144 * MIB));
+    }
+}

@@ -1,0 +1,125 @@
+//! Guests that take all that they may have, and policies in great number: the agent stays within the memory with which it
+//! ships, and the other policies go on.
+
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use transom_conformance::fixture::hostile;
+use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::program;
+use transom_e2e::stage::{Stage, put};
+use transom_support::wait;
+
+/// `resources.limits.memory` of what ships.
+const SHIPPED_BYTES: u64 = 512 << 20;
+const GOOD: &str = "built-in-taints";
+
+/// A policy whose component is a hostile fixture, about every ManagedCluster; it owns a taint of its own.
+fn put_hostile(stage: &Stage, name: &str, fixture: &str, change: (&str, &str)) -> Result<()> {
+    put(&stage.policies.join(format!("{fixture}.wasm")), &hostile(fixture)?)?;
+    let text = fs::read_to_string(program::policy(GOOD))?;
+    let (keys, _) = text.rsplit_once("      taintKeys:").context("the policy owns no keys")?;
+    let text = format!("{keys}      taintKeys: [example.com/{name}]\n");
+    let text = text.replace("name: built-in-taints", &format!("name: {name}"));
+    let text = text.replace("component: builtin:taints", &format!("component: ./{fixture}.wasm"));
+    put(&stage.policies.join(format!("{name}.yaml")), text.replace(change.0, change.1).as_bytes())
+}
+
+/// Waits until the agent has said something of a cluster under a policy.
+fn wait_for_status(stage: &Stage, policy: &str, cluster: &str, text: &str) -> Result<()> {
+    stage.wait_for_text(&stage.own().join(format!("status/{policy}/_cluster.{cluster}.yaml")), text)
+}
+
+/// The good policy works: one that is gone is tainted, and the taint comes back when somebody takes it.
+fn works_on(stage: &Stage) -> Result<()> {
+    let name = "edge-00008";
+    let tainted = || stage.taints(name).ok().filter(|taints| taints.len() == 1).map(drop);
+    wait::until("the taint of the good policy", DEADLINE, tainted)?;
+    fs::remove_file(stage.patch(name))?;
+    Ok(wait::until("the taint after its file was removed", DEADLINE, tainted)?)
+}
+
+#[test]
+fn a_guest_that_fills_its_memory_leaves_the_agent_within_its_own() -> Result<()> {
+    let stage = Stage::new(0, 60)?;
+    stage.put_policy(GOOD, &[])?;
+    put_hostile(&stage, "hog", "hog", ("", ""))?;
+    let agent = stage.watch()?;
+    works_on(&stage)?;
+    wait_for_status(&stage, "hog", "edge-00059", "GuestTimedOut")?;
+    works_on(&stage)?;
+    within_shipped(&agent)?;
+    agent.stop()?;
+    Ok(())
+}
+
+fn within_shipped(agent: &Agent) -> Result<()> {
+    let peak = agent.peak_bytes()?;
+    ensure!(peak < SHIPPED_BYTES * 3 / 4, "the agent took {} MiB", peak >> 20);
+    Ok(())
+}
+
+#[test]
+fn a_thousand_policies_are_loaded_worked_and_suspended() -> Result<()> {
+    const POLICIES: usize = 1_000;
+    let stage = Stage::new(0, 10)?;
+    fs::read_dir(stage.fleet.join("managed"))?.try_for_each(|file| {
+        let path = file?.path();
+        if path.ends_with("edge-00008.yaml") { Ok(()) } else { fs::remove_file(path) }
+    })?;
+    stage.put_policy(GOOD, &[])?;
+    for at in 0..POLICIES {
+        put_hostile(&stage, &format!("p{at:04}"), "good", ("", ""))?;
+    }
+    let agent = stage.watch()?;
+    works_on(&stage)?;
+    for at in 0..POLICIES {
+        wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "AsDesired")?;
+    }
+    for at in [0, 500, POLICIES - 1] {
+        put_hostile(&stage, &format!("p{at:04}"), "good", ("spec:\n", "spec:\n  suspend: true\n"))?;
+    }
+    for at in [0, 500, POLICIES - 1] {
+        wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "Suspended")?;
+    }
+    works_on(&stage)?;
+    within_shipped(&agent)?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_guest_that_logs_without_end_fills_no_disk() -> Result<()> {
+    const CLUSTERS: usize = 40;
+    let stage = Stage::new(0, CLUSTERS)?;
+    stage.put_policy(GOOD, &[])?;
+    let granted = ("      component: ./log-flood.wasm", "      component: ./log-flood.wasm\n      capabilities: [log]");
+    put_hostile(&stage, "flood", "log-flood", granted)?;
+    let agent = stage.watch()?;
+    wait_for_status(&stage, "flood", &format!("edge-{:05}", CLUSTERS - 1), "AsDesired")?;
+    works_on(&stage)?;
+    let log = agent.stop()?;
+    let flooded: usize = log.lines().filter(|line| line.contains("AAAA")).map(str::len).sum();
+    // Forty calls of 60,000 bytes each were made; one minute, perhaps the beginning of a second, is told.
+    ensure!((10_000..2 * 100_000).contains(&flooded), "{flooded} bytes of the guest's lines");
+    Ok(())
+}
+
+#[test]
+fn a_component_that_takes_too_much_to_compile_holds_up_nobody() -> Result<()> {
+    let stage = Stage::new(0, 10)?;
+    stage.put_policy(GOOD, &[])?;
+    put_hostile(&stage, "bomb", "good", ("", ""))?;
+    let values = " i32".repeat(32);
+    let gets: String = (0..32).map(|local| format!("(local.get {local})")).collect();
+    let calls = "(call $wide)".repeat(60_000);
+    let text = format!(
+        "(func $wide (param{values}) (result{values}) {gets}) (func (param{values}) (result{values}) {gets} {calls})"
+    );
+    put(&stage.policies.join("good.wasm"), &transom_conformance::fixture::good_with(&text)?)?;
+    let agent = stage.watch()?;
+    stage.wait_for_text(&stage.policy_status("bomb"), "ComponentTooLarge")?;
+    works_on(&stage)?;
+    within_shipped(&agent)?;
+    agent.stop()?;
+    Ok(())
+}
