@@ -2,6 +2,7 @@
 
 use super::Seen;
 use crate::agent::invoke::answer;
+use crate::agent::queue::Cause;
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use transom_core::plan::taints;
 use transom_core::policy::TaintsRule;
 use transom_core::report::Success;
 use transom_core::requirements;
-use transom_core::work::Key;
+use transom_core::work::{Key, Why};
 use transom_engine::Limits;
 
 impl Agent {
@@ -48,9 +49,13 @@ impl Agent {
         let added = self.connections.time_added(&subject.reference, self.clock.now_seconds()).await;
         let plan = taints::plan(key, subject, rule, &wanted, added)?;
         let mut outcome = self.apply(key, plan, seen).await;
-        // That the taints are there now is judged already.
-        if let Some(left) = outcome.steps.iter_mut().find_map(|step| step.left.take()) {
-            seen.subject = Some(Arc::from(left));
+        if let Some(written) = outcome.steps.iter_mut().find(|step| step.result.is_ok()) {
+            // That the taints are there now is judged already. Where the subject is another by now, nobody has judged
+            // that: what somebody made of it may look as it did before the write.
+            seen.judged = written.left.take().map(Arc::from);
+            if seen.judged.is_none() {
+                self.push(key, Cause::Evaluate(Why::Unjudged), None);
+            }
         }
         Ok(Success { word: Word::AsDesired, outcome, kept: None, ask_again_at: seen.ask_again_at })
     }
