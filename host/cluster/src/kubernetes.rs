@@ -29,7 +29,7 @@ mod watching;
 mod write;
 
 pub use access::{Access, Reviews};
-pub use connect::{ConnectError, KubernetesOptions};
+pub use connect::{ConnectError, KubernetesOptions, Settings};
 pub use counts::{Counts, Purpose, Verb};
 pub use events::Events;
 pub use feed::Observations;
@@ -79,13 +79,23 @@ impl Kubernetes {
     /// Makes a client and asks the API server once, so that a wrong address or credential is found here.
     ///
     /// # Errors
-    /// When there is no usable kubeconfig or identity, or the API server does not answer within 10 s.
+    /// When there is no usable kubeconfig or identity, or as of [`Kubernetes::connect_to`].
     pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
-        let client = connect::client(&options).await?;
-        connect::greet(&options, &client).await?;
+        Self::connect_to(Settings::read(options).await?).await
+    }
+
+    /// The same with settings that were read.
+    ///
+    /// # Errors
+    /// When no client can be made of them, a credential plugin fails or does not end within a minute, or the API server
+    /// does not answer within 10 s.
+    pub async fn connect_to(settings: Settings) -> Result<Self, ConnectError> {
+        let client = connect::client(&settings).await?;
+        connect::greet(&settings, &client).await?;
+        let KubernetesOptions { name, read_only, .. } = settings.options;
         let resources = Resources::new(client.clone());
-        let writer = Writer::new(client.clone(), resources.clone(), options.read_only);
-        let shared = Arc::new(Shared::new(&options.name, client, resources, Arc::clone(writer.counts())));
+        let writer = Writer::new(client.clone(), resources.clone(), read_only);
+        let shared = Arc::new(Shared::new(&name, client, resources, Arc::clone(writer.counts())));
         Ok(Self { shared, following: Mutex::default(), writer })
     }
 
@@ -161,9 +171,9 @@ impl Kubernetes {
     /// # Errors
     /// As of [`Kubernetes::read`].
     pub async fn read_fresh(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        let before = self.shared.version(reference);
+        let asking = self.shared.asking(reference);
         let read = self.shared.ask(reference).await?;
-        self.shared.learnt(reference, read.as_ref(), before);
+        self.shared.learnt(reference, read.as_ref(), &asking);
         Ok(read)
     }
 
@@ -173,10 +183,19 @@ impl Kubernetes {
     /// # Errors
     /// As of [`Kubernetes::read`].
     pub async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        let before = self.shared.version(reference);
+        let asking = self.shared.asking(reference);
         let read = self.shared.confirm(reference).await?;
-        self.shared.learnt(reference, read.as_ref(), before);
+        self.shared.learnt(reference, read.as_ref(), &asking);
         Ok(read)
+    }
+
+    /// An object for an audit: what only an answer to us has told, and no watch has confirmed, is asked for anew.
+    ///
+    /// # Errors
+    /// As of [`Kubernetes::read`].
+    pub async fn read_confirmed(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        let unconfirmed = self.shared.cache().is_unconfirmed(reference);
+        if unconfirmed { self.confirm(reference).await } else { self.read(reference).await }
     }
 
     /// The objects of a kind that are watched, in a namespace or in all; sorted.

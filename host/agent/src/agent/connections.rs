@@ -5,6 +5,7 @@ mod adapter;
 mod times;
 
 pub(crate) use adapter::{Cluster, OnServer, Told};
+use adapter::{refused, unread};
 
 use crate::telemetry::traces;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +17,8 @@ use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
-use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
-use transom_core::plan::{Plan, Step};
+use transom_core::outcome::Outcome;
+use transom_core::plan::Plan;
 use transom_core::policy::SubjectRule;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
@@ -161,11 +162,17 @@ impl Connections {
     /// # Errors
     /// When it cannot be read, with the reason.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let read = async {
-            let read = self.cluster(reference)?.read(reference).await;
-            read.map_err(|failure| Failure::known(failure.reason, failure.message).about([reference.clone()]))
-        };
+        let read = async { self.cluster(reference)?.read(reference).await.map_err(unread(reference)) };
         traces::gather(&reference.kind, read).await
+    }
+
+    /// The same for an audit: what only an answer to us has told is asked for anew.
+    ///
+    /// # Errors
+    /// As of [`Connections::read`].
+    pub(crate) async fn read_confirmed(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
+        let Cluster::Kubernetes(on) = self.cluster(reference)? else { return self.read(reference).await };
+        on.server.read_confirmed(reference).await.map_err(unread(reference))
     }
 
     /// An object as it is now, whatever is known of it: for what cannot be taken back.
@@ -174,8 +181,7 @@ impl Connections {
     /// When it cannot be asked for, with the reason.
     pub(crate) async fn confirm(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
         let Cluster::Kubernetes(on) = self.cluster(object)? else { return self.read(object).await };
-        let confirmed = on.server.confirm(object).await;
-        confirmed.map_err(|failure| Failure::known(failure.reason, failure.message).about([object.clone()]))
+        on.server.confirm(object).await.map_err(unread(object))
     }
 
     /// A place that cannot be read and may hold an object that is not found.
@@ -282,10 +288,4 @@ impl Connections {
         let known = self.by_name.get(&reference.cluster);
         known.ok_or_else(|| Failure::known(Word::ReadFailed, format!("there is no connection `{}`", reference.cluster)))
     }
-}
-
-/// A step on a cluster that is not connected.
-fn refused(step: &Step, failure: &Failure) -> StepOutcome {
-    let failure = WriteFailure { reason: Word::WriteFailed, message: failure.message.clone() };
-    StepOutcome::failed(step, failure)
 }

@@ -19,6 +19,9 @@ use transom_core::report::{End, Report};
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why};
 
+/// What news of an object said: its mark, or nothing where it is gone or unreadable.
+pub(crate) type News = Option<Digest>;
+
 /// Claims, interest, own outputs, and what was judged and told last.
 #[derive(Default)]
 pub(crate) struct Known {
@@ -36,8 +39,8 @@ pub(crate) struct Known {
     pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
     /// How often was written in the last minute.
     pub(crate) brake: Brake,
-    /// Who writes which object now, and whether there was news of it meanwhile.
-    writing: HashMap<ObjectRef, (Key, bool)>,
+    /// Who writes which object now, and what the last news of it said meanwhile.
+    writing: HashMap<ObjectRef, (Key, Option<News>)>,
     /// Which objects were written, and for which policies.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
     /// What was evaluated and why, where somebody asked for it.
@@ -54,23 +57,26 @@ impl Known {
     /// An evaluation is about to write: of its targets it hears afterwards, when it knows what it wrote itself.
     pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
         for step in steps {
-            self.writing.entry(step.target().clone()).or_insert_with(|| (key.clone(), false));
+            self.writing.entry(step.target().clone()).or_insert_with(|| (key.clone(), None));
         }
     }
 
-    /// Whether a key is just writing an object; it will be told that there was news.
-    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef) -> bool {
+    /// Whether a key is just writing an object; it will be told that there was news, and what that said: the mark of the
+    /// object, or nothing where there is none any more.
+    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, news: News) -> bool {
         let writer = self.writing.get_mut(object).filter(|(writer, _)| writer == key);
-        writer.map(|(_, news)| *news = true).is_some()
+        writer.map(|(_, last)| *last = Some(news)).is_some()
     }
 
-    /// A key has written an object, or failed to: its mark now, where it is known, and whether there was news of it meanwhile.
+    /// A key has written an object, or failed to: its mark now, where it is known. Whether there was news of it meanwhile
+    /// that says otherwise.
     pub(crate) fn end_of_write(&mut self, key: &Key, object: &ObjectRef, mark: Option<Digest>) -> bool {
         if let Some(marks) = self.marks.get_mut(key).filter(|_| mark.is_some()) {
             marks.insert(object.clone(), mark);
         }
         let ours = self.writing.get(object).is_some_and(|(writer, _)| writer == key);
-        ours && self.writing.remove(object).is_some_and(|(_, news)| news)
+        let news = if ours { self.writing.remove(object).and_then(|(_, news)| news) } else { None };
+        news.is_some_and(|news| mark.is_none() || news != mark)
     }
 
     /// A step was done for a policy: what it left there is what it planned.

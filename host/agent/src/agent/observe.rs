@@ -81,7 +81,7 @@ impl Agent {
             let knows =
                 |key: &&Key| mark.is_some() && known.marks.get(*key).and_then(|marks| marks.get(object)) == Some(&mark);
             let mut concerned: Vec<Key> = known.interest.concerned(object).filter(|key| !knows(key)).cloned().collect();
-            concerned.retain(|key| !known.is_writing(key, object));
+            concerned.retain(|key| !known.is_writing(key, object, mark));
             concerned
         };
         for key in concerned {

@@ -38,8 +38,13 @@ pub(crate) struct Seen {
     pub(crate) evaluation: Evaluation,
     /// Every object whose change calls for another evaluation, with its mark where it was read.
     pub(crate) objects: BTreeMap<ObjectRef, Option<Digest>>,
-    /// The subject as it was, for what is judged last.
+    /// The subject as it was read.
     pub(crate) subject: Option<Arc<Object>>,
+    /// The subject as this evaluation judged it; nothing when it has written the subject and cannot say what became of it:
+    /// what was read before the write is no judgement of what came after it.
+    pub(crate) judged: Option<Arc<Object>>,
+    /// Whether this evaluation rests on nothing that only an answer to us has told.
+    audits: bool,
     /// When time alone may change an answer.
     pub(crate) ask_again_at: Option<i64>,
     /// When the first client certificate ends in what is to be there, in seconds since 1970.
@@ -47,9 +52,17 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn new(key: &Key) -> Self {
-        let evaluation = Evaluation { key: key.clone(), target: None, inputs: None, observed_generation: None };
-        Self { evaluation, objects: BTreeMap::new(), subject: None, ask_again_at: None, ends_seconds: None }
+    fn new(work: &WorkItem) -> Self {
+        let evaluation = Evaluation { key: work.key.clone(), target: None, inputs: None, observed_generation: None };
+        Self {
+            evaluation,
+            objects: BTreeMap::new(),
+            subject: None,
+            judged: None,
+            audits: work.why == Why::Audit,
+            ask_again_at: None,
+            ends_seconds: None,
+        }
     }
 
     /// Takes note of an object that was read, or looked for.
@@ -75,7 +88,7 @@ impl Agent {
             journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.why.clone()) });
         }
         let Some(work) = admitted else { return };
-        let mut seen = Seen::new(&work.key);
+        let mut seen = Seen::new(&work);
         self.accounts.begin(&work.key);
         let trace = traces::Evaluation::begin(&work);
         let result = trace.follow(self.attempt(&loaded, &work, &mut seen)).await;
@@ -103,14 +116,14 @@ impl Agent {
     /// Stages 3 to 7.
     async fn attempt(&self, loaded: &Arc<Loaded>, work: &WorkItem, seen: &mut Seen) -> Result<Success, Failure> {
         let key = &work.key;
-        let Some(subject) = self.connections.read(&key.subject).await? else {
+        let Some(subject) = self.look_at(&key.subject, seen).await? else {
             return self.retire(loaded, key, seen).await;
         };
         self.accounts.read(key, "subject", &key.subject, Some(&subject));
         let subject = Arc::new(subject);
         seen.evaluation.observed_generation =
             subject.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
-        seen.subject = Some(Arc::clone(&subject));
+        (seen.subject, seen.judged) = (Some(Arc::clone(&subject)), Some(Arc::clone(&subject)));
         let policy = &loaded.revision.policy;
         if let Err(held) = policy.held(&subject).and_then(|()| self.ready(loaded, key, &subject, seen)) {
             self.locate(loaded, key, &subject);
@@ -134,6 +147,14 @@ impl Agent {
         match answer {
             Readiness::Ready => Ok(()),
             Readiness::NotReady(problem) => Err(described.failure(Class::Held, &problem).until(ask_again_at)),
+        }
+    }
+
+    /// Reads an object; an audit asks the cluster for what no watch has confirmed.
+    pub(crate) async fn look_at(&self, reference: &ObjectRef, seen: &Seen) -> Result<Option<Object>, Failure> {
+        match seen.audits {
+            true => self.connections.read_confirmed(reference).await,
+            false => self.connections.read(reference).await,
         }
     }
 
@@ -161,7 +182,7 @@ impl Agent {
             let left = outcome.steps.get(at).and_then(|done| done.left.as_deref());
             let mark = left.map(mark::of);
             let told = self.known.lock().end_of_write(key, step.target(), mark);
-            if told && left.is_none() {
+            if told {
                 self.push(key, Cause::Evaluate(Why::Input(step.target().clone())), None);
             }
             if let Some(seen) = seen.objects.get_mut(step.target()) {

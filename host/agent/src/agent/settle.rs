@@ -48,8 +48,8 @@ impl Agent {
             if let (State::Applied, Some(ends)) = (report.state, seen.ends_seconds) {
                 known.ends.insert(key.clone(), ends);
             }
-            match &seen.subject {
-                // An update since then is still in the queue and is compared with what this evaluation saw.
+            match &seen.judged {
+                // An update since then is still in the queue and is compared with what this evaluation judged.
                 Some(subject) => known.judged.insert(key.clone(), Self::judged(loaded, subject)),
                 None => known.judged.remove(key),
             };

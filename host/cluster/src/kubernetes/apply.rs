@@ -28,19 +28,20 @@ impl Kubernetes {
 
     async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
         let target = step.target();
+        let asking = self.shared.asking(target);
         match self.writer.perform(policy, step).await {
             Ok(Some(object)) => {
                 match step {
                     // What others have to let go first is news.
-                    Step::Delete { .. } => self.shared.took(&object),
-                    _ => self.shared.wrote(&object),
+                    Step::Delete { .. } => self.shared.took(&object, &asking),
+                    _ => self.shared.wrote(&object, &asking),
                 }
                 let now = self.shared.known(target).and_then(Result::ok).flatten();
                 Ok(now.filter(|now| now.version == object.version))
             }
             Ok(None) => {
                 if let Step::Delete { version, .. } = step {
-                    self.shared.gone(target, version);
+                    self.shared.gone(target, version, &asking);
                 }
                 Ok(None)
             }

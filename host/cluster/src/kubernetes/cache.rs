@@ -1,15 +1,17 @@
 //! What is known of a cluster: a shelf for every watch, looked at as one. Never waits; never asks the API server.
 
-use super::decode;
-use super::feed::{News, Topic};
+mod change;
+#[cfg(test)]
+#[path = "cache/model/tests.rs"]
+mod model;
+
 use super::selector;
-use super::shelf::{Change, Content, Fault, Item, Kept, Key, key, newer, parts};
+use super::shelf::{Content, Fault, Kept, Moment, key, newer, parts};
 use super::watched::Watched;
-use std::sync::Arc;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
-use transom_core::watches::{Keep, Scope};
+use transom_core::watches::Scope;
 
 /// What is known of an object without asking.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +30,20 @@ pub(super) struct Cache {
     cluster: String,
     /// Every watch.
     pub(super) watches: Vec<Watched>,
+    /// How much was learnt from answers so far.
+    moment: Moment,
+    /// When a server was last found to count from a lower number than before.
+    restored: Moment,
 }
+
+/// When something was asked; its answer is held against what was learnt since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked(Moment);
 
 impl Cache {
     /// Knows nothing yet.
     pub(super) fn new(cluster: &str) -> Self {
-        Self { cluster: cluster.to_owned(), watches: Vec::new() }
+        Self { cluster: cluster.to_owned(), watches: Vec::new(), moment: 0, restored: 0 }
     }
 
     /// The watch of a number.
@@ -72,7 +82,7 @@ impl Cache {
     fn latest(&self, reference: &ObjectRef, of: impl Fn(&Watched) -> bool) -> Option<&Kept> {
         let key = key(reference.namespace.as_deref(), &reference.name);
         let kept = self.about(reference).filter(|watched| of(watched)).filter_map(|watched| watched.shelf.get(&key));
-        kept.reduce(|one, other| if newer(&other.version, &one.version) { other } else { one })
+        kept.reduce(later)
     }
 
     /// An object with what the watches of its kind keep of it; whole where none is about it.
@@ -93,92 +103,6 @@ impl Cache {
             .iter()
             .filter(|watched| selector::names(&watched.scope, api_version, kind, namespace.as_deref(), name))
             .filter(|watched| watched.keep.admits(reference))
-    }
-
-    /// An event or a list named an object.
-    pub(super) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
-        let (key, version) = (item.key.clone(), item.version.clone());
-        let Some(watched) = self.watch(number) else { return Vec::new() };
-        let before = faulty(watched.shelf.get(&key));
-        let change = watched.shelf.put(item);
-        let after = faulty(watched.shelf.get(&key));
-        let scope = Arc::clone(&watched.scope);
-        if change != Change::Changed || self.told(number, &scope, &key, &version) {
-            return Vec::new();
-        }
-        let reference = Arc::new(self.reference(&scope, &key));
-        let fault = (before || after).then(|| News { topic: Topic::Fault(Arc::clone(&reference)), gone: false });
-        let object = (!after).then_some(News { topic: Topic::Object(reference), gone: false });
-        fault.into_iter().chain(object).collect()
-    }
-
-    /// Whether another watch told this version of an object already.
-    fn told(&self, number: u64, scope: &Scope, key: &str, version: &str) -> bool {
-        self.others(number, scope)
-            .filter_map(|other| other.shelf.get(key))
-            .any(|kept| !newer(version, &kept.version) && !kept.version.is_empty())
-    }
-
-    /// The other watches of a kind.
-    fn others<'a>(&'a self, number: u64, scope: &'a Scope) -> impl Iterator<Item = &'a Watched> {
-        self.watches.iter().filter(move |other| {
-            other.number != number && other.scope.kind == scope.kind && other.scope.api_version == scope.api_version
-        })
-    }
-
-    /// An event said that an object left a scope.
-    pub(super) fn remove(&mut self, number: u64, key: &str, version: &str) -> Vec<News> {
-        let Some(watched) = self.watch(number) else { return Vec::new() };
-        let before = faulty(watched.shelf.get(key));
-        let change = watched.shelf.remove(key, version);
-        let scope = Arc::clone(&watched.scope);
-        if change == Change::Gone { self.gone_from(number, &scope, key, before) } else { Vec::new() }
-    }
-
-    /// An object is on a shelf no longer; it is gone when it is on no other.
-    fn gone_from(&self, number: u64, scope: &Scope, key: &str, faulty: bool) -> Vec<News> {
-        let reference = Arc::new(self.reference(scope, key));
-        let fault = faulty.then(|| News { topic: Topic::Fault(Arc::clone(&reference)), gone: true });
-        let elsewhere = self.others(number, scope).any(|other| other.shelf.get(key).is_some());
-        let object = (!elsewhere).then_some(News { topic: Topic::Object(reference), gone: true });
-        fault.into_iter().chain(object).collect()
-    }
-
-    /// A list ended: what it did not name is gone, except what is not kept any more.
-    pub(super) fn listed(&mut self, number: u64, version: &str) -> Vec<News> {
-        let Some(watched) = self.watch(number) else { return Vec::new() };
-        watched.synced = true;
-        let gone: Vec<(Key, bool)> =
-            watched.shelf.end(version).into_iter().map(|(key, kept)| (key, faulty(Some(&kept)))).collect();
-        let (scope, keep) = (Arc::clone(&watched.scope), watched.keep.clone());
-        let kept = gone.into_iter().filter(|(key, _)| keep.admits(&self.reference(&scope, key)));
-        kept.flat_map(|(key, faulty)| self.gone_from(number, &scope, &key, faulty)).collect()
-    }
-
-    /// A write or a fresh read answered with an object: it is known on every shelf that surely holds it.
-    pub(super) fn took(&mut self, object: &Object) -> Vec<News> {
-        let holds = |watched: &&Watched| {
-            watched.synced && watched.keep.admits(&object.reference) && selector::holds(&watched.scope, object)
-        };
-        let numbers: Vec<(u64, Keep)> =
-            self.watches.iter().filter(holds).map(|watched| (watched.number, watched.keep.clone())).collect();
-        numbers.into_iter().flat_map(|(number, keep)| self.put(number, decode::kept(object.clone(), &keep))).collect()
-    }
-
-    /// We deleted an object that had this version.
-    pub(super) fn gone(&mut self, reference: &ObjectRef, version: &str) -> Vec<News> {
-        let key = key(reference.namespace.as_deref(), &reference.name);
-        let numbers: Vec<u64> = self.about(reference).map(|watched| watched.number).collect();
-        let mut news = Vec::new();
-        for number in numbers {
-            let Some(watched) = self.watch(number) else { continue };
-            let before = faulty(watched.shelf.get(&key));
-            let scope = Arc::clone(&watched.scope);
-            if watched.shelf.deleted(&key, version) == Change::Gone {
-                news.extend(self.gone_from(number, &scope, &key, before));
-            }
-        }
-        news
     }
 
     /// The objects of a kind in a namespace, or in all; each once.
@@ -259,17 +183,22 @@ impl Cache {
     }
 }
 
-fn faulty(kept: Option<&Kept>) -> bool {
-    kept.is_some_and(|kept| matches!(kept.content, Content::Fault(_)))
+/// The later of two states of an object.
+fn later<'a>(one: &'a Kept, other: &'a Kept) -> &'a Kept {
+    if newer(&other.version, &one.version) { other } else { one }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::shelf::Shelf;
+    use crate::kubernetes::decode;
+    use crate::kubernetes::feed::{News, Topic};
+    use crate::kubernetes::shelf::{Item, Shelf};
     use serde_json::json;
+    use std::sync::Arc;
     use std::time::Instant;
     use transom_api::Word;
+    use transom_core::watches::Keep;
 
     const OPAQUE: u64 = 1;
     const EXACT: u64 = 2;
@@ -294,8 +223,20 @@ mod tests {
                 restarts: 0,
                 last_word: Instant::now(),
             });
+            cache.begin(number);
+            cache.listed(number, "1");
         }
         cache
+    }
+
+    fn event(cache: &mut Cache, number: u64, item: Item) -> Vec<News> {
+        let version = item.version.clone();
+        cache.told(number, &version, Some(item))
+    }
+
+    fn answered(cache: &mut Cache, object: &Object) -> Vec<News> {
+        let asked = cache.asked();
+        cache.answered(object, asked)
     }
 
     fn secret(name: &str) -> ObjectRef {
@@ -331,14 +272,14 @@ mod tests {
     #[test]
     fn an_object_in_two_watches_is_one() {
         let mut cache = cache();
-        assert_eq!(told(&cache.put(OPAQUE, item("made", 5, "x"))), ["=made"]);
-        assert_eq!(told(&cache.put(EXACT, item("made", 5, "x"))), Vec::<String>::new());
-        assert_eq!(told(&cache.put(EXACT, item("made", 6, "y"))), ["=made"]);
+        assert_eq!(told(&event(&mut cache, OPAQUE, item("made", 5, "x"))), ["=made"]);
+        assert_eq!(told(&event(&mut cache, EXACT, item("made", 5, "x"))), Vec::<String>::new());
+        assert_eq!(told(&event(&mut cache, EXACT, item("made", 6, "y"))), ["=made"]);
         let Known::There(version, _) = cache.find(&secret("made")) else { panic!() };
         assert_eq!((&*version, cache.list("v1", "Secret", None)), ("6", vec![secret("made")]));
         // It changed its type: it is still there for whoever watches it by name.
-        assert_eq!(told(&cache.remove(OPAQUE, "n/made", "6")), Vec::<String>::new());
-        assert_eq!(told(&cache.remove(EXACT, "n/made", "7")), ["-made"]);
+        assert_eq!(told(&cache.told_gone(OPAQUE, "6", Some("n/made"))), Vec::<String>::new());
+        assert_eq!(told(&cache.told_gone(EXACT, "7", Some("n/made"))), ["-made"]);
     }
 
     #[test]
@@ -347,7 +288,7 @@ mod tests {
         assert_eq!(cache.find(&secret("made")), Known::Absent);
         assert_eq!(cache.find(&secret("other")), Known::Unknown);
         assert_eq!(cache.find(&ObjectRef::local("v1", "Secret", Some("x"), "made")), Known::Unknown);
-        cache.put(EXACT, item("made", 5, "x"));
+        event(&mut cache, EXACT, item("made", 5, "x"));
         let exact = cache.watch(EXACT).unwrap();
         exact.synced = false;
         assert_eq!(cache.find(&secret("made")), Known::Unknown);
@@ -361,23 +302,67 @@ mod tests {
     #[test]
     fn what_we_wrote_is_known_at_once_and_older_news_of_it_are_not_heard() {
         let mut cache = cache();
-        cache.put(OPAQUE, item("a", 5, "x"));
-        assert_eq!(told(&cache.took(&object("a", 8, "ours"))), ["=a"]);
-        assert_eq!(told(&cache.put(OPAQUE, item("a", 7, "theirs"))), Vec::<String>::new());
-        assert_eq!(told(&cache.put(OPAQUE, item("a", 8, "ours"))), Vec::<String>::new());
-        assert_eq!(told(&cache.took(&object("made", 9, "ours"))), ["=made"]);
-        assert_eq!(told(&cache.gone(&secret("made"), "9")), ["-made"]);
-        assert_eq!(told(&cache.put(EXACT, item("made", 9, "late"))), Vec::<String>::new());
+        event(&mut cache, OPAQUE, item("a", 5, "x"));
+        assert_eq!(told(&answered(&mut cache, &object("a", 8, "ours"))), ["=a"]);
+        assert_eq!(told(&event(&mut cache, OPAQUE, item("a", 7, "theirs"))), Vec::<String>::new());
+        assert_eq!(told(&event(&mut cache, OPAQUE, item("a", 8, "ours"))), Vec::<String>::new());
+        assert_eq!(told(&answered(&mut cache, &object("made", 9, "ours"))), ["=made"]);
+        let asked = cache.asked();
+        assert_eq!(told(&cache.answered_gone(&secret("made"), "9", asked)), ["-made"]);
+        assert_eq!(told(&event(&mut cache, EXACT, item("made", 9, "late"))), Vec::<String>::new());
         assert_eq!(cache.find(&secret("made")), Known::Absent);
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_watch_told_of_the_end_brings_nothing_back() {
+        let mut cache = cache();
+        let asked = cache.asked();
+        event(&mut cache, EXACT, item("made", 8, "ours"));
+        assert_eq!(told(&cache.told_gone(EXACT, "9", Some("n/made"))), ["-made"]);
+        event(&mut cache, OPAQUE, item("other", 10, "x"));
+        assert_eq!(told(&cache.answered(&object("made", 8, "ours"), asked)), Vec::<String>::new());
+        assert_eq!((cache.find(&secret("made")), cache.is_unconfirmed(&secret("made"))), (Known::Absent, false));
+    }
+
+    #[test]
+    fn what_only_an_answer_told_is_unconfirmed_until_a_watch_tells_it() {
+        let mut cache = cache();
+        answered(&mut cache, &object("made", 8, "ours"));
+        assert!(cache.is_unconfirmed(&secret("made")) && !cache.is_unconfirmed(&secret("other")));
+        event(&mut cache, OPAQUE, item("made", 8, "ours"));
+        event(&mut cache, EXACT, item("made", 8, "ours"));
+        assert!(!cache.is_unconfirmed(&secret("made")));
+        let asked = cache.asked();
+        cache.answered_gone(&secret("made"), "8", asked);
+        assert!(cache.is_unconfirmed(&secret("made")));
+        // The API server says otherwise to somebody who asked since.
+        answered(&mut cache, &object("made", 8, "ours"));
+        assert!(matches!(cache.find(&secret("made")), Known::There(..)));
+        cache.told_gone(OPAQUE, "9", Some("n/made"));
+        cache.told_gone(EXACT, "9", Some("n/made"));
+        assert_eq!((cache.find(&secret("made")), cache.is_unconfirmed(&secret("made"))), (Known::Absent, false));
+    }
+
+    #[test]
+    fn after_a_restore_no_answer_counts_to_what_was_asked_before() {
+        let mut cache = cache();
+        let asked = cache.asked();
+        event(&mut cache, EXACT, item("made", 80, "x"));
+        assert!(cache.went_back(EXACT, "80").is_none() && cache.went_back(EXACT, "50").is_some());
+        cache.begin(EXACT);
+        cache.put(EXACT, item("made", 40, "older"));
+        cache.listed(EXACT, "50");
+        assert_eq!(told(&cache.answered(&object("made", 81, "lost"), asked)), Vec::<String>::new());
+        assert_eq!(told(&event(&mut cache, EXACT, item("made", 51, "y"))), ["=made"]);
     }
 
     #[test]
     fn after_a_list_only_what_differs_is_told() {
         let mut cache = cache();
         for (name, version) in [("same", 1), ("changed", 2), ("gone", 3), ("bad", 4)] {
-            cache.put(OPAQUE, item(name, version, "x"));
+            event(&mut cache, OPAQUE, item(name, version, "x"));
         }
-        cache.watch(OPAQUE).unwrap().shelf.begin();
+        cache.begin(OPAQUE);
         let mut news = Vec::new();
         for item in [item("same", 1, "x"), item("changed", 9, "y"), faulty_item("bad", 9), item("beat", 9, "z")] {
             news.extend(cache.put(OPAQUE, item));
@@ -385,18 +370,18 @@ mod tests {
         assert!(matches!(cache.find(&secret("gone")), Known::There(..)));
         news.extend(cache.listed(OPAQUE, "10"));
         assert_eq!(told(&news), ["=changed", "!bad", "=beat", "-gone"]);
-        assert_eq!(told(&cache.put(OPAQUE, item("beat", 11, "z"))), Vec::<String>::new());
-        assert_eq!(told(&cache.put(OPAQUE, item("bad", 12, "x"))), ["!bad", "=bad"]);
+        assert_eq!(told(&event(&mut cache, OPAQUE, item("beat", 11, "z"))), Vec::<String>::new());
+        assert_eq!(told(&event(&mut cache, OPAQUE, item("bad", 12, "x"))), ["!bad", "=bad"]);
     }
 
     #[test]
     fn an_object_that_cannot_be_used_is_unreadable_and_never_gone() {
         let mut cache = cache();
-        cache.put(EXACT, faulty_item("made", 5));
+        event(&mut cache, EXACT, faulty_item("made", 5));
         let [unreadable] = &cache.unreadable()[..] else { panic!() };
         assert_eq!((unreadable.place.as_str(), unreadable.reason), ("Secret n/made", Word::ObjectTooLarge));
         assert_eq!(unreadable.objects, [secret("made")]);
-        assert_eq!(told(&cache.remove(EXACT, "n/made", "6")), ["!made", "-made"]);
+        assert_eq!(told(&cache.told_gone(EXACT, "6", Some("n/made"))), ["!made", "-made"]);
         assert_eq!(cache.unreadable(), []);
     }
 

@@ -1,5 +1,6 @@
 //! Why a request failed, in a word and a sentence. Never shows a credential, nor an answer that is none of an API server.
 
+use super::connect::plugin::PluginError;
 use super::decode::Malformed;
 use kube::core::Status;
 use std::error::Error;
@@ -123,6 +124,7 @@ impl Cause {
         match error {
             kube::Error::Api(status) => Self::of_status(status),
             kube::Error::Auth(_) => Self::new(Word::ReadFailed, "the credential of the connection cannot be used"),
+            kube::Error::Service(error) if error.is::<PluginError>() => Self::new(Word::ReadFailed, error.to_string()),
             kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => {
                 Self::new(Word::ServerUnavailable, unreachable(error))
             }

@@ -3,7 +3,7 @@
 
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
-use super::decode::{self, Identity, Line, Malformed, Page};
+use super::decode::{self, Identity, Line, Page};
 use super::pace::{Pace, SHORT, watch_seconds};
 use super::shared::Shared;
 use super::shelf::Item;
@@ -164,38 +164,36 @@ impl Follow {
         Ok(())
     }
 
-    /// Takes one event; gives the version up to which everything is known now.
+    /// Takes one event; gives the version up to which everything is known now. An object and the place of the watch
+    /// change together: an answer that comes in between would be taken for news.
     fn event(&self, line: &Line<'_>) -> Result<String, Cause> {
         let text = line.object.get();
-        let version = match &*line.kind {
+        match &*line.kind {
             "ADDED" | "MODIFIED" => {
                 let read = decode::object(text, &self.shared.name, &self.scope, &self.keep)?;
                 self.forward(&read.version)?;
-                self.put(read.item);
-                read.version.into()
+                self.shared.change(|cache| cache.told(self.number, &read.version, read.item));
+                Ok(read.version.into())
             }
             "DELETED" => {
                 let identity = Identity::of(text)?;
                 let version = identity.version()?.to_owned();
                 self.forward(&version)?;
-                self.shared.change(|cache| match identity.key() {
-                    Ok(key) => cache.remove(self.number, &key, &version),
-                    Err(Malformed) => Vec::new(),
-                });
-                version
+                let key = identity.key().ok();
+                self.shared.change(|cache| cache.told_gone(self.number, &version, key.as_deref()));
+                Ok(version)
             }
             "BOOKMARK" => {
                 let version = Identity::of(text)?.version()?.to_owned();
                 self.forward(&version)?;
-                version
+                self.shared.change(|cache| cache.told(self.number, &version, None));
+                Ok(version)
             }
             _ => {
                 let status: Status = serde_json::from_str(text).map_err(|_| Cause::malformed())?;
-                return Err(Cause::of_status(&status).in_stream());
+                Err(Cause::of_status(&status).in_stream())
             }
-        };
-        self.shared.moved(self.number, &version);
-        Ok(version)
+        }
     }
 
     fn put(&self, item: Option<Item>) {

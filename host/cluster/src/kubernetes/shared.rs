@@ -1,6 +1,6 @@
 //! What the parts of one connection share: client, kinds, cache, listeners. Never holds the lock while it waits.
 
-use super::cache::{Cache, Known};
+use super::cache::{Asked, Cache, Known};
 use super::cause::Cause;
 use super::counts::Counts;
 use super::decode;
@@ -37,6 +37,13 @@ pub(super) struct Shared {
     pub(super) settled: Notify,
     cache: RwLock<Cache>,
     feeds: Mutex<Vec<Weak<Feed>>>,
+}
+
+/// What was known when something was asked.
+pub(super) struct Asking {
+    asked: Asked,
+    /// The version of the object, where it was known to be there.
+    version: Option<Box<str>>,
 }
 
 impl Shared {
@@ -86,32 +93,42 @@ impl Shared {
         Ok(self.resources.api(&resource, namespace).resource_url().to_owned())
     }
 
-    /// What a fresh read answered is known at once; older news of it that come later are ignored.
-    pub(super) fn took(&self, object: &Object) {
-        self.change(|cache| cache.took(object));
+    /// Something is asked now: what is known of its object, to be held against the answer.
+    pub(super) fn asking(&self, reference: &ObjectRef) -> Asking {
+        let cache = self.cache();
+        let version = match cache.find(reference) {
+            Known::There(version, _) => Some(version),
+            Known::Absent | Known::Unknown => None,
+        };
+        Asking { asked: cache.asked(), version }
     }
 
-    /// What a fresh read said of an object that had a version before, if it was there.
-    pub(super) fn learnt(&self, reference: &ObjectRef, read: Option<&Object>, before: Option<Box<str>>) {
-        match (read, before) {
-            (Some(object), _) => self.took(object),
-            (None, Some(version)) => self.gone(reference, &version),
+    /// A read of one object, or a delete, answered with it: that is known at once, unless a watch has told more.
+    pub(super) fn took(&self, object: &Object, asking: &Asking) {
+        self.change(|cache| cache.answered(object, asking.asked));
+    }
+
+    /// What a read of one object said of it, where the API server itself said so.
+    pub(super) fn learnt(&self, reference: &ObjectRef, read: Option<&Object>, asking: &Asking) {
+        match (read, &asking.version) {
+            (Some(object), _) => self.took(object, asking),
+            (None, Some(version)) => self.gone(reference, version, asking),
             (None, None) => {}
         }
     }
 
     /// What a write answered is known at once, too, and that it was written is no news to whoever wrote it.
-    pub(super) fn wrote(&self, object: &Object) {
+    pub(super) fn wrote(&self, object: &Object, asking: &Asking) {
         self.change(|cache| {
-            let mut news = cache.took(object);
+            let mut news = cache.answered(object, asking.asked);
             news.retain(|news| !matches!(&news.topic, Topic::Object(reference) if **reference == object.reference));
             news
         });
     }
 
-    /// An object that had this version was deleted by us; older news of it that come later are ignored.
-    pub(super) fn gone(&self, reference: &ObjectRef, version: &str) {
-        self.change(|cache| cache.gone(reference, version));
+    /// An answer said that an object is gone that had this version.
+    pub(super) fn gone(&self, reference: &ObjectRef, version: &str, asking: &Asking) {
+        self.change(|cache| cache.answered_gone(reference, version, asking.asked));
     }
 
     /// A new listener, who is told what changes from now on.
@@ -152,14 +169,6 @@ impl Shared {
             }
             Known::There(_, Content::Fault(fault)) => Err(failure(reference, &fault)),
         })
-    }
-
-    /// The version of an object that is known to be there.
-    pub(super) fn version(&self, reference: &ObjectRef) -> Option<Box<str>> {
-        match self.cache().find(reference) {
-            Known::There(version, _) => Some(version),
-            Known::Absent | Known::Unknown => None,
-        }
     }
 
     /// The state of a topic now, as a listener is told; nothing when there is nothing to say of it any more.

@@ -50,8 +50,8 @@ impl Shared {
 
     /// A list begins.
     pub(super) fn begin(&self, number: u64) {
-        self.with(number, |watched| {
-            watched.shelf.begin();
+        self.change(|cache| {
+            cache.begin(number);
             Vec::new()
         });
     }
@@ -71,24 +71,13 @@ impl Shared {
         self.with(number, cleared);
     }
 
-    /// The stream came to a version.
-    pub(super) fn moved(&self, number: u64, version: &str) {
-        self.with(number, |watched| {
-            watched.shelf.moved(version);
-            watched.last_word = Instant::now();
-            Vec::new()
-        });
-    }
-
     /// Whether a version lies before what a stream told; then its versions are forgotten.
     pub(super) fn went_back(&self, number: u64, version: &str) -> bool {
         let mut back = false;
-        self.with(number, |watched| {
-            back = watched.shelf.went_back(version);
-            if back {
-                watched.shelf.restored();
-            }
-            Vec::new()
+        self.change(|cache| {
+            let news = cache.went_back(number, version);
+            back = news.is_some();
+            news.unwrap_or_default()
         });
         back
     }

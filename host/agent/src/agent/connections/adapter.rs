@@ -11,10 +11,11 @@ use transom_api::{API_VERSION, KIND, Word};
 use transom_cluster::ReadFailure;
 use transom_cluster::directory::{self, Directory};
 use transom_cluster::kubernetes::{self, Events, Kubernetes, Leading, PolicyStatuses, WatchHealth};
+use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
-use transom_core::plan::Plan;
+use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
@@ -261,6 +262,17 @@ impl Cluster {
             on.server.writer().taint_left_without_time().await;
         }
     }
+}
+
+/// A step on a cluster that is not connected.
+pub(super) fn refused(step: &Step, failure: &Failure) -> StepOutcome {
+    let failure = WriteFailure { reason: Word::WriteFailed, message: failure.message.clone() };
+    StepOutcome::failed(step, failure)
+}
+
+/// Why an object is not read.
+pub(super) fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure {
+    move |failure| Failure::known(failure.reason, failure.message).about([object.clone()])
 }
 
 /// What becomes of a plan on a replica that does not lead, or no longer: nothing of it is tried.

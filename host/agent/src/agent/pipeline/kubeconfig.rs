@@ -165,7 +165,7 @@ impl Asking<'_> {
         seen.objects.extend(references.iter().map(|object| (object.clone(), None)));
         let mut objects = Vec::with_capacity(references.len());
         for reference in references {
-            let object = self.agent.connections.read(reference).await?.map(Arc::new);
+            let object = self.agent.look_at(reference, seen).await?.map(Arc::new);
             seen.read(reference, object.as_deref());
             objects.push(object);
         }
@@ -177,7 +177,7 @@ impl Asking<'_> {
         seen.evaluation.target = Some(target.clone());
         self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
         seen.objects.insert(target.clone(), None);
-        let existing = self.agent.connections.read(target).await?;
+        let existing = self.agent.look_at(target, seen).await?;
         seen.read(target, existing.as_ref());
         self.agent.accounts.read(self.key, "target", target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);

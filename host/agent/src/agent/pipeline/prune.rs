@@ -45,13 +45,12 @@ impl Agent {
             self.known.lock().outputs.of(key).filter(|output| Some(*output) != desired).cloned().collect();
         let mut candidates = Vec::with_capacity(outputs.len());
         for output in outputs {
-            if let Some(object) = self.connections.read(&output).await? {
-                let keepers = prune::keepers(&loaded.revision.policy, key, &output);
+            let keepers = prune::keepers(&loaded.revision.policy, key, &output);
+            self.depends(key, std::iter::once(&output).chain(&keepers), seen);
+            if let Some(object) = self.look_at(&output, seen).await? {
                 let kept_by = self.present(&keepers).await?;
-                seen.objects.extend(keepers.into_iter().map(|keeper| (keeper, None)));
                 candidates.push(Candidate { object: Arc::new(object), kept_by });
             }
-            seen.objects.insert(output, None);
         }
         if candidates.is_empty() || loaded.revision.policy.suspend {
             return Ok((Outcome::default(), None));
@@ -61,6 +60,14 @@ impl Agent {
             prune::plan(&loaded.revision.policy, key, &candidates, &known.claims, why)
         };
         Ok((self.apply(key, plan, seen).await, kept))
+    }
+
+    /// From now on a change of these objects calls for another evaluation, however this one ends: what is told of them
+    /// while they are read must not be missed.
+    fn depends<'a>(&self, key: &Key, objects: impl Iterator<Item = &'a ObjectRef>, seen: &mut Seen) {
+        let objects: Vec<ObjectRef> = objects.cloned().collect();
+        self.known.lock().about_to_read(key, &objects);
+        seen.objects.extend(objects.into_iter().map(|object| (object, None)));
     }
 
     /// Those of some objects that are there. What is removed cannot be given back: an absence is confirmed.

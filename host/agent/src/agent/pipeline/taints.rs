@@ -2,6 +2,7 @@
 
 use super::Seen;
 use crate::agent::invoke::answer;
+use crate::agent::queue::Cause;
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::TaintsRule;
 use transom_core::report::Success;
 use transom_core::requirements;
-use transom_core::work::Key;
+use transom_core::work::{Key, Why};
 use transom_engine::Limits;
 
 impl Agent {
@@ -62,9 +63,13 @@ impl Agent {
             outcome.stopped = timed.stopped;
             left = taken(&mut outcome);
         }
-        // That the taints are there now is judged already.
-        if let Some(left) = left {
-            seen.subject = Some(Arc::from(left));
+        if outcome.steps.iter().any(|step| step.result.is_ok()) {
+            // That the taints are there now is judged already. Where the subject is another by now, nobody has judged
+            // that: what somebody made of it may look as it did before the write.
+            seen.judged = left.map(Arc::from);
+            if seen.judged.is_none() && outcome.failure().is_none() {
+                self.push(key, Cause::Evaluate(Why::Unjudged), None);
+            }
         }
         Ok(Success { gone: false, outcome, kept: None, ask_again_at: seen.ask_again_at })
     }

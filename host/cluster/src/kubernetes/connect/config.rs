@@ -2,23 +2,25 @@
 //! to the next place when one is broken: the agent would work on another cluster. Never shows what a kubeconfig holds.
 
 use super::KubernetesOptions;
+use super::plugin::bearer;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret as _;
 use std::path::{Path, PathBuf};
 
 /// Names files of kubeconfigs; the first to say something counts.
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// The settings that options and environment name, or what is wrong with them.
-pub(super) async fn of(options: &KubernetesOptions) -> Result<Config, String> {
+/// The settings that options and environment name, with the context of the kubeconfig, or what is wrong with them.
+pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, Config), String> {
     let Some((place, kubeconfig)) = kubeconfig(options.kubeconfig.as_deref())? else {
         return match &options.context {
             Some(name) => {
                 Err(format!("there is no kubeconfig for the context `{name}`: no KUBECONFIG, no ~/.kube/config"))
             }
-            None => Config::incluster().map_err(|error| {
+            None => Config::incluster().map(|config| (None, config)).map_err(|error| {
                 format!(
                     "there is no kubeconfig (--kubeconfig, KUBECONFIG, ~/.kube/config), and no service account of a pod: {error}"
                 )
@@ -27,10 +29,23 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<Config, String> {
     };
     let about = |error| format!("{place}: {}", cause(&error));
     let of_cluster = proxy_url(&kubeconfig, options.context.as_deref());
+    let context = options.context.clone().or_else(|| kubeconfig.current_context.clone());
     let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice).await.map_err(about)?;
     config.proxy_url = proxy(of_cluster, &config.cluster_url).map_err(KubeconfigError::ParseProxyUrl).map_err(about)?;
-    Ok(config)
+    usable(&config.auth_info).map_err(|why| format!("{place}: {why}"))?;
+    Ok((context, config))
+}
+
+/// Refuses a credential with which no request can be made. A token that no header may hold would be a panic.
+fn usable(user: &AuthInfo) -> Result<(), &'static str> {
+    if user.token.as_ref().is_some_and(|token| bearer(token.expose_secret()).is_err()) {
+        return Err("users[].user.token holds a character that no header may hold, such as a line break");
+    }
+    if user.auth_provider.as_ref().is_some_and(|provider| provider.config.contains_key("cmd-path")) {
+        return Err("users[].user.auth-provider names a program by `cmd-path`; use users[].user.exec");
+    }
+    Ok(())
 }
 
 /// The kubeconfig that is to be used, and what it is called; nothing where none is given and the user has none.

@@ -1,0 +1,181 @@
+//! How what is known of a cluster changes, by what watches tell and by what requests answer; and what is told of it.
+//! Never tells what nobody could see.
+
+use super::{Asked, Cache, later};
+use crate::kubernetes::decode;
+use crate::kubernetes::feed::{News, Topic};
+use crate::kubernetes::selector;
+use crate::kubernetes::shelf::{Change, Content, Item, Kept, Key, Moment, Shelf, key};
+use crate::kubernetes::watched::Watched;
+use std::sync::Arc;
+use std::time::Instant;
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+use transom_core::watches::{Keep, Scope};
+
+impl Cache {
+    /// Something is asked now: to be held against its answer.
+    pub(in crate::kubernetes) fn asked(&self) -> Asked {
+        Asked(self.moment)
+    }
+
+    /// Whether only an answer, and no watch, has said what is known of an object.
+    pub(in crate::kubernetes) fn is_unconfirmed(&self, reference: &ObjectRef) -> bool {
+        let key = key(reference.namespace.as_deref(), &reference.name);
+        self.about(reference).any(|watched| watched.shelf.is_unconfirmed(&key))
+    }
+
+    /// A list begins.
+    pub(in crate::kubernetes) fn begin(&mut self, number: u64) {
+        let now = self.moment;
+        if let Some(watched) = self.watch(number) {
+            watched.shelf.begin(now);
+        }
+    }
+
+    /// A list named an object.
+    pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
+        self.shelve(number, item, Shelf::listed)
+    }
+
+    /// An event told of an object, if it is one that is kept, and that the watch is at a version.
+    pub(in crate::kubernetes) fn told(&mut self, number: u64, version: &str, item: Option<Item>) -> Vec<News> {
+        let news = item.map(|item| self.shelve(number, item, Shelf::told)).unwrap_or_default();
+        self.moved(number, version);
+        news
+    }
+
+    /// The watch came to a version.
+    fn moved(&mut self, number: u64, version: &str) {
+        if let Some(watched) = self.watch(number) {
+            watched.shelf.moved(version);
+            watched.last_word = Instant::now();
+        }
+    }
+
+    /// Whether a version lies before what a watch told; then its versions are forgotten, no answer counts to what was asked
+    /// before, and what other watches have of its objects is told where it differs.
+    pub(in crate::kubernetes) fn went_back(&mut self, number: u64, version: &str) -> Option<Vec<News>> {
+        let watched = self.watch(number).filter(|watched| watched.shelf.went_back(version))?;
+        let (scope, keys): (_, Vec<Key>) =
+            (Arc::clone(&watched.scope), watched.shelf.iter(None).map(|(key, _)| key.clone()).collect());
+        let merged = |cache: &Self| -> Vec<Option<Content>> {
+            keys.iter().map(|key| cache.merged(&scope, key).map(|kept| kept.content.clone())).collect()
+        };
+        let before = merged(self);
+        if let Some(watched) = self.watch(number) {
+            watched.shelf.restored();
+        }
+        self.moment += 1;
+        self.restored = self.moment;
+        let states = keys.iter().zip(before.into_iter().zip(merged(self)));
+        Some(
+            states.flat_map(|(key, (before, after))| self.news(&scope, key, before.as_ref(), after.as_ref())).collect(),
+        )
+    }
+
+    fn shelve(&mut self, number: u64, item: Item, put: impl FnOnce(&mut Shelf, Item) -> Change) -> Vec<News> {
+        let key = item.key.clone();
+        self.changed(number, &key, |shelf| put(shelf, item))
+    }
+
+    /// Changes what one watch has of an object; tells what differs in all of them together.
+    fn changed(&mut self, number: u64, key: &str, change: impl FnOnce(&mut Shelf) -> Change) -> Vec<News> {
+        let Some(scope) = self.watch(number).map(|watched| Arc::clone(&watched.scope)) else { return Vec::new() };
+        let before = self.merged(&scope, key).map(|kept| kept.content.clone());
+        if let Some(watched) = self.watch(number) {
+            change(&mut watched.shelf);
+        }
+        let after = self.merged(&scope, key).map(|kept| kept.content.clone());
+        self.news(&scope, key, before.as_ref(), after.as_ref())
+    }
+
+    /// The latest that any watch of a kind has of an object.
+    fn merged(&self, scope: &Scope, key: &str) -> Option<&Kept> {
+        let of_kind = |other: &&Watched| other.scope.kind == scope.kind && other.scope.api_version == scope.api_version;
+        let kept = self.watches.iter().filter(of_kind).filter_map(|watched| watched.shelf.get(key));
+        kept.reduce(later)
+    }
+
+    /// What is told of an object that was and is so.
+    fn news(&self, scope: &Scope, key: &str, before: Option<&Content>, after: Option<&Content>) -> Vec<News> {
+        if before == after {
+            return Vec::new();
+        }
+        let faulty = |content: Option<&Content>| matches!(content, Some(Content::Fault(_)));
+        let (reference, gone) = (Arc::new(self.reference(scope, key)), after.is_none());
+        let fault = faulty(before) || faulty(after);
+        let fault = fault.then(|| News { topic: Topic::Fault(Arc::clone(&reference)), gone });
+        let object = (!faulty(after)).then_some(News { topic: Topic::Object(reference), gone });
+        fault.into_iter().chain(object).collect()
+    }
+
+    /// An event told that an object left a scope, at a version; nothing is kept of one without a name.
+    pub(in crate::kubernetes) fn told_gone(&mut self, number: u64, version: &str, key: Option<&str>) -> Vec<News> {
+        let news = key.map(|key| self.changed(number, key, |shelf| shelf.told_gone(key, version))).unwrap_or_default();
+        self.moved(number, version);
+        news
+    }
+
+    /// A list ended: what it did not name is gone, except what is not kept any more.
+    pub(in crate::kubernetes) fn listed(&mut self, number: u64, version: &str) -> Vec<News> {
+        let Some(watched) = self.watch(number) else { return Vec::new() };
+        watched.synced = true;
+        let gone = watched.shelf.end(version);
+        let (scope, keep) = (Arc::clone(&watched.scope), watched.keep.clone());
+        let mut news = Vec::new();
+        for (key, kept) in gone.iter().filter(|(key, _)| keep.admits(&self.reference(&scope, key))) {
+            let after = self.merged(&scope, key);
+            let before = after.map_or(kept, |after| later(kept, after));
+            news.extend(self.news(&scope, key, Some(&before.content), after.map(|after| &after.content)));
+        }
+        news
+    }
+
+    /// A write or a read of one object answered with it: it is known on every shelf that surely holds it, unless the watch
+    /// is past it, and on no shelf that only an answer had put it on and that does not hold it any more.
+    pub(in crate::kubernetes) fn answered(&mut self, object: &Object, Asked(asked): Asked) -> Vec<News> {
+        let Some(now) = self.learns(asked) else { return Vec::new() };
+        let key = key(object.reference.namespace.as_deref(), &object.reference.name);
+        let concerned = |watched: &&Watched| watched.synced && watched.keep.admits(&object.reference);
+        let watches = self.watches.iter().filter(concerned);
+        let watches: Vec<(u64, Option<Keep>)> = watches
+            .map(|watched| (watched.number, selector::holds(&watched.scope, object).then(|| watched.keep.clone())))
+            .collect();
+        let mut news = Vec::new();
+        for (number, keep) in watches {
+            let change = |shelf: &mut Shelf| match &keep {
+                Some(keep) => shelf.answered(decode::kept(object.clone(), keep), asked, now),
+                None if shelf.get(&key).is_some() && shelf.is_unconfirmed(&key) => {
+                    shelf.answered_gone(&key, &object.version, asked, now)
+                }
+                None => Change::None,
+            };
+            news.extend(self.changed(number, &key, change));
+        }
+        news
+    }
+
+    /// An answer said that an object is gone that had this version when it was asked for.
+    pub(in crate::kubernetes) fn answered_gone(
+        &mut self,
+        reference: &ObjectRef,
+        version: &str,
+        Asked(asked): Asked,
+    ) -> Vec<News> {
+        let key = key(reference.namespace.as_deref(), &reference.name);
+        let numbers: Vec<u64> = self.about(reference).map(|watched| watched.number).collect();
+        let Some(now) = self.learns(asked) else { return Vec::new() };
+        let take = |shelf: &mut Shelf| shelf.answered_gone(&key, version, asked, now);
+        numbers.into_iter().flat_map(|number| self.changed(number, &key, take)).collect()
+    }
+
+    /// The moment of an answer that comes now; nothing when the server was restored since it was asked for.
+    fn learns(&mut self, asked: Moment) -> Option<Moment> {
+        if asked < self.restored {
+            return None;
+        }
+        self.moment += 1;
+        Some(self.moment)
+    }
+}

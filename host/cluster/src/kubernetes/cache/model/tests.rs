@@ -1,0 +1,372 @@
+//! The cache against a model of an API server: events, answers, reads and lists in any order and at any delay, restores
+//! from a backup in between. At the end both have the same objects, and so has whoever was told the news.
+
+use super::*;
+use crate::kubernetes::decode;
+use crate::kubernetes::feed::{News, Topic};
+use crate::kubernetes::shelf::{Item, Key, Shelf};
+use proptest::prelude::*;
+use serde_json::json;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+use transom_core::watches::Keep;
+
+/// Everything is watched once, and what bears a label once more: an object may come to lie in both or in one.
+const WATCHES: [u64; 2] = [1, 2];
+const NAMES: Range<usize> = 0..3;
+
+/// What is written in an object, and whether it bears the label.
+type Content = (u8, bool);
+
+/// An object of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stored {
+    version: u64,
+    content: Content,
+}
+
+/// What became of an object at a version.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    version: u64,
+    name: usize,
+    before: Option<Stored>,
+    after: Option<Stored>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// Somebody writes or removes an object.
+    Theirs(usize, Option<Content>),
+    /// We do; the answer comes later.
+    Ours(usize, Option<Content>),
+    /// We read one; the answer comes later.
+    Read(usize),
+    /// One of the answers that are on their way comes.
+    Answer(usize),
+    /// A watch tells the next event, or gives the next page of its list.
+    Tell(usize),
+    /// A watch that has told everything says how far it is.
+    Bookmark(usize),
+    /// A watch must list anew, also in the middle of a list.
+    Relist(usize),
+    /// The server is set back by so many versions.
+    Restore(u64),
+}
+
+/// An answer on its way.
+struct Answer {
+    asked: Asked,
+    name: usize,
+    known: Option<Box<str>>,
+    said: Option<Stored>,
+}
+
+/// How far a watch is.
+enum Stage {
+    /// It lists next.
+    Unlisted,
+    /// It was given a list at a version, and has these left to hand on.
+    Listing(u64, VecDeque<(usize, Stored)>),
+    /// It has told everything up to a version.
+    At(u64),
+}
+
+struct World {
+    version: u64,
+    stored: BTreeMap<usize, Stored>,
+    past: Vec<Past>,
+    stages: [Stage; 2],
+    answers: Vec<Answer>,
+    cache: Cache,
+    told: BTreeMap<String, Content>,
+    restored: bool,
+}
+
+fn scope(labels: Option<&str>) -> Arc<Scope> {
+    let (api_version, kind, labels) = ("v1".to_owned(), "Secret".to_owned(), labels.map(str::to_owned));
+    Arc::new(Scope { api_version, kind, namespace: None, name: None, fields: None, labels })
+}
+
+fn reference(name: usize) -> ObjectRef {
+    ObjectRef::local("v1", "Secret", Some("n"), &name.to_string())
+}
+
+fn object(name: usize, stored: Stored) -> Object {
+    let Stored { version, content: (text, label) } = stored;
+    let labels = if label { json!({"l": "1"}) } else { json!({}) };
+    let metadata = json!({"name": name.to_string(), "namespace": "n", "labels": labels});
+    Object { reference: reference(name), version: version.to_string(), body: json!({"metadata": metadata, "t": text}) }
+}
+
+fn item(name: usize, stored: Stored) -> Item {
+    decode::kept(object(name, stored), &Keep::default())
+}
+
+fn content(known: &Known) -> Option<Content> {
+    let Known::There(_, super::Content::Body(bytes)) = known else { return None };
+    let body: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+    Some((u8::try_from(body["t"].as_u64().unwrap()).unwrap(), body["metadata"]["labels"]["l"].is_string()))
+}
+
+/// What a watch sees of an object: the second one only what bears the label.
+fn seen(watch: usize, stored: Option<Stored>) -> Option<Stored> {
+    stored.filter(|stored| watch == 0 || stored.content.1)
+}
+
+impl World {
+    fn new() -> Self {
+        let mut cache = Cache::new("local");
+        for (number, labels) in WATCHES.into_iter().zip([None, Some("l=1")]) {
+            cache.watches.push(Watched {
+                number,
+                scope: scope(labels),
+                keep: Keep::default(),
+                shelf: Shelf::default(),
+                synced: false,
+                failure: None,
+                restarts: 0,
+                last_word: Instant::now(),
+            });
+        }
+        Self {
+            version: 10,
+            stored: BTreeMap::new(),
+            past: Vec::new(),
+            stages: [Stage::Unlisted, Stage::Unlisted],
+            answers: Vec::new(),
+            cache,
+            told: BTreeMap::new(),
+            restored: false,
+        }
+    }
+
+    fn run(&mut self, op: Op) {
+        match op {
+            Op::Theirs(name, content) => self.write(name, content),
+            Op::Ours(name, content) => {
+                let before = self.stored.get(&name).copied();
+                self.ask(name);
+                self.write(name, content);
+                let answer = self.answers.last_mut().unwrap();
+                answer.said = content.map(|content| Stored { version: self.version, content });
+                // It was deleted as it was then; of what had gone before we know what we thought of it.
+                answer.known = before.map(|before| before.version.to_string().into()).or_else(|| answer.known.take());
+            }
+            Op::Read(name) => self.ask(name),
+            Op::Answer(which) if !self.answers.is_empty() => self.answer(which % self.answers.len()),
+            Op::Answer(_) => {}
+            Op::Tell(watch) => self.tell(watch),
+            Op::Bookmark(watch) => {
+                if matches!(self.stages[watch], Stage::At(_)) && self.next_event(watch).is_none() {
+                    self.moved(watch, None, self.version);
+                }
+            }
+            Op::Relist(watch) => self.stages[watch] = Stage::Unlisted,
+            Op::Restore(versions) => self.restore(versions),
+        }
+        self.check();
+    }
+
+    fn write(&mut self, name: usize, content: Option<Content>) {
+        let before = self.stored.get(&name).copied();
+        if before.is_none() && content.is_none() {
+            return;
+        }
+        self.version += 1;
+        let after = content.map(|content| Stored { version: self.version, content });
+        match after {
+            Some(after) => self.stored.insert(name, after),
+            None => self.stored.remove(&name),
+        };
+        self.past.push(Past { version: self.version, name, before, after });
+    }
+
+    fn ask(&mut self, name: usize) {
+        let known = match self.cache.find(&reference(name)) {
+            Known::There(version, _) => Some(version),
+            _ => None,
+        };
+        let (asked, said) = (self.cache.asked(), self.stored.get(&name).copied());
+        self.answers.push(Answer { asked, name, known, said });
+    }
+
+    fn answer(&mut self, which: usize) {
+        let Answer { asked, name, known, said } = self.answers.remove(which);
+        let news = match (said, known) {
+            (Some(stored), _) => self.cache.answered(&object(name, stored), asked),
+            (None, Some(version)) => self.cache.answered_gone(&reference(name), &version, asked),
+            (None, None) => Vec::new(),
+        };
+        self.hear(&news);
+    }
+
+    fn next_event(&self, watch: usize) -> Option<Past> {
+        let Stage::At(at) = self.stages[watch] else { return None };
+        let concerns = |past: &&Past| seen(watch, past.before).or(seen(watch, past.after)).is_some();
+        self.past.iter().filter(|past| past.version > at).find(concerns).copied()
+    }
+
+    fn tell(&mut self, watch: usize) {
+        match &mut self.stages[watch] {
+            Stage::Unlisted => {
+                let items = self.stored.iter().filter_map(|(name, stored)| Some((*name, seen(watch, Some(*stored))?)));
+                self.stages[watch] = Stage::Listing(self.version, items.collect());
+                self.cache.begin(WATCHES[watch]);
+            }
+            Stage::Listing(version, items) => match (items.pop_front(), *version) {
+                (Some((name, stored)), _) => {
+                    let news = self.cache.put(WATCHES[watch], item(name, stored));
+                    self.hear(&news);
+                }
+                (None, version) => {
+                    if self.went_back(watch, version) {
+                        return;
+                    }
+                    let news = self.cache.listed(WATCHES[watch], &version.to_string());
+                    self.hear(&news);
+                    self.stages[watch] = Stage::At(version);
+                }
+            },
+            Stage::At(_) => {
+                if let Some(past) = self.next_event(watch) {
+                    self.moved(watch, Some(past), past.version);
+                }
+            }
+        }
+    }
+
+    fn moved(&mut self, watch: usize, past: Option<Past>, version: u64) {
+        let (number, text) = (WATCHES[watch], version.to_string());
+        if self.went_back(watch, version) {
+            return;
+        }
+        let news = match past.map(|past| (past.name, seen(watch, past.after))) {
+            Some((name, None)) => self.cache.told_gone(number, &text, Some(&item_key(name))),
+            Some((name, Some(stored))) => self.cache.told(number, &text, Some(item(name, stored))),
+            None => self.cache.told(number, &text, None),
+        };
+        self.hear(&news);
+        self.stages[watch] = Stage::At(version);
+    }
+
+    /// As whoever follows a watch asks before it takes a version.
+    fn went_back(&mut self, watch: usize, version: u64) -> bool {
+        let Some(news) = self.cache.went_back(WATCHES[watch], &version.to_string()) else { return false };
+        self.hear(&news);
+        self.stages[watch] = Stage::Unlisted;
+        true
+    }
+
+    /// The server starts anew, so that no answer comes to what was asked before. A watch that is past the version to which
+    /// it was set back is refused, and lists anew.
+    fn restore(&mut self, versions: u64) {
+        self.answers.clear();
+        let to = self.version.saturating_sub(versions).max(10);
+        while let Some(past) = self.past.pop_if(|past| past.version > to) {
+            match past.before {
+                Some(before) => self.stored.insert(past.name, before),
+                None => self.stored.remove(&past.name),
+            };
+        }
+        (self.version, self.restored) = (to, true);
+        for stage in &mut self.stages {
+            if !matches!(stage, Stage::At(at) if *at <= to) {
+                *stage = Stage::Unlisted;
+            }
+        }
+    }
+
+    /// Takes in what is told, as it is when it is told.
+    fn hear(&mut self, news: &[News]) {
+        for News { topic, gone } in news {
+            let Topic::Object(reference) = topic else { continue };
+            match content(&self.cache.heard(reference)) {
+                Some(content) => drop(self.told.insert(reference.name.clone(), content)),
+                None if *gone => drop(self.told.remove(&reference.name)),
+                None => {}
+            }
+        }
+    }
+
+    /// Where a watch is past the version of an object, it has told of it: nothing comes back, however late an answer is.
+    fn check(&self) {
+        for (watch, stage) in self.stages.iter().enumerate() {
+            let (false, Stage::At(at)) = (self.restored, stage) else { continue };
+            for name in NAMES {
+                let last = self.past.iter().rfind(|past| past.name == name && past.version <= *at);
+                let then = seen(watch, last.and_then(|past| past.after)).map(|stored| stored.version);
+                let kept =
+                    self.cache.watches[watch].shelf.get(&item_key(name)).map(|kept| kept.version.parse().unwrap());
+                let stale = kept.filter(|version: &u64| version <= at && Some(*version) != then);
+                assert_eq!(stale, None, "watch {watch} at {at} should have {name} at {then:?}");
+            }
+        }
+    }
+
+    /// Everything that is on its way comes, and an audit asks for what no watch has confirmed.
+    fn end(mut self) {
+        while !self.answers.is_empty() {
+            self.answer(0);
+        }
+        for watch in 0..WATCHES.len() {
+            while !matches!(self.stages[watch], Stage::At(_)) || self.next_event(watch).is_some() {
+                self.tell(watch);
+            }
+            self.run(Op::Bookmark(watch));
+        }
+        for name in NAMES {
+            if self.cache.is_unconfirmed(&reference(name)) {
+                assert!(self.restored, "no watch has told of {name}");
+                self.ask(name);
+                self.answer(0);
+            }
+        }
+        let stored: BTreeMap<String, Content> =
+            self.stored.iter().map(|(name, stored)| (name.to_string(), stored.content)).collect();
+        let all = NAMES.filter_map(|name| Some((name.to_string(), content(&self.cache.find(&reference(name)))?)));
+        assert_eq!(all.collect::<BTreeMap<_, _>>(), stored, "what is known");
+        assert_eq!(self.told, stored, "what was told");
+    }
+}
+
+fn item_key(name: usize) -> Key {
+    key(Some("n"), &name.to_string())
+}
+
+fn op(restores: bool) -> impl Strategy<Value = Op> {
+    let content = || prop::option::weighted(0.6, (0..3_u8, any::<bool>()));
+    let watch = || 0..WATCHES.len();
+    prop_oneof![
+        4 => (NAMES, content()).prop_map(|(name, content)| Op::Theirs(name, content)),
+        4 => (NAMES, content()).prop_map(|(name, content)| Op::Ours(name, content)),
+        3 => NAMES.prop_map(Op::Read),
+        7 => (0..8_usize).prop_map(Op::Answer),
+        10 => watch().prop_map(Op::Tell),
+        1 => watch().prop_map(Op::Bookmark),
+        1 => watch().prop_map(Op::Relist),
+        u32::from(restores) => (0..6_u64).prop_map(Op::Restore),
+    ]
+}
+
+fn ends_right(ops: Vec<Op>) {
+    let mut world = World::new();
+    ops.into_iter().for_each(|op| world.run(op));
+    world.end();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes_in_whatever_order_the_cache_ends_as_the_server(ops in prop::collection::vec(op(false), 1..60)) {
+        ends_right(ops);
+    }
+
+    #[test]
+    fn after_restores_an_audit_finds_what_no_watch_could_tell(ops in prop::collection::vec(op(true), 1..60)) {
+        ends_right(ops);
+    }
+}
