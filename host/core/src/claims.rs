@@ -1,5 +1,5 @@
 //! Who writes a target when several subjects want it. A value, keyed by target over all policies. A subject that is held
-//! claims what it would have, so that nobody wins by waiting for it to be held (ADR 0014).
+//! claims what it would have, so that nobody wins by waiting for it to be held (ADR 0016).
 //! Never reads a target: what its stamp says is an argument.
 
 use crate::object::Object;

@@ -97,14 +97,12 @@ fn authorities_are_joined_in_order() {
 #[test]
 fn a_file_gives_way_to_the_data_of_another_entry() {
     let file = json!({"server": "https://a", "certificate-authority": "/etc/ca"});
-    for authorities in [vec![0], vec![0, 0]] {
-        let result = try_answer(&with(two(), "/clusters/0/cluster", file.clone()), |answer| {
-            answer.clusters[0].authorities = authorities;
-        })
-        .unwrap();
-        let cluster = result["clusters"][0]["cluster"].as_object().unwrap();
-        assert_eq!(cluster.keys().collect::<Vec<_>>(), ["certificate-authority-data", "server"]);
-    }
+    let result = try_answer(&with(two(), "/clusters/0/cluster", file), |answer| {
+        answer.clusters[0].authorities = vec![0];
+    })
+    .unwrap();
+    let cluster = result["clusters"][0]["cluster"].as_object().unwrap();
+    assert_eq!(cluster.keys().collect::<Vec<_>>(), ["certificate-authority-data", "server"]);
 }
 
 #[test]
