@@ -1,6 +1,7 @@
 //! Patterns of names in a policy: `*` for any text, `{subject.namespace}` and `{subject.name}` for the subject's own,
 //! and [templates](template) that take a name from it. Never decides what a match allows.
 
+mod covers;
 mod error;
 pub mod template;
 
@@ -9,7 +10,6 @@ use crate::object::Object;
 use crate::reference::ObjectRef;
 pub use error::{PatternError, Wrong};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use template::{Names, Template};
@@ -154,24 +154,6 @@ impl Pattern {
         self.parts.iter().map(part).collect()
     }
 
-    /// Whether it stands for every name that another pattern may stand for, whatever the subject: then something that
-    /// is limited by both is limited by the other. False also where that cannot be told.
-    pub fn covers(&self, other: &Self) -> bool {
-        covers(&self.letters(), &other.letters())
-    }
-
-    /// Letter by letter, each other part as it is.
-    fn letters(&self) -> Vec<Result<char, &Part>> {
-        let mut letters = Vec::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => letters.extend(text.chars().map(Ok)),
-                other => letters.push(Err(other)),
-            }
-        }
-        letters
-    }
-
     /// How many stars it has.
     pub fn stars(&self) -> usize {
         self.parts.iter().filter(|part| **part == Part::Star).count()
@@ -293,19 +275,6 @@ impl Captures {
             None => false,
         }
     }
-}
-
-/// Whether one matches the other as if each of its parts were a letter that only a star, or the same part, matches.
-fn covers(one: &[Result<char, &Part>], other: &[Result<char, &Part>]) -> bool {
-    // What is left of `other` after what came before in `one`, in every way that stars allow.
-    let mut left = BTreeSet::from([0]);
-    for part in one {
-        left = match part {
-            Err(Part::Star) => (left.first().copied().unwrap_or(usize::MAX)..=other.len()).collect(),
-            part => left.into_iter().filter(|at| other.get(*at) == Some(part)).map(|at| at + 1).collect(),
-        };
-    }
-    left.contains(&other.len())
 }
 
 #[cfg(test)]

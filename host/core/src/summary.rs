@@ -2,7 +2,6 @@
 //! Pure and total; never a credential: messages were made without one and are cut here.
 
 use crate::catalogue::{Entry, Refusal};
-use crate::observation::Unreadable;
 use crate::policy::Writes;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
@@ -43,8 +42,6 @@ pub struct Known<'a> {
     pub entry: &'a Entry,
     /// Watches that cannot be followed, of any policy.
     pub unwatched: &'a [WatchStatus],
-    /// Files that cannot be read, and may hold what any policy is about.
-    pub unreadable: &'a [Unreadable],
     /// The status before this one, for the times of its conditions.
     pub before: Option<&'a PolicyStatus>,
     /// Seconds since 1970.
@@ -90,15 +87,7 @@ pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) ->
         (None, Some(refused)) => {
             [loaded(entry), unknown(ConditionType::Watched, refused), unknown(ConditionType::Healthy, refused)]
         }
-        _ => match known.unreadable {
-            [] => [loaded(entry), watched(&unwatched), sum.healthy()],
-            [first, others @ ..] => {
-                let healthy = sum.healthy();
-                let good = healthy.status == ConditionStatus::True;
-                let healthy = if good { unread(ConditionType::Healthy, first, others) } else { healthy };
-                [loaded(entry), unread(ConditionType::Watched, first, others), healthy]
-            }
-        },
+        _ => [loaded(entry), watched(&unwatched), sum.healthy()],
     };
     let said = std::iter::once(ready(&said)).chain(said);
     unwatched.truncate(MAX_LISTED);
@@ -165,13 +154,6 @@ fn holds(is_so: bool) -> ConditionStatus {
 fn unknown(kind: ConditionType, refused: &Refusal) -> Said {
     let message = "No revision of the policy is at work.".to_owned();
     Said { kind, status: ConditionStatus::Unknown, reason: refused.word.as_str().to_owned(), message }
-}
-
-/// What cannot be read may be what a policy is about: counts without it say nothing good.
-fn unread(kind: ConditionType, first: &Unreadable, others: &[Unreadable]) -> Said {
-    let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
-    let message = format!("{}: {}{more}", first.place, first.message);
-    Said { kind, status: ConditionStatus::False, reason: first.reason.as_str().to_owned(), message }
 }
 
 fn loaded(entry: &Entry) -> Said {
@@ -347,7 +329,7 @@ mod tests {
             message: "told",
             since_seconds: *since,
         });
-        of(Known { entry, unwatched: &[], unreadable: &[], before, now_seconds: now }, standings)
+        of(Known { entry, unwatched: &[], before, now_seconds: now }, standings)
     }
 
     fn said(status: &PolicyStatus, kind: ConditionType) -> (ConditionStatus, &str, &str) {
@@ -421,33 +403,10 @@ mod tests {
             reason: "ReadForbidden".to_owned(),
             message: "no".to_owned(),
         };
-        let known = Known { entry: &entry, unwatched: &[unwatched], unreadable: &[], before: None, now_seconds: NOW };
+        let known = Known { entry: &entry, unwatched: &[unwatched], before: None, now_seconds: NOW };
         let status = of(known, std::iter::empty());
         assert_eq!(said(&status, ConditionType::Ready).0, ConditionStatus::False);
         assert_eq!(said(&status, ConditionType::Ready).1, "ReadForbidden");
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_nothing_good() {
-        let file = |place: &str| Unreadable {
-            place: place.to_owned(),
-            reason: Word::ManifestInvalid,
-            message: "line 3".to_owned(),
-            objects: Vec::new(),
-        };
-        let (unreadable, entry) = ([file("a.yaml"), file("b.yaml")], entry());
-        let known = Known { entry: &entry, unwatched: &[], unreadable: &unreadable, before: None, now_seconds: NOW };
-        let told = of(known, std::iter::empty());
-        for kind in [ConditionType::Watched, ConditionType::Healthy] {
-            let expected = (ConditionStatus::False, "ManifestInvalid", "a.yaml: line 3 (and 1 more)");
-            assert_eq!(said(&told, kind), expected);
-        }
-        assert_eq!(said(&told, ConditionType::Loaded).0, ConditionStatus::True);
-        // Why a subject failed says more.
-        let (subject, reason) = (hosted("a"), Reason::from(Word::GuestTrapped));
-        let failed =
-            Standing { subject: &subject, state: State::Failed, reason: &reason, message: "told", since_seconds: NOW };
-        assert_eq!(said(&of(known, [failed].into_iter()), ConditionType::Healthy).1, "GuestTrapped");
     }
 
     #[test]
@@ -539,10 +498,8 @@ mod tests {
         };
         let entry = entry();
         let unwatched = [watch("Service"), watch("Secret"), watch("Service"), watch("Pod")];
-        let status = of(
-            Known { entry: &entry, unwatched: &unwatched, unreadable: &[], before: None, now_seconds: NOW },
-            std::iter::empty(),
-        );
+        let status =
+            of(Known { entry: &entry, unwatched: &unwatched, before: None, now_seconds: NOW }, std::iter::empty());
         assert_eq!(status.unwatched, [watch("Secret"), watch("Service")]);
         assert_eq!(
             said(&status, ConditionType::Watched),
@@ -562,10 +519,8 @@ mod tests {
         };
         let entry = entry();
         let unwatched = [file("local"), file("elsewhere")];
-        let status = of(
-            Known { entry: &entry, unwatched: &unwatched, unreadable: &[], before: None, now_seconds: NOW },
-            std::iter::empty(),
-        );
+        let status =
+            of(Known { entry: &entry, unwatched: &unwatched, before: None, now_seconds: NOW }, std::iter::empty());
         assert_eq!(
             said(&status, ConditionType::Watched),
             (ConditionStatus::False, "ManifestInvalid", "local: a\\u001b.yaml: document 1, line 2: not UTF-8")

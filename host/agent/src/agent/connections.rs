@@ -16,7 +16,6 @@ use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
 use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::observation::Unreadable;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
 use transom_core::policy::SubjectRule;
@@ -114,12 +113,6 @@ impl Connections {
     /// How Secrets are read on API servers; nothing where there is none.
     pub(crate) fn secret_reads(&self) -> Option<SecretReads> {
         self.wait().then_some(self.secrets)
-    }
-
-    /// Files of directories that cannot be read, and why.
-    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
-        let directories = self.all().filter(|cluster| matches!(cluster, Cluster::Directory(_)));
-        directories.flat_map(Cluster::unreadable).collect()
     }
 
     /// Whether there is a connection of this name.

@@ -14,7 +14,6 @@ use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
 use transom_artifacts::Base;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
-use transom_core::observation::Unreadable;
 use transom_core::signal::Signal;
 use transom_core::summary::{self, Standing};
 use transom_core::time::parse_rfc3339;
@@ -132,7 +131,7 @@ impl Agent {
         }
         let mut told = self.statuses.lock();
         let Policies { catalogue, last, found } = &mut *told;
-        let (unwatched, unreadable) = (self.connections.unwatched(), self.connections.unreadable());
+        let unwatched = self.connections.unwatched();
         for (policy, entry) in catalogue.entries() {
             let begun = self.lane(policy).is_some_and(|lane| !lane.is_idle());
             if begun && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
@@ -140,7 +139,7 @@ impl Agent {
             }
             let before = last.get(&**policy).cloned().or_else(|| found.remove(&**policy));
             let before = before.or_else(|| self.connections.policy_status(policy));
-            let status = self.policy_status(policy, entry, (&unwatched, &unreadable), before.as_ref());
+            let status = self.policy_status(policy, entry, &unwatched, before.as_ref());
             // What was found differs in times only: it stays, and so do its times.
             let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
             if news {
@@ -166,7 +165,7 @@ impl Agent {
         &self,
         policy: &str,
         entry: &Entry,
-        (unwatched, unreadable): (&[WatchStatus], &[Unreadable]),
+        unwatched: &[WatchStatus],
         before: Option<&PolicyStatus>,
     ) -> PolicyStatus {
         let known = self.known.lock();
@@ -179,7 +178,7 @@ impl Agent {
             since_seconds: told.since_seconds,
         });
         let now_seconds = self.clock.now_seconds();
-        summary::of(summary::Known { entry, unwatched, unreadable, before, now_seconds }, standings)
+        summary::of(summary::Known { entry, unwatched, before, now_seconds }, standings)
     }
 
     fn publish_policy(&self, policy: &str, status: &PolicyStatus) {

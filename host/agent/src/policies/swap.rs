@@ -3,6 +3,7 @@
 //! Never waits for a component: what is loaded comes back as [`Done`].
 
 mod beside;
+mod bounding;
 
 pub(crate) use beside::created_seconds;
 
@@ -18,8 +19,8 @@ use tokio::time::Instant;
 use transom_api::Word;
 use transom_artifacts::Location;
 use transom_artifacts::folder::Mark;
-use transom_core::catalogue::{Change, Place, Refusal, Revision};
-use transom_core::policy::{Policy, bound};
+use transom_core::catalogue::{Change, Place, Refusal};
+use transom_core::policy::Policy;
 use transom_core::signal::Signal;
 use transom_engine::Engine;
 
@@ -245,35 +246,6 @@ impl Swap {
         changes.extend(self.overlaps());
         self.at_work.loading(self.loads.count());
         changes
-    }
-
-    /// Bounds the earlier revisions of policies whose components take long.
-    pub(super) fn narrow_slow(&mut self) -> Changes {
-        let slow = |newest: &Newest| newest.loading.is_some_and(|since| since.elapsed() > GRACE);
-        let slow: Vec<_> = self.newest.iter().filter(|(_, one)| slow(one)).map(|(name, _)| name.clone()).collect();
-        slow.iter().flat_map(|name| self.narrow(name)).collect()
-    }
-
-    /// Bounds the earlier revision of a policy by what its newest manifest says.
-    fn narrow(&self, name: &str) -> Changes {
-        let Some(newest) = self.newest.get(name).and_then(|newest| newest.policy.as_ref()) else { return Vec::new() };
-        self.bound(name, |earlier| bound::bounded(earlier, newest))
-    }
-
-    /// Puts the last good revision to work with another policy.
-    fn bound(&self, name: &str, bounded: impl FnOnce(&Policy) -> Policy) -> Changes {
-        let Some(good) = self.good.get(name) else { return Vec::new() };
-        let Revision { policy, trigger, decide } = &*good.revision;
-        let revision = Arc::new(Revision { policy: bounded(policy), trigger: trigger.clone(), decide: decide.clone() });
-        let loaded =
-            Loaded { revision: Arc::clone(&revision), trigger: good.trigger.clone(), decide: good.decide.clone() };
-        let changes = self.change(|known| {
-            if known.catalogue.revision(name) != Some(&revision) {
-                known.catalogue = known.catalogue.bounding(revision);
-                known.loaded.insert(name.into(), Arc::new(loaded));
-            }
-        });
-        changes.into_iter().map(|(name, _)| (name, Change::Bounded)).collect()
     }
 
     /// Refuses the newest manifest. `anew`: it is another one, or its components are; then it is told again.
