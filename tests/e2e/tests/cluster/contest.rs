@@ -131,6 +131,8 @@ fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Resul
     on_stage_of_its_own(async |stage| {
         let crds: Vec<String> = available_crds()?.into_iter().filter(|name| !CRDS.contains(&name.as_str())).collect();
         stage.cluster.install_crds(&crds.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        // A first pass over nothing is not told of.
+        stage.managed("before").await?;
         let mut ocm = start_registration(stage)?;
         let mut agent = stage.start_on_taints()?;
         agent.wait_for_first_pass().await?;
