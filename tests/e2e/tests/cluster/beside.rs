@@ -117,7 +117,8 @@ fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_rig
 fn stamped_and_nothing_else(before: &Value, after: &Value) -> Result<()> {
     ensure!(before["data"] == after["data"] && before["type"] == after["type"], "more than the metadata changed");
     let count = |field: &str| after["metadata"][field].as_object().map_or(0, serde_json::Map::len);
-    ensure!((count("labels"), count("annotations")) == (2, 3), "{}", after["metadata"]);
+    ensure!((count("labels"), count("annotations")) == (3, 3), "{}", after["metadata"]);
+    ensure!(after["metadata"]["labels"]["transom.dev/adopted"] == "true", "nothing says that it was adopted");
     ensure!(before["metadata"]["uid"] == after["metadata"]["uid"], "it was made anew");
     Ok(())
 }

@@ -117,7 +117,10 @@ impl Stage {
     /// What `transom rbac` prints for an account with these flags.
     pub(crate) fn rights(&self, account: &str, words: &[&str], form: &str) -> Result<String> {
         let mut transom = Command::new(program::binary()?);
-        let output = transom.args(["rbac", "--service-account", account, "--output", form]).args(words).output()?;
+        let output = transom
+            .args(["rbac", "--name", account, "--service-account", account, "--output", form])
+            .args(words)
+            .output()?;
         ensure!(output.status.success(), "`transom rbac` ended with {}", output.status);
         Ok(String::from_utf8(output.stdout)?)
     }
