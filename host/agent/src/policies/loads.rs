@@ -106,8 +106,10 @@ impl Loads {
 
     /// Begins what may begin now.
     fn begin(&mut self) {
-        while let Some(at) = self.queue.iter().position(|job| self.may_begin(job)) {
-            let Some(job) = self.queue.remove(at) else { return };
+        loop {
+            let builtin = self.builtin();
+            let next = self.queue.iter().position(|job| self.may_begin(job, builtin));
+            let Some(job) = next.and_then(|at| self.queue.remove(at)) else { return };
             let running =
                 Running { policy: Arc::clone(&job.policy.name), since: Instant::now(), builtin: job.is_builtin() };
             let engine = self.engine.clone();
@@ -116,8 +118,8 @@ impl Loads {
         }
     }
 
-    /// One job of a policy at a time; what ships comes first, and waits for no file.
-    fn may_begin(&self, job: &Job) -> bool {
+    /// One job of a policy at a time; what ships comes first (`builtin`: some of it is left), and waits for no file.
+    fn may_begin(&self, job: &Job, builtin: bool) -> bool {
         if self.running.values().any(|running| running.policy == job.policy.name) {
             return false;
         }
@@ -126,7 +128,7 @@ impl Loads {
         }
         let files = || self.running.values().filter(|running| !running.builtin);
         let quick = files().filter(|running| running.since.elapsed() < GRACE).count();
-        !self.builtin() && quick < AT_ONCE && files().count() < AT_MOST
+        !builtin && quick < AT_ONCE && files().count() < AT_MOST
     }
 }
 
@@ -157,7 +159,7 @@ impl Loading {
         }))
     }
 
-    /// The policies, once all are loaded or refused, and what changed with them: for [`AtWork::publish`].
+    /// The policies, once all are loaded or refused, and what changed with them: for `AtWork::publish`.
     ///
     /// # Errors
     /// When loading ended by a fault of ours.

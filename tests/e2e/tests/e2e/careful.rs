@@ -109,7 +109,7 @@ fn a_policy_that_cannot_work_here_says_why() -> Result<()> {
     ensure!(Command::new("mkfifo").arg(stage.policies.join("pipe.yaml")).status()?.success());
     let output = stage.once()?;
     ensure!(code(&output) == Some(1), "{:?}", code(&output));
-    for told in ["broken.yaml, document 1: ManifestInvalid", "pipe.yaml: ManifestInvalid: it is no regular file"] {
+    for told in ["broken.yaml, document 1: ManifestInvalid", "pipe.yaml: ManifestInvalid: it is not a regular file"] {
         ensure!(stderr(&output).contains(told), "{}", stderr(&output));
     }
     Ok(())

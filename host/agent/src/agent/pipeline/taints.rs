@@ -67,7 +67,8 @@ impl Agent {
             // That the taints are there now is judged already. Where the subject is another by now, nobody has judged
             // that: what somebody made of it may look as it did before the write.
             seen.judged = left.map(Arc::from);
-            if seen.judged.is_none() && outcome.failure().is_none() {
+            let unknown = seen.judged.is_none() && outcome.failure().is_none();
+            if unknown && !self.accounts.are_kept() {
                 self.push(key, Cause::Evaluate(Why::Unjudged), None);
             }
         }

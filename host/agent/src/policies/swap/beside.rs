@@ -13,19 +13,15 @@ impl Swap {
     pub(super) fn overlaps(&mut self) -> Changes {
         let mut taken = {
             let known = self.at_work.lock();
-            let candidate = |(name, newest): (&Arc<str>, &'_ Newest)| {
-                let at_work = known.catalogue.revision(name).map(|revision| revision.policy.clone());
+            let candidate = |(name, newest)| {
+                let (name, newest): (&Arc<str>, &Newest) = (name, newest);
+                let at_work = known.catalogue.revision(name).map(|revision| &revision.policy);
                 // One that cannot be loaded goes on as it is.
-                let wanted = newest.policy.clone().filter(|_| !newest.failed).or_else(|| at_work.clone())?;
-                Some((wanted, at_work, newest.written.first().and_then(created_seconds)))
+                let newest_or_at_work = newest.policy.as_ref().filter(|_| !newest.failed).or(at_work)?;
+                let created_seconds = newest.written.first().and_then(created_seconds);
+                Some(Candidate { newest: newest_or_at_work, at_work, created_seconds })
             };
-            let candidates: Vec<_> = self.newest.iter().filter_map(candidate).collect();
-            let candidates = candidates.iter().map(|(newest, at_work, created_seconds)| Candidate {
-                newest,
-                at_work: at_work.as_ref(),
-                created_seconds: *created_seconds,
-            });
-            overlap::refused(&candidates.collect::<Vec<_>>())
+            overlap::refused(&self.newest.iter().filter_map(candidate).collect::<Vec<_>>())
         };
         let mut changes = Changes::new();
         for name in self.newest.keys().cloned().collect::<Vec<_>>() {
