@@ -14,7 +14,7 @@ struct Proof {
 }
 
 /// Those that there are.
-const PROOFS: [Proof; 3] = [
+const PROOFS: [Proof; 4] = [
     Proof { name: "crash::soak", tests: "e2e", what: "200 kills over 500 clusters, compared with an undisturbed run" },
     Proof {
         name: "swap::soak",
@@ -22,12 +22,17 @@ const PROOFS: [Proof; 3] = [
         what: "100 swaps of a component over 20 clusters that change all the time",
     },
     Proof { name: "faults::soak", tests: "cluster", what: "100 kills over 300 clusters on a real API server" },
+    Proof {
+        name: "races::soak",
+        tests: "cluster",
+        what: "1,000 writes that are undone before their answers come, on a real API server",
+    },
 ];
 
 /// What to prove.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the proof whose name begins so: crash, swap or faults
+    /// Only the proof whose name begins so: crash, swap, faults or races
     only: Option<String>,
 }
 
@@ -35,7 +40,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.starts_with(only.as_str()));
     let proofs: Vec<_> = PROOFS.iter().filter(|proof| wanted(proof.name)).collect();
-    anyhow::ensure!(!proofs.is_empty(), "there is no such proof; there are crash, swap and faults");
+    anyhow::ensure!(!proofs.is_empty(), "there is no such proof; there are crash, swap, faults and races");
     guests::run(&guests::Args::default())?;
     for Proof { name, tests, what } in proofs {
         progress::step(&format!("{name}: {what}"));

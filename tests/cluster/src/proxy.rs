@@ -8,17 +8,18 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 
 /// What becomes of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub struct Proxy {
     address: SocketAddr,
     fault: Arc<Mutex<Option<Fault>>>,
     stops: watch::Sender<Option<&'static str>>,
+    late: watch::Sender<Option<Duration>>,
     cuts: watch::Sender<()>,
     met: Met,
     gone: Arc<AtomicUsize>,
@@ -53,6 +55,7 @@ struct Behind {
     client: Client,
     fault: Arc<Mutex<Option<Fault>>>,
     stops: watch::Receiver<Option<&'static str>>,
+    late: watch::Receiver<Option<Duration>>,
     cuts: watch::Receiver<()>,
     met: Met,
     gone: Arc<AtomicUsize>,
@@ -66,11 +69,13 @@ impl Proxy {
         let client = user::client(&cluster.kubeconfig(&User::nobody())?).await?;
         let (cuts, cut) = watch::channel(());
         let (stops, stop) = watch::channel(None);
+        let (late, delay) = watch::channel(None);
         let (fault, met, gone) = (Arc::default(), Met::default(), Arc::default());
         let behind = Behind {
             client,
             fault: Arc::clone(&fault),
             stops: stop,
+            late: delay,
             cuts: cut,
             met: Arc::clone(&met),
             gone: Arc::clone(&gone),
@@ -81,7 +86,7 @@ impl Proxy {
                 connections.spawn(serve(stream, behind.clone()));
             }
         });
-        Ok(Self { address, fault, stops, cuts, met, gone, serving })
+        Ok(Self { address, fault, stops, late, cuts, met, gone, serving })
     }
 
     /// Its address; plain HTTP, so that what it says needs no certificate.
@@ -98,6 +103,12 @@ impl Proxy {
     /// Holds up requests whose path contains a text, or lets all of them go on.
     pub fn hold(&self, path: Option<&'static str>) {
         self.stops.send_replace(path);
+    }
+
+    /// Carries out every write at once and gives its answer only so much later, or lets all answers come; what is read or
+    /// watched comes at once.
+    pub fn answer_writes_late(&self, by: Option<Duration>) {
+        self.late.send_replace(by);
     }
 
     /// Ends what is open, so that watches are asked for again.
@@ -150,6 +161,7 @@ async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Respon
         held(&behind.met).push(Instant::now());
     }
     behind.stops.wait_for(|stop| !stopped(stop)).await.context("the proxy is gone")?;
+    let writes = request.method() != Method::GET;
     let fault = *held(&behind.fault);
     if fault.is_some() {
         held(&behind.met).push(Instant::now());
@@ -164,6 +176,11 @@ async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Respon
             said(head, "something is wrong; please try again later\n")
         }
     }?;
+    let late = *behind.late.borrow();
+    if let Some(late) = late.filter(|_| writes) {
+        // Answers that are held back come when nothing is late any more.
+        drop(timeout(late, behind.late.wait_for(Option::is_none)).await);
+    }
     Ok(answer.map(|body| counted(body, behind.gone)))
 }
 

@@ -27,6 +27,7 @@ mod metrics;
 mod network;
 mod objects;
 mod policies;
+mod races;
 mod rights;
 mod rows;
 mod stage;
