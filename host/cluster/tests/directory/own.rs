@@ -160,17 +160,23 @@ fn a_link_at_any_level_is_refused_with_its_name_and_never_followed() {
     }
 }
 
+/// A place in the own folder at which nothing lies any more, for something else to be put there.
+fn emptied(folder: &Folder, level: &str) -> PathBuf {
+    let at = own(folder, level);
+    if at.is_dir() {
+        std::fs::rename(&at, folder.path("aside")).unwrap();
+    }
+    std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+    drop(std::fs::remove_file(&at));
+    at
+}
+
 #[test]
 fn a_link_that_comes_later_is_never_followed_either() {
     for level in LEVELS {
         let (folder, victim) = beside();
         let directory = Directory::open(options(&folder)).unwrap();
-        let at = own(&folder, level);
-        if at.is_dir() {
-            std::fs::rename(&at, folder.path("aside")).unwrap();
-        }
-        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
-        drop(std::fs::remove_file(&at));
+        let at = emptied(&folder, level);
         let end = if victim.join(at.file_name().unwrap()).is_file() {
             victim.join(at.file_name().unwrap())
         } else {
@@ -211,12 +217,7 @@ fn a_pipe_or_a_file_where_a_folder_is_ours_holds_nothing_up() {
     for level in LEVELS {
         let (folder, _) = beside();
         let directory = Directory::open(options(&folder)).unwrap();
-        let at = own(&folder, level);
-        if at.is_dir() {
-            std::fs::rename(&at, folder.path("aside")).unwrap();
-        }
-        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
-        drop(std::fs::remove_file(&at));
+        let at = emptied(&folder, level);
         pipe(&at);
         work(&directory);
     }
