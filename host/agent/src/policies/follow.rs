@@ -53,24 +53,15 @@ impl Following {
     /// When no thread can be started.
     pub(super) fn start(files: Option<Files>, tell: UnboundedSender<Seen>) -> std::io::Result<Self> {
         let (signals, received) = channel();
-        let (hearing, names) = (signals.clone(), Names::default());
-        let known = Arc::clone(&names);
+        let hearing = signals.clone();
+        let mut follower = Follower { files, ..Follower::default() };
+        let known = Arc::clone(&follower.names);
         let watcher = notify::recommended_watcher(move |event| {
             if concerns(event, &known) {
                 drop(hearing.send(Signal::Touched));
             }
         });
-        let follower = Follower {
-            files,
-            components: BTreeSet::new(),
-            names,
-            watcher: watcher.ok(),
-            watched: BTreeMap::new(),
-            manifests: Settling::default(),
-            marks: Settling::default(),
-            read: BTreeMap::new(),
-            broken: None,
-        };
+        follower.watcher = watcher.ok();
         std::thread::Builder::new().name("policies".to_owned()).spawn(move || follower.run(&received, &tell))?;
         Ok(Self { signals, wanted: BTreeSet::new() })
     }
@@ -112,6 +103,7 @@ fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
 }
 
 /// What the thread has.
+#[derive(Default)]
 struct Follower {
     files: Option<Files>,
     components: BTreeSet<Location>,
@@ -185,7 +177,6 @@ impl Follower {
     /// All that is written, where anything changed.
     fn manifests(&mut self, now: Instant, listing: &Result<Listing, String>) -> Option<Result<Found, String>> {
         let files = self.files.as_ref()?;
-        let missed = listing.as_ref().map(Listing::missed).map_err(Clone::clone);
         let changed = match listing {
             Ok(listing) => {
                 let there = listing.manifests.iter().map(|(path, mark)| (path.clone(), Some(*mark))).collect();
@@ -199,15 +190,19 @@ impl Follower {
                 None => drop(self.read.remove(path)),
             }
         }
+        let missed = listing.as_ref().map_err(Clone::clone).map(|listing| {
+            let mut missed = listing.missed();
+            // What is not quiet yet is not gone; when it goes before it was quiet, that is told, too.
+            let unread = self.manifests.moving().filter(|path| !self.read.contains_key(*path));
+            missed.unread.extend(unread.map(|path| path.display().to_string()));
+            missed
+        });
         if changed.is_empty() && self.broken.as_ref() == Some(&missed) {
             return None;
         }
         self.broken = Some(missed.clone());
         let all = missed.map(|mut found| {
             self.read.values().cloned().for_each(|one| found.add(one));
-            // What is not quiet yet is not gone.
-            let unread = self.manifests.moving().filter(|path| !self.read.contains_key(*path));
-            found.unread.extend(unread.map(|path| path.display().to_string()));
             found
         });
         Some(all)
@@ -254,5 +249,39 @@ fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, Mark)> {
             Ok((_, mark)) => return Some((root.join(below), mark)),
             Err(_) => below = below.parent()?,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n";
+
+    /// What one look tells of the manifests: how many policies there are, and how many files may hold one.
+    fn told(follower: &mut Follower, at: Instant) -> Option<(usize, usize)> {
+        follower.look(at).found.map(|found| found.map(|found| (found.policies.len(), found.unread.len())).unwrap())
+    }
+
+    #[test]
+    fn a_file_that_goes_before_it_was_read_is_told_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, begun) = (folder.path().join("a.yaml"), Instant::now());
+        let mut follower = Follower { files: Some(Files::new(folder.path(), None)), ..Follower::default() };
+        fs::write(&path, POLICY).unwrap();
+        // Not quiet yet: it may hold the policy that was read at the start.
+        assert_eq!(told(&mut follower, begun), Some((0, 1)));
+        assert_eq!(told(&mut follower, begun + PAUSE), None);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(told(&mut follower, begun + PAUSE), Some((0, 0)));
+        assert_eq!(told(&mut follower, begun + QUIET), None);
+        fs::write(&path, POLICY).unwrap();
+        assert_eq!(told(&mut follower, begun + QUIET), Some((0, 1)));
+        assert_eq!(told(&mut follower, begun + QUIET * 2), Some((1, 0)));
+        // What was read stays until it has been gone for a while.
+        fs::remove_file(&path).unwrap();
+        assert_eq!(told(&mut follower, begun + QUIET * 3), None);
+        assert_eq!(told(&mut follower, begun + QUIET * 4), Some((0, 0)));
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Swap {
     at_work: AtWork,
     /// The connections that policies may name.
     connections: BTreeSet<String>,
+    /// Counts up with every load, also of a policy that was removed and is written again.
+    number: u64,
 }
 
 /// What is written under one name.
@@ -52,7 +54,7 @@ struct Newest {
     taken: bool,
     /// When its components began to be loaded, while they are.
     loading: Option<Instant>,
-    /// Counts up with every load; an older one counts no more.
+    /// The load that counts; an older one counts no more.
     number: u64,
     /// The components as they were when they were loaded last.
     marks: BTreeMap<Location, Option<Mark>>,
@@ -68,6 +70,7 @@ impl Swap {
             good: BTreeMap::new(),
             at_work: AtWork::default(),
             connections,
+            number: 0,
         }
     }
 
@@ -157,7 +160,6 @@ impl Swap {
             }),
         };
         let suspends = written.iter().any(|one| one.value.pointer("/spec/suspend") == Some(&true.into()));
-        let number = self.newest.get(name).map_or(0, |newest| newest.number) + 1;
         let (policy, refusal) = match checked {
             Ok(policy) => (Some(policy), None),
             Err(refusal) => (None, Some(refusal)),
@@ -169,7 +171,7 @@ impl Swap {
             failed: false,
             taken: false,
             loading: None,
-            number,
+            number: 0,
             marks: BTreeMap::new(),
         };
         self.newest.insert(Arc::clone(name), newest);
@@ -188,7 +190,8 @@ impl Swap {
     fn load(&mut self, name: &Arc<str>) {
         let Some(newest) = self.newest.get_mut(name) else { return };
         let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else { return };
-        newest.number += 1;
+        self.number += 1;
+        newest.number = self.number;
         newest.loading = Some(Instant::now());
         let components = load::components(written);
         self.loads.add(Job { number: newest.number, policy: policy.clone(), base: written.base.clone(), components });
