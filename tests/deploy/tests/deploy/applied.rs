@@ -1,22 +1,17 @@
 //! Does a real API server take what is rendered, and does the agent work as it is deployed: with these flags, and as the
 //! service account with these rights? Never as an administrator.
 
+use crate::deployed::{DEADLINE, Deployed, kubectl};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Duration;
-use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Cluster, Options, helm, wait};
 use transom_test_deploy::rendered::{self, folder, kustomization, said};
 
-/// For what comes within moments on a quiet machine.
-const DEADLINE: Duration = Duration::from_secs(180);
-const CRDS: [&str; 5] = [
+pub(crate) const CRDS: [&str; 5] = [
     "hostedclusters.hypershift.openshift.io",
     "managedclusters.cluster.open-cluster-management.io",
     "klusterlets.operator.open-cluster-management.io",
@@ -32,10 +27,6 @@ const MONITORING: [&str; 5] = [
     "servicemonitor.monitoring.coreos.com/transom",
 ];
 const FLEET: Fleet = Fleet { clusters: 3, managed: 5, seed: 11 };
-
-fn kubectl(cluster: &Cluster) -> Result<Command> {
-    cluster.kubectl(cluster.admin())
-}
 
 /// What an operator types.
 fn apply(cluster: &Cluster, words: &[&str]) -> Result<String> {
@@ -58,7 +49,7 @@ async fn the_base_is_taken_and_the_agent_works_as_it_says() -> Result<()> {
     let objects = kustomization("base")?;
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?;
     pod_is_admitted(&cluster, deployment)?;
-    works(&cluster, deployment).await
+    works(&cluster).await
 }
 
 /// The namespace enforces the restricted profile: a pod of the Deployment passes.
@@ -72,45 +63,15 @@ fn pod_is_admitted(cluster: &Cluster, deployment: &Value) -> Result<()> {
 }
 
 /// The agent with the flags of the Deployment, as its service account: ready, everything made, no request denied.
-async fn works(cluster: &Cluster, deployment: &Value) -> Result<()> {
-    let account = cluster.service_account("transom", "transom").await?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let arguments = deployment.pointer("/spec/template/spec/containers/0/args").and_then(Value::as_array);
-    let mut transom = Command::new(program::binary()?);
-    for argument in arguments.context("the container has no args")?.iter().filter_map(Value::as_str) {
-        transom.arg(argument.replace("0.0.0.0:8080", &format!("127.0.0.1:{port}")));
-    }
-    transom.arg("--kubeconfig").arg(cluster.write_kubeconfig(&account)?);
-    transom.env("XDG_CACHE_HOME", cluster.folder().join("cache")).env_remove("RUST_LOG");
-    let mark = cluster.audit().mark()?;
-    let mut agent = Agent::start(&mut transom, cluster.folder().join("transom.log"))?;
-    wait::until("a ready agent", DEADLINE, async || {
-        ensure!(agent.ended()?.is_none(), "the agent ended: {}", agent.log()?);
-        Ok(status(port, "/readyz").is_some_and(|status| status.contains(" 200 ")).then_some(()))
-    })
-    .await?;
-    assert!(status(port, "/healthz").is_some_and(|status| status.contains(" 200 ")));
+async fn works(cluster: &Cluster) -> Result<()> {
+    let agent = Deployed::start(cluster).await?;
     let secrets = cluster.objects().api("v1", "Secret", None).await?;
     let made = kube::api::ListParams::default().labels("app.kubernetes.io/managed-by=transom");
     wait::until("the secrets", DEADLINE, async || {
         Ok((secrets.list(&made).await?.items.len() == FLEET.clusters).then_some(()))
     })
     .await?;
-    agent.stop()?;
-    let denied = cluster.audit().since(mark)?.into_iter().filter(|line| line.user == account.name() && !line.allowed);
-    let denied: Vec<String> = denied.map(|line| format!("{} {}", line.verb, line.uri)).collect();
-    assert!(denied.is_empty(), "denied: {denied:?}");
-    Ok(())
-}
-
-/// The first line of the answer of the admin port; nothing while it does not answer.
-fn status(port: u16, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    answer.lines().next().map(str::to_owned)
+    agent.stop(cluster).map(drop)
 }
 
 /// What is there for Prometheus and Grafana, by the label of all that is installed.
@@ -164,7 +125,7 @@ async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
 }
 
 /// The policy of a user: about objects that the chart's roles say nothing of.
-const OWN: &str = "apiVersion: transom.dev/v1alpha1
+pub(crate) const OWN: &str = "apiVersion: transom.dev/v1alpha1
 kind: Policy
 metadata: {name: own}
 spec:

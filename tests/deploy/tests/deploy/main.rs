@@ -2,4 +2,6 @@
 
 mod applied;
 mod chart;
+mod deployed;
 mod generated;
+mod pages;

@@ -1,0 +1,192 @@
+//! A page of `host/docs` as its reader follows it: the commands of its blocks, run as they stand there. Never a command that
+//! the page does not have, and none of it left out.
+
+use crate::rendered::said;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use transom_e2e::program;
+use transom_test_cluster::{Cluster, helm, kubectl};
+
+/// The commands of one page, and which of them were followed.
+#[derive(Debug)]
+pub struct Page {
+    name: &'static str,
+    commands: Vec<String>,
+    followed: RefCell<BTreeSet<usize>>,
+}
+
+impl Page {
+    /// Reads a page.
+    ///
+    /// # Errors
+    /// When there is none, or it has no command.
+    pub fn read(name: &'static str) -> Result<Self> {
+        let path = program::root().join("host/docs").join(name);
+        let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let commands = commands(&text);
+        ensure!(!commands.is_empty(), "{name} has no command");
+        Ok(Self { name, commands, followed: RefCell::default() })
+    }
+
+    /// The one command with all these words, with what the reader puts in for `<...>`.
+    ///
+    /// # Errors
+    /// When none has them, or several do, or a `<...>` is left.
+    pub fn command(&self, words: &[&str], fill: &[(&str, &str)]) -> Result<String> {
+        let [index] = self.found(words)[..] else {
+            bail!("{}: not exactly one command has {words:?}: {:#?}", self.name, self.commands);
+        };
+        let mut command = self.commands[index].clone();
+        for (blank, with) in fill {
+            ensure!(command.contains(blank), "{}: `{command}` has no {blank}", self.name);
+            command = command.replace(blank, with);
+        }
+        ensure!(!command.contains(" <") && !command.contains("=<"), "{}: fill in `{command}`", self.name);
+        self.followed.borrow_mut().insert(index);
+        Ok(command)
+    }
+
+    /// All commands with these words, in the order of the page.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn all(&self, words: &[&str]) -> Result<Vec<String>> {
+        let found = self.found(words);
+        ensure!(!found.is_empty(), "{}: no command has {words:?}: {:#?}", self.name, self.commands);
+        self.followed.borrow_mut().extend(&found);
+        Ok(found.into_iter().map(|index| self.commands[index].clone()).collect())
+    }
+
+    fn found(&self, words: &[&str]) -> Vec<usize> {
+        let has = |command: &str| words.iter().all(|word| command.contains(word));
+        (0..self.commands.len()).filter(|index| has(&self.commands[*index])).collect()
+    }
+
+    /// Whether every command of the page was followed.
+    ///
+    /// # Errors
+    /// With those that were not.
+    pub fn is_followed(&self) -> Result<()> {
+        let followed = self.followed.borrow();
+        let left = self.commands.iter().enumerate().filter(|(index, _)| !followed.contains(index));
+        let left: Vec<&String> = left.map(|(_, command)| command).collect();
+        ensure!(left.is_empty(), "{} has commands that no test follows: {left:#?}", self.name);
+        Ok(())
+    }
+}
+
+/// A shell at the root of the repository, as the admin of a cluster, with the real kubectl and helm and nothing else of
+/// whoever runs the test.
+///
+/// # Errors
+/// When there are no such programs.
+pub fn shell(cluster: &Cluster, command: &str) -> Result<Command> {
+    let mut bash = Command::new("bash");
+    bash.args(["-o", "errexit", "-o", "pipefail", "-c", command]).current_dir(program::root());
+    let mut path = Vec::new();
+    for program in [kubectl()?, helm()?] {
+        path.extend(Path::new(program.get_program()).parent().map(Path::to_path_buf));
+    }
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    bash.env("PATH", std::env::join_paths(path).context("a path of PATH has a colon in it")?);
+    bash.env("KUBECONFIG", cluster.write_kubeconfig(cluster.admin())?);
+    let home = cluster.folder().join("home");
+    fs::create_dir_all(&home)?;
+    bash.env("HOME", &home);
+    for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR"] {
+        bash.env(name, home.join(name));
+    }
+    Ok(bash)
+}
+
+/// Runs a command of a page, and gives what it printed.
+///
+/// # Errors
+/// With what it complained of.
+pub fn run(cluster: &Cluster, command: &str) -> Result<String> {
+    said(&mut shell(cluster, command)?).with_context(|| format!("`{command}`"))
+}
+
+/// The commands of the `console` blocks: what stands behind `$`, with the lines that go on, without what was printed.
+fn commands(text: &str) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    let (mut in_block, mut goes_on) = (false, false);
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("```") {
+            (in_block, goes_on) = (line == "```console", false);
+        } else if let (true, Some(command)) = (in_block, line.strip_prefix("$ ")) {
+            commands.push(command.to_owned());
+            goes_on = is_open(command);
+        } else if let (true, Some(last)) = (goes_on, commands.last_mut()) {
+            last.push('\n');
+            last.push_str(line);
+            goes_on = is_open(last);
+        }
+    }
+    commands
+}
+
+/// Whether the shell waits for another line.
+fn is_open(command: &str) -> bool {
+    command.ends_with('\\') || command.matches('\'').count() % 2 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+# Page
+
+```console
+$ one --flag    # a remark
+printed
+$ two \\
+    --more <name>
+$ three 'a
+  b' | four
+```
+
+```yaml
+$ none: 1
+```
+
+1. step
+
+   ```console
+   $ five
+   ```
+";
+
+    fn page() -> Page {
+        Page { name: "page.md", commands: commands(PAGE), followed: RefCell::default() }
+    }
+
+    #[test]
+    fn commands_are_read_as_a_shell_would_get_them() {
+        assert_eq!(
+            page().commands,
+            ["one --flag    # a remark", "two \\\n--more <name>", "three 'a\nb' | four", "five"]
+        );
+    }
+
+    #[test]
+    fn a_command_is_found_by_its_words_and_what_nobody_followed_is_told() {
+        let page = page();
+        assert!(page.command(&["six"], &[]).is_err(), "nobody says six");
+        assert!(page.command(&["e"], &[]).is_err(), "several do");
+        assert!(page.command(&["two"], &[]).is_err(), "a blank is left");
+        assert_eq!(page.command(&["two", "--more"], &[("<name>", "x")]).unwrap(), "two \\\n--more x");
+        assert_eq!(page.all(&["o"]).unwrap().len(), 3);
+        for words in ["one", "three"] {
+            page.command(&[words], &[]).unwrap();
+        }
+        assert!(page.is_followed().unwrap_err().to_string().contains("five"));
+        page.command(&["five"], &[]).unwrap();
+        page.is_followed().unwrap();
+    }
+}
