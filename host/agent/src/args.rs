@@ -1,10 +1,13 @@
 //! The command line: flags to values. The only place that reads arguments; never acts on them.
 
+pub(crate) mod guest;
 pub(crate) mod rbac;
 pub(crate) mod server;
 pub(crate) mod status;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use guest::{ComponentizeArgs, InspectArgs, TestArgs};
 use rbac::RbacArgs;
 use server::ServerArgs;
 use status::StatusArgs;
@@ -44,7 +47,7 @@ pub(crate) enum Command {
     Render(RenderArgs),
     /// Run the cases of policies and guests through the built components.
     #[command(
-        after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json"
+        after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json\n  transom test . --component target/guests/mine.wasm\n  transom test policies/mine --update\n\nEnds with 0 when every case passes, 1 when one fails, 2 on wrong use."
     )]
     Test(TestArgs),
     /// Check policies, with their components and settings.
@@ -55,6 +58,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
     )]
     Inspect(InspectArgs),
+    /// Make a component of a core module that was built with the SDK: what a policy can name.
+    #[command(
+        after_help = "Examples:\n  cargo build --release --target wasm32-unknown-unknown\n  transom componentize target/wasm32-unknown-unknown/release/mine.wasm -o target/guests/mine.wasm\n\nEnds with 0 when the component is written, 1 when the agent would not load it and none is written, 2 on wrong use."
+    )]
+    Componentize(ComponentizeArgs),
     /// Ask why a subject is as it is, and what the agent would do; write nothing. A table of all without a name.
     #[command(
         after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nEnds with 0 when nothing failed, 1 when some subject or policy did, 2 on wrong use."
@@ -68,6 +76,16 @@ pub(crate) enum Command {
     /// Print the CustomResourceDefinition of the kind Policy.
     #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
     Crd,
+    /// Print what a shell needs to complete commands and flags.
+    #[command(
+        after_help = "Examples:\n  source <(transom completion bash)\n  transom completion zsh > ~/.zfunc/_transom\n  transom completion fish > ~/.config/fish/completions/transom.fish"
+    )]
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the version, as `--version` does.
+    Version,
     /// Compile a component from standard input: what the agent has another process do, because it may take too much.
     #[command(hide = true)]
     Compile {
@@ -177,17 +195,6 @@ pub(crate) struct RenderArgs {
     pub(crate) exit_code: bool,
 }
 
-/// Flags of `test`.
-#[derive(Debug, Args)]
-pub(crate) struct TestArgs {
-    /// Where to look for folders named `cases`.
-    #[arg(default_value = "policies")]
-    pub(crate) path: PathBuf,
-    /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
-    pub(crate) output: TableFormat,
-}
-
 /// Flags of `validate`.
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
@@ -197,16 +204,6 @@ pub(crate) struct ValidateArgs {
     /// As given to `run`: the folder below which components lie.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
-    /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
-    pub(crate) output: TableFormat,
-}
-
-/// Flags of `inspect`.
-#[derive(Debug, Args)]
-pub(crate) struct InspectArgs {
-    /// `builtin:<name>`, or the path of a file.
-    pub(crate) component: String,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     pub(crate) output: TableFormat,

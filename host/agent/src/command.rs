@@ -4,6 +4,7 @@
 mod builtin;
 mod case;
 mod cases;
+mod componentize;
 mod connect;
 mod crd;
 mod explain;
@@ -19,7 +20,7 @@ mod validate;
 use crate::args::{Cli, Command};
 use crate::output::{Ending, Screen};
 use anyhow::Context as _;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 
 /// Wrong use.
@@ -60,6 +61,12 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
     match command {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => inspect::inspect(&args, screen),
+        Command::Componentize(args) => componentize::componentize(&args, screen),
+        Command::Completion { shell } => Ok(completion(shell, screen)),
+        Command::Version => {
+            screen.text(&Cli::command().render_version());
+            Ok(Ending::Right)
+        }
         Command::Explain(args) => explain::explain(&args, screen),
         Command::Compile { allocation } => {
             transom_engine::compile(allocation.as_str(), std::io::stdin().lock(), std::io::stdout().lock())
@@ -73,4 +80,12 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Test(args) => cases::test(&args, screen),
         Command::Validate(args) => validate::validate(&args, screen),
     }
+}
+
+/// Prints the script of a shell.
+fn completion(shell: clap_complete::Shell, screen: &Screen) -> Ending {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "transom", &mut script);
+    screen.script(&script);
+    Ending::Right
 }

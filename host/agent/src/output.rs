@@ -91,9 +91,14 @@ impl Screen {
         self.put(&visible_lines(text));
     }
 
-    fn put(&self, text: &str) {
+    /// Text of our own for another program, to the letter.
+    pub(crate) fn script(&self, text: &[u8]) {
         let mut out = io::stdout().lock();
-        self.keep(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+        self.keep(out.write_all(text).and_then(|()| out.flush()));
+    }
+
+    fn put(&self, text: &str) {
+        self.script(text.as_bytes());
     }
 
     /// One line on standard error, whatever the names in it hold.

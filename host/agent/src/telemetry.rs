@@ -11,6 +11,7 @@ use crate::args::LogFormat;
 use crate::metrics;
 use std::collections::BTreeMap;
 use std::panic;
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{Level, Metadata, debug, error, info, warn};
@@ -25,7 +26,7 @@ use transom_core::report::Report;
 use transom_core::share::allowance::{Allowance, LOG_BYTES};
 use transom_core::signal::Signal;
 use transom_core::work::{Key, Why, WorkItem};
-use transom_engine::{LogLevel, Receipt};
+use transom_engine::{LogLevel, LogLine, Receipt};
 
 /// The target of lines that guests wrote.
 const GUEST: &str = "transom::guest";
@@ -152,6 +153,16 @@ pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure:
             LogLevel::Warn => "warn",
         };
         tell(&Signal::GuestLogged { key: key.clone(), level, line: line.text.clone() });
+    }
+}
+
+/// A line that a guest wrote while a case of its own was asked.
+pub(crate) fn logged_in_case(case: &Path, line: &LogLine) {
+    let (case, line, level) = (case.display(), line.text.as_str(), line.level);
+    match level {
+        LogLevel::Debug => debug!(target: GUEST, %case, "guest: {line}"),
+        LogLevel::Info => info!(target: GUEST, %case, "guest: {line}"),
+        LogLevel::Warn => warn!(target: GUEST, %case, "guest: {line}"),
     }
 }
 

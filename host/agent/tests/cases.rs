@@ -5,8 +5,10 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// The top of the workspace, from where components are found under `target/guests`.
@@ -14,9 +16,16 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn transom_test(path: impl AsRef<Path>, from: &Path) -> Output {
+/// The command on a folder, with no word of cargo about where things are built.
+fn command(path: impl AsRef<Path>, from: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-    command.args(["test", "-o", "json"]).arg(path.as_ref()).current_dir(from).output().unwrap()
+    command.args(["test", "-o", "json"]).arg(path.as_ref()).current_dir(from);
+    command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
+    command
+}
+
+fn transom_test(path: impl AsRef<Path>, from: &Path) -> Output {
+    command(path, from).output().unwrap()
 }
 
 /// The rows that the command printed.
@@ -80,7 +89,10 @@ fn changed(guest: &str, case: &str, file: &str, (from, to): (&str, &str)) -> Tem
 
 /// The exit code, and what is said of the one case.
 fn judged(temporary: &TempDir, from: &Path) -> (Option<i32>, String) {
-    let output = transom_test(temporary.path(), from);
+    judgement(transom_test(temporary.path(), from))
+}
+
+fn judgement(output: Output) -> (Option<i32>, String) {
     let rows = rows(&output);
     assert_eq!(rows.len(), 1, "{rows:?}");
     (output.status.code(), rows[0]["differences"].to_string())
@@ -155,6 +167,118 @@ fn a_guest_that_is_not_built_is_told_where_its_component_belongs() {
     let (code, differences) = judged(&copy, copy.path());
     assert_eq!(code, Some(1));
     assert!(differences.contains("of-my-own/target/guests/of-my-own.wasm`"), "{differences}");
+}
+
+#[test]
+fn a_component_is_looked_for_where_cargo_builds() {
+    // Each file is looked at in its turn, so the one that was just written is the one that cannot be loaded.
+    let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let home = copy.path().join("renamed");
+    fs::rename(copy.path().join("taints"), &home).unwrap();
+    let write = |path: PathBuf, text: &str| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(home.join("Cargo.toml"), "[package]\nname = \"my-guest\"\n");
+    write(copy.path().join("Cargo.toml"), "[workspace]\nmembers = [\"renamed\"]\n");
+    let refused = |with: &dyn Fn(&mut Command), built: &Path| {
+        write(built.to_owned(), "no component");
+        let mut command = command(copy.path(), elsewhere.path());
+        // Nor any settings of whoever runs the tests.
+        with(command.env("CARGO_HOME", elsewhere.path().join("cargo")));
+        let (code, differences) = judgement(command.output().unwrap());
+        let wanted = format!("failed to load `{}`", built.display());
+        assert!(code == Some(1) && differences.contains(&wanted), "want {wanted}, have {differences}");
+    };
+    let usual = |_: &mut Command| {};
+    let canonical = copy.path().canonicalize().unwrap();
+    let (home, workspace) = (canonical.join("renamed"), canonical.clone());
+    // Of a workspace, then of the crate; by the folder's name, then by the package's.
+    refused(&usual, &workspace.join("target/guests/renamed.wasm"));
+    refused(&usual, &workspace.join("target/guests/my-guest.wasm"));
+    refused(&usual, &home.join("target/guests/my-guest.wasm"));
+    // Settings of the user, of a folder above, of the crate: the nearest count.
+    write(elsewhere.path().join("cargo/config.toml"), "build.target-dir = \"all\"");
+    refused(&usual, &elsewhere.path().join("all/guests/my-guest.wasm"));
+    write(workspace.join(".cargo/config.toml"), "[build]\ntarget-dir = \"shared\"");
+    refused(&usual, &workspace.join("shared/guests/my-guest.wasm"));
+    write(home.join(".cargo/config"), "[build]\ntarget-dir = \"own\"");
+    refused(&usual, &home.join("own/guests/my-guest.wasm"));
+    // The environment comes before settings, and the flag before everything.
+    let by_variable = |name: &'static str, folder: &Path| {
+        let folder = folder.to_owned();
+        move |command: &mut Command| {
+            command.env(name, &folder);
+        }
+    };
+    let folder = elsewhere.path().join("built");
+    refused(&by_variable("CARGO_BUILD_TARGET_DIR", &folder), &folder.join("guests/my-guest.wasm"));
+    let folder = elsewhere.path().join("target-dir");
+    refused(&by_variable("CARGO_TARGET_DIR", &folder), &folder.join("guests/my-guest.wasm"));
+    let named = elsewhere.path().join("named.wasm");
+    let path = named.clone();
+    let by_flag = move |command: &mut Command| {
+        command.arg("--component").arg(&path);
+    };
+    refused(&by_flag, &named);
+    let builtin = command(copy.path(), elsewhere.path()).args(["--component", "builtin:taints"]).output().unwrap();
+    assert_eq!(judgement(builtin), (Some(0), "[]".to_owned()));
+}
+
+#[test]
+fn settings_of_a_folder_never_start_a_program() {
+    let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
+    let home = copy.path().join("taints");
+    let (started, program) = (copy.path().join("started"), copy.path().join("toolchain/bin/cargo"));
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::write(&program, format!("#!/bin/sh\ntouch {}\n", started.display())).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(home.join("rust-toolchain.toml"), "[toolchain]\npath = \"../toolchain\"\n").unwrap();
+    assert_eq!(judgement(transom_test(&home, &home)), (Some(0), "[]".to_owned()));
+    assert!(!started.exists(), "a program of the folder was started");
+}
+
+#[test]
+fn a_component_is_named_for_one_guest_only() {
+    for (path, wanted) in [
+        ("policies/built-in-taints/cases/T01-available", "no case is one of a guest"),
+        ("guest", "it is for one guest"),
+    ] {
+        let output = command(path, &top()).args(["--component", "builtin:taints"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && told.contains(wanted), "{path}: {told}");
+    }
+}
+
+#[test]
+fn a_component_that_is_older_than_its_sources_is_told_with_the_newest_of_them() {
+    let declared = "status.conditions[ManagedClusterConditionAvailable]";
+    let (copy, component) = patched(declared, declared);
+    let home = copy.path().join("taints");
+    let set = |path: &Path, seconds: u64| {
+        let file = fs::File::options().append(true).create(true).open(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+    };
+    fs::create_dir_all(home.join("src/deep")).unwrap();
+    let sources = ["Cargo.toml", "build.rs", "settings.schema.json", "src/lib.rs", "src/deep/decide.rs"];
+    // What no component is made from.
+    let others = ["README.md", "policy.yaml", "cases/T14-swap/given.yaml", "target/guests/other.rs"];
+    sources.iter().for_each(|file| set(&home.join(file), 100));
+    others.iter().for_each(|file| set(&home.join(file), 300));
+    set(&component, 100);
+    let told = || {
+        let output = transom_test(copy.path(), &top());
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(!told().contains("older"), "{}", told());
+    for file in sources {
+        set(&home.join(file), 200);
+        let wanted = format!("taints.wasm` is older than `{}`", home.canonicalize().unwrap().join(file).display());
+        assert!(told().contains(&wanted), "{file}: {}", told());
+        set(&home.join(file), 99);
+    }
 }
 
 /// The taints guest of this repository in a crate of its own, with its cases, and its component with other words in it.

@@ -57,7 +57,7 @@ fn what_ships_is_valid_and_explains_itself() {
         assert_eq!(code, Some(0));
         assert!(shown.contains("What to do:"), "{shown}");
     }
-    for command in ["run", "render", "status", "test", "validate", "inspect", "explain"] {
+    for command in ["run", "render", "status", "test", "validate", "inspect", "explain", "componentize", "completion"] {
         assert!(said(&[command, "--help"]).1.contains("Examples:"), "{command}");
     }
 }
@@ -105,4 +105,23 @@ fn standard_input_and_several_files_are_rendered_as_one() {
     assert_eq!(String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout), whole);
     let (code, _, told) = said(&["render", &files[0], "policies"]);
     assert!(code == Some(2) && told.contains("a folder stands alone"), "{told}");
+}
+
+#[test]
+fn the_version_and_what_shells_complete_are_printed() {
+    let (code, version, _) = said(&["version"]);
+    assert_eq!((code, version), (Some(0), said(&["--version"]).1));
+    for (shell, words) in [
+        ("bash", ["complete", "--secret-reads"]),
+        ("zsh", ["#compdef transom", "--secret-reads"]),
+        ("fish", ["complete -c transom", "secret-reads"]),
+    ] {
+        let (code, script, told) = said(&["completion", shell]);
+        assert!(code == Some(0) && words.iter().all(|word| script.contains(word)), "{shell}: {script}{told}");
+    }
+    assert_eq!(said(&["completion", "tcsh"]).0, Some(2));
+    let script = transom(&["completion", "bash"]).stdout;
+    let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+    bash.stdin.take().unwrap().write_all(&script).unwrap();
+    assert!(bash.wait().unwrap().success());
 }

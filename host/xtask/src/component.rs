@@ -1,7 +1,7 @@
 //! Makes a component of a core module and writes it down. Never runs it.
 
 use anyhow::{Context as _, Result};
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use wit_component::ComponentEncoder;
 
@@ -32,9 +32,21 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<Written> {
     Ok(Written::New)
 }
 
+/// What a module that was built anew leaves the same is as new as the module: `transom test` tells of components that are
+/// older than their sources.
+pub(crate) fn refresh(path: &Path, module: &Path) -> Result<()> {
+    let of = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+    let built = of(module)?;
+    if built > of(path)? {
+        File::open(path)?.set_modified(built)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, SystemTime};
 
     #[test]
     fn a_file_is_written_once_and_leaves_no_draft() {
@@ -45,6 +57,22 @@ mod tests {
         assert_eq!(write(&path, b"two").unwrap(), Written::New);
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(folder.path().join("guests")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_new_module_leaves_the_same_is_as_new_as_the_module() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, module) = (folder.path().join("a.component"), folder.path().join("a.wasm"));
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let set = |path: &Path, time| File::options().append(true).create(true).open(path)?.set_modified(time);
+        let changed = || fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, b"one").unwrap();
+        for (of_module, expected) in [(20, 20), (5, 10)] {
+            set(&path, at(10)).unwrap();
+            set(&module, at(of_module)).unwrap();
+            refresh(&path, &module).unwrap();
+            assert_eq!(changed(), at(expected));
+        }
     }
 
     #[test]

@@ -93,7 +93,11 @@ fn encode(workspace: &Workspace, guest: &Guest, module: &Path) -> Result<()> {
     let path = workspace.target.join("guests").join(format!("{name}.wasm"));
     let state = match component::write(&path, &component)? {
         Written::New => "new",
-        Written::Same => "unchanged",
+        Written::Same => {
+            component::refresh(&path, module)
+                .with_context(|| format!("failed to set the time of `{}`", path.display()))?;
+            "unchanged"
+        }
     };
     let shown = path.strip_prefix(&workspace.root).unwrap_or(&path).display();
     progress::say(&format!("{shown}  {} bytes, {state}", component.len()));

@@ -47,10 +47,24 @@ pub fn good_with(text: &str) -> Result<Vec<u8>> {
     complete(&format!("{}\n{text}", read("good")?), &read("common")?)
 }
 
+/// A guest of the world `taints-guest` as a compiler leaves it, a core module, from what is special about it.
+///
+/// # Errors
+/// When the text is no part of a module.
+pub fn taints_module(special: &str) -> Result<Vec<u8>> {
+    let common = fs::read_to_string(root().join("tests/fixtures/hostile/common.wat"))?;
+    module(&whole(special, &common), "taints-guest")
+}
+
 fn complete(special: &str, common: &str) -> Result<Vec<u8>> {
-    let memory = if special.contains("(memory ") { "" } else { "(memory (export \"memory\") 1)" };
     let world = special.lines().next().and_then(|line| line.strip_prefix(";; world: ")).unwrap_or("taints-guest");
-    component(&format!("(module\n{special}\n{memory}\n{common})"), world)
+    component(&whole(special, common), world)
+}
+
+/// The text of a module: what is special about it, and what every guest has.
+fn whole(special: &str, common: &str) -> String {
+    let memory = if special.contains("(memory ") { "" } else { "(memory (export \"memory\") 1)" };
+    format!("(module\n{special}\n{memory}\n{common})")
 }
 
 /// A guest that holds every subject for one reason, which its description declares. The word has at most 64 bytes.
@@ -82,12 +96,20 @@ pub fn holding_for(word: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// When the text is no module of that world.
 pub fn component(text: &str, world: &str) -> Result<Vec<u8>> {
+    ComponentEncoder::default().validate(true).module(&module(text, world)?)?.encode()
+}
+
+/// The same as a compiler leaves it: a core module that says which world it is of.
+///
+/// # Errors
+/// When the text is no module.
+pub fn module(text: &str, world: &str) -> Result<Vec<u8>> {
     let mut module = wat::parse_str(text)?;
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(root().join("wit"))?;
     let world = resolve.select_world(&[package], Some(world))?;
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)?;
-    ComponentEncoder::default().validate(true).module(&module)?.encode()
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+    Ok(module)
 }
 
 /// A component with one more core module, instantiated after the first. The component has `modules` of them already.

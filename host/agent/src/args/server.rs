@@ -5,18 +5,12 @@ use std::path::PathBuf;
 use transom_core::reference::LOCAL;
 use transom_core::watches::SecretReads;
 
-/// Flags of API servers.
+/// Flags of API servers that are worked on.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// Kubeconfig; when absent KUBECONFIG, ~/.kube/config or the pod's identity, the first that there is.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig, with the name of the connection in front when it is not `local`; may be repeated.
-    #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
-    pub(crate) context: Vec<NamedContext>,
-    /// Work by the `Policy` objects of the API server of `local`, and write their status, in place of files.
-    #[arg(long, conflicts_with = "policies")]
-    pub(crate) policy_objects: bool,
+    /// Flags shared with `status`.
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
     /// Write nothing to an API server but the Lease where one is asked for; tell what would be written.
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -24,6 +18,20 @@ pub(crate) struct ServerArgs {
     /// of several replicas writes.
     #[arg(long, value_name = "NS", conflicts_with = "once", value_parser = super::rbac::parse_label)]
     pub(crate) lease_namespace: Option<String>,
+}
+
+/// Flags that say which API servers are meant, and what is read there.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReachArgs {
+    /// Kubeconfig; when absent KUBECONFIG, ~/.kube/config or the pod's identity, the first that there is.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig, with the name of the connection in front when it is not `local`; may be repeated.
+    #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
+    pub(crate) context: Vec<NamedContext>,
+    /// Take the `Policy` objects of the API server of `local` in place of files; `run` also writes their status.
+    #[arg(long, conflicts_with = "policies")]
+    pub(crate) policy_objects: bool,
     /// How Secrets are read whose names are not known before there is a subject.
     #[arg(long, value_enum, default_value_t = Reads::Watch)]
     pub(crate) secret_reads: Reads,

@@ -5,13 +5,15 @@ mod compare;
 mod guest;
 mod policy;
 
-use crate::args::{TableFormat, TestArgs};
+use crate::args::TableFormat;
+use crate::args::guest::TestArgs;
 use crate::command::block_on;
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
 use crate::telemetry;
 use anyhow::{Context as _, bail};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +55,8 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         );
     }
     let engine = run::engine()?;
-    let mut warm = Warm::default();
+    let named = args.component.as_deref().map(|component| only_guest(&cases, component)).transpose()?;
+    let mut warm = Warm { guests: guest::Warm::naming(named), ..Warm::default() };
     let verdicts = block_on(async {
         let mut verdicts: Vec<Verdict> = Vec::with_capacity(cases.len());
         for case in cases {
@@ -68,8 +71,26 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
             screen.json(&rows.collect());
         }
     }
+    for warning in warm.guests.warnings() {
+        screen.note(format_args!("{} {warning}", screen.tinted("warning", Tint::Yellow, 8)));
+    }
     let failed = verdicts.iter().any(|verdict| !verdict.differences.is_empty());
     Ok(if failed { Ending::Failed } else { Ending::Right })
+}
+
+/// The one guest that `--component` is for, and what the flag names.
+fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, String)> {
+    let homes: BTreeSet<PathBuf> = cases.iter().filter_map(|case| guest::crate_above(case)).collect();
+    let mut homes = homes.into_iter();
+    match (homes.next(), homes.next()) {
+        (Some(home), None) => Ok((home, component.to_owned())),
+        (None, _) => bail!("failed to use `--component`: no case is one of a guest, in a folder with a Cargo.toml"),
+        (Some(one), Some(other)) => bail!(
+            "failed to use `--component`: it is for one guest, and there are cases of `{}` and of `{}`",
+            one.display(),
+            other.display()
+        ),
+    }
 }
 
 /// Every case, in order of name: a folder that lies in one named `cases`, or holds a file of a case. One that holds only
@@ -121,7 +142,7 @@ fn whole(case: &Path) -> anyhow::Result<()> {
 async fn judge(engine: &transom_engine::Engine, case: PathBuf, warm: &mut Warm) -> Verdict {
     let found = match (whole(&case), guest::crate_above(&case)) {
         (Err(error), _) => Err(error),
-        (Ok(()), Some(home)) => guest::run(engine, home, &case, &mut warm.guests),
+        (Ok(()), Some(home)) => guest::run(engine, &home, &case, &mut warm.guests),
         (Ok(()), None) => policy::run(engine, &case, &mut warm.policies).await,
     };
     let differences = found.unwrap_or_else(|error| vec![format!("{error:#}")]);

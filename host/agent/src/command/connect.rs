@@ -1,7 +1,7 @@
 //! Opens what the flags name: directories, API servers, or both. Never decides what is done with them.
 
 use crate::agent::connections::{Cluster, Connections, OnServer};
-use crate::args::server::{NamedContext, ServerArgs};
+use crate::args::server::{NamedContext, ReachArgs, ServerArgs};
 use crate::args::{NamedDir, RunArgs};
 use crate::command::run::limits;
 use anyhow::bail;
@@ -42,8 +42,8 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         let on = OnServer::new(server, &replica(), leading.clone());
         insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(on)))?;
     }
-    let connections = Connections::new(by_name, args.server.secret_reads.into()).at(home).elected(leadership);
-    Ok(if args.server.policy_objects { connections.with_policy_objects() } else { connections })
+    let connections = Connections::new(by_name, args.server.reach.secret_reads.into()).at(home).elected(leadership);
+    Ok(if args.server.reach.policy_objects { connections.with_policy_objects() } else { connections })
 }
 
 /// The names of all connections.
@@ -63,13 +63,13 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
                 "failed to use `--read-only` on `{at}`: it is for API servers; `transom render {at} --diff` writes nothing"
             );
         }
-        if args.server.policy_objects && name == LOCAL {
+        if args.server.reach.policy_objects && name == LOCAL {
             bail!(
                 "failed to use `--policy-objects` on `{at}`: they are objects of an API server; name a folder by `--policies`"
             );
         }
     }
-    if args.server.policy_objects && !servers(args).iter().any(|server| server.name == LOCAL) {
+    if args.server.reach.policy_objects && !servers(args).iter().any(|server| server.name == LOCAL) {
         bail!("failed to use `--policy-objects`: they are objects of the API server `{LOCAL}`, and none is connected");
     }
     Ok(())
@@ -87,7 +87,7 @@ fn lease(namespace: &str) -> LeaseOptions {
 
 /// The API servers that are wanted.
 fn servers(args: &RunArgs) -> Vec<KubernetesOptions> {
-    let ServerArgs { kubeconfig, context, read_only, .. } = &args.server;
+    let ServerArgs { reach: ReachArgs { kubeconfig, context, .. }, read_only, .. } = &args.server;
     let options = |name: &str, context: Option<&str>| KubernetesOptions {
         name: name.to_owned(),
         kubeconfig: kubeconfig.clone(),

@@ -1,6 +1,7 @@
 //! `transom inspect`: what a component is, and which capabilities it would need. Never grants any.
 
-use crate::args::{InspectArgs, TableFormat};
+use crate::args::TableFormat;
+use crate::args::guest::InspectArgs;
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};

@@ -119,7 +119,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let budget = budget(args)?;
     let engine = engine_within(&budget)?;
     // Files are loaded while the clusters are opened; objects can only be read then.
-    let files = (!args.server.policy_objects)
+    let files = (!args.server.reach.policy_objects)
         .then(|| Source::new(args.evaluate.policies.as_deref(), args.evaluate.components.as_deref()));
     let names = connect::names(args);
     let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));

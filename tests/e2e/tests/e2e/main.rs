@@ -3,6 +3,7 @@
 
 mod admin;
 mod asked;
+mod authoring;
 mod canaries;
 mod careful;
 mod crash;

@@ -1,0 +1,105 @@
+//! What whoever writes a guest does with the binary: a component of a module, and the guest's own cases. Modules come from
+//! text; `tutorial.rs` has a compiler make one.
+
+use crate::ended::{code, stderr};
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use transom_conformance::fixture;
+use transom_e2e::program;
+
+/// Logs three times, and then answers that it wants no taints.
+fn logging() -> Result<Vec<u8>> {
+    let text = fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?;
+    fixture::taints_module(&text.replace("500", "3"))
+}
+
+fn componentize(module: &Path, to: &Path) -> Result<Output> {
+    Ok(Command::new(program::binary()?).arg("componentize").arg(module).arg("-o").arg(to).output()?)
+}
+
+/// A guest in a crate of its own with one case.
+fn guest(folder: &Path) -> Result<PathBuf> {
+    let case = folder.join("cases/one");
+    fs::create_dir_all(&case)?;
+    fs::write(folder.join("Cargo.toml"), "[package]\nname = \"logs\"\n")?;
+    let reference =
+        "{cluster: local, api-version: cluster.open-cluster-management.io/v1, kind: ManagedCluster, name: c}";
+    fs::write(case.join("given.yaml"), format!("cluster:\n  reference: {reference}\n"))?;
+    fs::write(case.join("expected.yaml"), "ok: {decision: {own: []}}\n")?;
+    Ok(folder.join("target/guests/logs.wasm"))
+}
+
+#[test]
+fn a_module_becomes_a_component_and_its_cases_show_what_it_logs() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (module, component) = (folder.path().join("logs.module"), guest(folder.path())?);
+    fs::write(&module, logging()?)?;
+    let output = componentize(&module, &component)?;
+    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+    let said = String::from_utf8(output.stdout)?;
+    let bytes = fs::read(&component)?;
+    ensure!(said.contains(&format!("{} bytes, taints-guest, sha256:", bytes.len())), "{said}");
+    let inspected = Command::new(program::binary()?).arg("inspect").arg(&component).output()?;
+    ensure!(String::from_utf8_lossy(&inspected.stdout).contains("needs       log"), "{inspected:?}");
+    let test = || Ok::<_, anyhow::Error>(Command::new(program::binary()?).arg("test").arg(folder.path()).output()?);
+    let output = test()?;
+    ensure!(code(&output) == Some(0), "{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    // Asked twice, it is heard once; each line says of which case it is.
+    let lines: Vec<String> =
+        stderr(&output).lines().filter(|line| line.contains("guest: Seen")).map(str::to_owned).collect();
+    ensure!(lines.len() == 3 && lines.iter().all(|line| line.contains("cases/one")), "{}", stderr(&output));
+    // A case that fails shows them, too, also one that the guest gives no answer to.
+    fs::write(folder.path().join("cases/one/expected.yaml"), "ok: {decision: hold}\n")?;
+    ensure!(stderr(&test()?).matches("guest: Seen").count() == 3);
+    fs::write(
+        &module,
+        fixture::taints_module(&fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?)?,
+    )?;
+    ensure!(code(&componentize(&module, &component)?) == Some(0));
+    let output = test()?;
+    ensure!(code(&output) == Some(1) && stderr(&output).matches("guest: Seen").count() == 100, "{}", stderr(&output));
+    Ok(())
+}
+
+#[test]
+fn what_is_no_guest_is_refused_and_what_was_there_stays() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (module, component) = (folder.path().join("module"), folder.path().join("guest.wasm"));
+    fs::write(&component, "what was there")?;
+    let no_world = b"\0asm\x01\0\0\0".to_vec();
+    let text = fs::read_to_string(program::root().join("tests/fixtures/hostile/good.wat"))?;
+    let wasi =
+        format!("(import \"wasi_snapshot_preview1\" \"fd_write\" (func (param i32 i32 i32 i32) (result i32)))\n{text}");
+    for (bytes, expected, words) in [
+        (b"no module".to_vec(), 2, "not a WebAssembly module"),
+        (Vec::new(), 2, "not a WebAssembly module"),
+        (b"\0asm\x0d\0\x01\0".to_vec(), 2, "it is a component already"),
+        (no_world, 1, "no component was written"),
+        (logging()?[..200].to_vec(), 2, "failed to make a component"),
+        (fixture::taints_module(&wasi)?, 2, "wasi_snapshot_preview1"),
+    ] {
+        fs::write(&module, bytes)?;
+        let output = componentize(&module, &component)?;
+        let told = stderr(&output);
+        ensure!(code(&output) == Some(expected) && told.contains(words), "{words}: {:?}: {told}", code(&output));
+        ensure!(told.lines().count() == 1, "{told}");
+    }
+    for path in [folder.path().to_owned(), folder.path().join("missing"), PathBuf::from("/dev/zero")] {
+        let output = componentize(&path, &component)?;
+        ensure!(code(&output) == Some(2) && stderr(&output).starts_with("failed to read"), "{}", stderr(&output));
+    }
+    ensure!(fs::read(&component)? == b"what was there", "it was replaced");
+    fs::write(&module, logging()?)?;
+    for to in [folder.path().to_owned(), component.join("below-a-file")] {
+        let output = componentize(&module, &to)?;
+        ensure!(code(&output) == Some(2) && stderr(&output).starts_with("failed to write"), "{}", stderr(&output));
+    }
+    ensure!(code(&componentize(&module, &component)?) == Some(0));
+    ensure!(fs::read(&component)?.starts_with(b"\0asm\x0d\0"));
+    let left: Vec<_> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    ensure!(left.len() == 2, "drafts are left: {left:?}");
+    component.metadata().context("it is gone")?;
+    Ok(())
+}
