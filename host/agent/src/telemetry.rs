@@ -260,28 +260,24 @@ pub(crate) fn tell(signal: &Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_core::failure::Class;
+    use transom_core::failure::Failure;
     use transom_core::outcome::WriteKind;
     use transom_core::reference::ObjectRef;
-    use transom_core::report::End;
+    use transom_core::report::{self, Evaluation, Schedule, Success};
 
     fn report(state: State, word: Word, failures: u32, wrote: bool) -> Report {
         let subject = ObjectRef::local("v1", "Thing", None, "a");
-        Report {
-            policy: "p".to_owned(),
-            writes: wrote.then(|| (WriteKind::Patch, subject.clone())).into_iter().collect(),
-            subject,
-            end: if state == State::Applied { End::AsDesired } else { End::Ended(Class::of(word)) },
-            state,
-            reason: word.into(),
-            message: String::new(),
-            target: None,
-            inputs: None,
-            observed_generation: None,
-            at_seconds: 0,
-            again_after_ms: None,
-            failures,
-        }
+        let key = Key::new(&"p".into(), &subject);
+        let evaluation = Evaluation { key, target: None, inputs: None, observed_generation: None };
+        let result = match state {
+            State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
+            _ => Err(Failure::known(word, "")),
+        };
+        let schedule = Schedule { now_seconds: 0, audit_seconds: 0, failures: 0, seed: 0 };
+        let report = report::of(evaluation, result, schedule);
+        assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
+        let writes = wrote.then(|| (WriteKind::Patch, subject)).into_iter().collect();
+        Report { writes, failures, ..report }
     }
 
     #[test]

@@ -52,6 +52,12 @@ impl Metric {
     pub fn is_compatibility(&self) -> bool {
         [COMPATIBILITY_COPY_TOTAL.name, COMPATIBILITY_COPY_FAILURES.name].contains(&self.name)
     }
+
+    /// Whether it has no value while nothing goes wrong, no guest logs, or no API server is connected.
+    pub fn is_rare(&self) -> bool {
+        let rare = [OVERDUE, REPAIRED, CALL_FAILURES, CALL_LOG_LINES, REQUESTS, WATCH_RESTARTS, WATCH_OBJECTS];
+        rare.iter().any(|rare| rare.name == self.name)
+    }
 }
 
 /// One try to bring a kubeconfig to where it belongs.
@@ -112,29 +118,22 @@ pub fn is_news(before: Option<Counted>, now: Counted, timed: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Class;
+    use crate::failure::Failure;
+    use crate::outcome::Outcome;
     use crate::policy::TaintsRule;
-    use crate::report::End;
-    use crate::sample::{hosted, kubeconfig_manifest, policy, target};
+    use crate::report::Success;
+    use crate::sample::{self, kubeconfig_manifest, policy, target};
     use std::collections::BTreeSet;
     use transom_api::Word;
 
     fn report(state: State, word: Word, writes: &[WriteKind], failures: u32) -> Report {
-        Report {
-            policy: "external".to_owned(),
-            subject: hosted("demo"),
-            end: if state == State::Applied { End::AsDesired } else { End::Ended(Class::of(word)) },
-            state,
-            reason: word.into(),
-            message: String::new(),
-            target: None,
-            writes: writes.iter().map(|kind| (*kind, target("demo"))).collect(),
-            inputs: None,
-            observed_generation: None,
-            at_seconds: 0,
-            again_after_ms: None,
-            failures,
-        }
+        let result = match state {
+            State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
+            _ => Err(Failure::known(word, "")),
+        };
+        let report = sample::report(result);
+        assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
+        Report { writes: writes.iter().map(|kind| (*kind, target("demo"))).collect(), failures, ..report }
     }
 
     #[test]

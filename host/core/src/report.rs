@@ -65,8 +65,11 @@ pub struct Report {
     pub observed_generation: Option<i64>,
     /// When this was found, in seconds since 1970.
     pub at_seconds: i64,
-    /// When the subject is evaluated again even if nothing changes, in milliseconds from now.
+    /// When time alone has the subject evaluated again, in milliseconds from now: another try, or the time that a guest
+    /// asked for.
     pub again_after_ms: Option<u64>,
+    /// When it is audited, in milliseconds from now, whatever happens before.
+    pub audit_after_ms: Option<u64>,
     /// Failures in a row that are tried again by themselves, this one included; 0 after anything else.
     pub failures: u32,
 }
@@ -128,8 +131,8 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
     };
     let writes = outcome.steps.into_iter().filter(|step| step.result.is_ok());
     let (failures, retry_ms) = retry(end.end, schedule);
+    let audit_after_ms = end.audited().then(|| audit::delay_ms(schedule.audit_seconds, schedule.seed)).flatten();
     let asked_ms = end.ask_again_at.map(|at| until_ms(at, schedule.now_seconds));
-    let audit_ms = end.audited().then(|| audit::delay_ms(schedule.audit_seconds, schedule.seed)).flatten();
     Report {
         policy: evaluation.key.policy.to_string(),
         subject: (*evaluation.key.subject).clone(),
@@ -142,7 +145,8 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
         inputs: evaluation.inputs,
         observed_generation: evaluation.observed_generation,
         at_seconds: schedule.now_seconds,
-        again_after_ms: [retry_ms, asked_ms, audit_ms].into_iter().flatten().min(),
+        again_after_ms: [retry_ms, asked_ms].into_iter().flatten().min(),
+        audit_after_ms,
         failures,
     }
 }
@@ -280,12 +284,22 @@ mod tests {
             report(Err(asked(i64::MAX)), 0).again_after_ms,
             Some(9_223_372_036_854_774_807_u64.saturating_mul(1_000))
         );
-        let schedule = Schedule { now_seconds: NOW, audit_seconds: 1_800, failures: 0, seed: 7 };
+    }
+
+    #[test]
+    fn an_audit_comes_whatever_else_time_has_in_store() {
+        let schedule = Schedule { now_seconds: NOW, audit_seconds: 1_800, failures: 3, seed: 7 };
         let evaluation = Evaluation { key: key("demo"), target: None, inputs: None, observed_generation: None };
-        let audited = of(evaluation.clone(), Ok(success(&[])), schedule).again_after_ms;
-        assert_eq!(audited, audit::delay_ms(1_800, 7));
-        let gone = Success { gone: true, ..success(&[Ok(())]) };
-        assert_eq!(of(evaluation, Ok(gone), schedule).again_after_ms, None, "what is gone is not audited");
+        let seen = |result| {
+            let report = of(evaluation.clone(), result, schedule);
+            (report.again_after_ms, report.audit_after_ms)
+        };
+        let (audit, retry) = (audit::delay_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
+        assert_eq!(seen(Ok(success(&[]))), (None, audit));
+        assert_eq!(seen(Ok(Success { ask_again_at: Some(NOW + 9), ..success(&[]) })), (Some(9_000), audit));
+        assert_eq!(seen(Err(Failure::known(Word::ReadFailed, "m"))), (retry, audit));
+        assert_eq!(seen(Err(Failure::known(Word::KubeconfigEmpty, "m"))), (None, audit));
+        assert_eq!(seen(Ok(Success { gone: true, ..success(&[Ok(())]) })), (None, None), "what is gone is not audited");
     }
 
     #[test]

@@ -43,9 +43,21 @@ impl Clock {
     /// # Errors
     /// When its file cannot be written.
     pub fn set(&self, time: &str) -> Result<()> {
+        self.write(&format!("@{time}"))
+    }
+
+    /// Has it show this time, until it is moved.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn hold(&self, time: &str) -> Result<()> {
+        self.write(time)
+    }
+
+    fn write(&self, text: &str) -> Result<()> {
         // Renamed into place: the process reads the file at every look at the clock.
         let fresh = self.file.with_extension("new");
-        let moved = fs::write(&fresh, format!("@{time}")).and_then(|()| fs::rename(&fresh, &self.file));
+        let moved = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &self.file));
         moved.with_context(|| format!("failed to write `{}`", self.file.display()))
     }
 }

@@ -67,6 +67,11 @@ impl Lane {
         self.changed.notify_one();
     }
 
+    /// Whether a cause of a subject is still to come.
+    pub(crate) fn awaits(&self, subject: &ObjectRef, why: &Why) -> bool {
+        self.queue().awaits(subject, why)
+    }
+
     /// Drops a timer whose reason has gone.
     pub(crate) fn forget(&self, subject: &ObjectRef, why: &Why) {
         self.queue().forget(subject, why);

@@ -118,6 +118,11 @@ impl Queue {
         self.running.remove(subject);
     }
 
+    /// Whether a cause of a subject is still to come.
+    pub(crate) fn awaits(&self, subject: &ObjectRef, why: &Why) -> bool {
+        self.waiting.get(subject).is_some_and(|causes| causes.contains_key(why.word()))
+    }
+
     /// Forgets one cause that is still to come: its reason has gone. What may run at once came to be known since.
     pub(crate) fn forget(&mut self, subject: &ObjectRef, why: &Why) {
         let Some(causes) = self.waiting.get_mut(subject) else { return };

@@ -55,15 +55,21 @@ impl Agent {
             };
         }
         self.located(loaded, key, &seen_subject, report);
-        for why in [Why::Timer, Why::Retry, Why::Audit] {
+        for why in [Why::Timer, Why::Retry] {
             lane.forget(&key.subject, &why);
         }
         if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
-            match (report.failures, seen.ask_again_at) {
-                (0, None) => lane.push(&key.subject, Cause::Evaluate(Why::Audit), Some(after)),
-                (0, Some(_)) => lane.push(&key.subject, Cause::Evaluate(Why::Timer), Some(after)),
+            match report.failures {
+                0 => lane.push(&key.subject, Cause::Evaluate(Why::Timer), Some(after)),
                 _ => lane.push_again(&key.subject, after, since),
             }
+        }
+        // Tries and timers leave the time of the next audit as it is: however close they follow each other, it comes.
+        let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.subject, &Why::Audit);
+        match report.audit_after_ms.map(Duration::from_millis) {
+            Some(_) if timed => {}
+            Some(after) => lane.push(&key.subject, Cause::Evaluate(Why::Audit), Some(after)),
+            None => lane.forget(&key.subject, &Why::Audit),
         }
         // Nothing is taken from the queue before this replica leads again.
         if report.end == End::Ended(Class::Standby) {

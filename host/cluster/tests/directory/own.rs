@@ -75,6 +75,7 @@ fn report(subject: &str) -> Report {
         observed_generation: None,
         at_seconds: 0,
         again_after_ms: None,
+        audit_after_ms: None,
         failures: 0,
     }
 }

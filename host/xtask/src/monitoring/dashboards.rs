@@ -4,21 +4,8 @@
 use super::objective::BUDGET;
 use super::rules::{SOUND, WRITTEN_P99, attempts, error_ratio};
 use serde_json::{Value, json};
-use transom_core::metrics::{
-    ALL, CALL_FAILURES, CALL_LOG_LINES, COPY_FAILURES, COPY_TOTAL, Kind, Metric, OVERDUE, REPAIRED, REQUESTS,
-    WATCH_OBJECTS, WATCH_RESTARTS,
-};
+use transom_core::metrics::{ALL, COPY_FAILURES, COPY_TOTAL, Kind, Metric};
 
-/// Metrics that have no value while nothing goes wrong, nobody logs, or no API server is connected.
-const RARE: [&str; 7] = [
-    OVERDUE.name,
-    REPAIRED.name,
-    CALL_FAILURES.name,
-    CALL_LOG_LINES.name,
-    REQUESTS.name,
-    WATCH_RESTARTS.name,
-    WATCH_OBJECTS.name,
-];
 /// Panels in a row; the grid has 24 columns.
 const COLUMNS: usize = 3;
 /// Columns of a panel.
@@ -144,7 +131,7 @@ fn sum(metric: &Metric, values: &str) -> String {
     let (aggregate, empty) = match metric.unit {
         "seconds" if metric.kind == Kind::Gauge => ("max", ""),
         "seconds since 1970" => ("min", ""),
-        _ if RARE.contains(&metric.name) => ("sum", " or on() vector(0)"),
+        _ if metric.is_rare() => ("sum", " or on() vector(0)"),
         _ => ("sum", ""),
     };
     let by: Vec<&str> = ["namespace", "job"].iter().chain(metric.labels).copied().collect();

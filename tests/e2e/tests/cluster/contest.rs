@@ -4,11 +4,13 @@
 use crate::agent::Worker;
 use crate::stage::{CRDS, DEADLINE, MANAGED, Stage, on_stage, on_stage_of_its_own};
 use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use transom_core::metrics::EVALUATIONS;
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
+use transom_e2e::{http, program};
 use transom_test_cluster::{Mark, available_crds, registration, wait};
 
 const NAME: &str = "contested";
@@ -22,6 +24,13 @@ impl Stage {
     async fn taints_of(&self, name: &str) -> Result<Vec<Value>> {
         let cluster = self.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
         Ok(cluster["spec"]["taints"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Merges something into the status of a ManagedCluster.
+    async fn patch_status(&self, name: &str, change: Value) -> Result<()> {
+        let api = self.api(MANAGED, None).await?;
+        let patch = Patch::Merge(json!({"status": change}));
+        api.patch_status(name, &PatchParams::default(), &patch).await.map(drop).context("failed to patch a status")
     }
 
     /// How often the agent wrote a ManagedCluster since a mark.
@@ -126,6 +135,42 @@ async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> R
     agent.wait_for(&format!("ManagedCluster {name}"), "Applied AsDesired").await
 }
 
+/// `built-in-taints` with a change; every subject is resynced each second.
+fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
+    let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
+    manifest["spec"]["auditSeconds"] = json!(1);
+    change(&mut manifest["spec"]);
+    let path = stage.cluster.folder().join(name);
+    fs::write(&path, serde_yaml::to_string(&manifest)?)?;
+    Ok(path.display().to_string())
+}
+
+/// How often the API server answered a write of a ManagedCluster, or of its status, to whom ever: by its own counters.
+async fn writes_answered(stage: &Stage) -> Result<u64> {
+    let requests = stage.cluster.metrics().await?.requests();
+    let of_clusters =
+        |resource: &str| resource.split('/').next() == Some("managedclusters.cluster.open-cluster-management.io");
+    let writes = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"];
+    let counted = requests.iter().filter(|((verb, of), _)| writes.contains(&verb.as_str()) && of_clusters(of));
+    Ok(counted.map(|(_, count)| count).sum())
+}
+
+/// Lets the agent resync everything five times, which ends the period, and has nobody write meanwhile: by what the API
+/// server counts, and by the versions of the clusters.
+async fn is_quiet(stage: &Stage, admin: SocketAddr) -> Result<()> {
+    let versions = async || -> Result<Vec<Option<String>>> {
+        Ok(stage.list(MANAGED).await?.into_iter().map(|cluster| cluster.metadata.resource_version).collect())
+    };
+    let resyncs = || http::metric(admin, EVALUATIONS.name, "why=\"Audit\"");
+    let before = (versions().await?, writes_answered(stage).await?);
+    ensure!(before.0.len() >= 2 && before.1 >= 2, "the counters count nothing: {before:?}");
+    let enough = resyncs()? + 5.0 * before.0.len() as f64;
+    wait::until("five resyncs", DEADLINE, async || Ok((resyncs()? >= enough).then_some(()))).await?;
+    let after = (versions().await?, writes_answered(stage).await?);
+    ensure!(before == after, "somebody wrote: {before:?}, then {after:?}");
+    Ok(())
+}
+
 #[test]
 fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Result<()> {
     on_stage_of_its_own(async |stage| {
@@ -134,16 +179,25 @@ fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Resul
         // A first pass over nothing is not told of.
         stage.managed("before").await?;
         let mut ocm = start_registration(stage)?;
-        let mut agent = stage.start_on_taints()?;
+        let mut agent = stage.start_agent(&["--policies", &policy(stage, "resynced.yaml", |_| {})?])?;
         agent.wait_for_first_pass().await?;
+        let admin = agent.wait_until_ready().await?;
         passes_through_both(stage, &mut agent, NAME).await?;
         // Without OCM's webhook a taint of theirs has no time: it gets one of ours, and they leave it there.
         let times = stage.taint_times(NAME, 1).await?;
         ensure!(times.len() == 1, "the taint has no time");
+        // The first marker comes after it: both have dealt with what the time was to them.
+        passes_through_both(stage, &mut agent, "marker-1").await?;
+        ensure!(stage.taint_times("marker-1", 1).await?.len() == 1, "the taint has no time");
+        passes_through_both(stage, &mut agent, "marker-2").await?;
+        ensure!(stage.taint_times("marker-2", 1).await?.len() == 1, "the taint has no time");
         let quiet = stage.mark()?;
-        for marker in ["marker-1", "marker-2", "marker-3"] {
-            passes_through_both(stage, &mut agent, marker).await?;
+        is_quiet(stage, admin).await?;
+        // News of the cluster that change nothing, such as each heartbeat is, have both look at it again.
+        for beat in 0..5 {
+            stage.patch_status(NAME, json!({"version": {"kubernetes": format!("v1.31.{beat}")}})).await?;
         }
+        passes_through_both(stage, &mut agent, "marker-3").await?;
         ensure!(stage.writes_of(NAME, quiet).await? == 0, "{:?}", stage.writes(quiet).await?);
         let theirs = stage.all_lines(quiet).await?;
         let theirs = theirs.iter().filter(|line| line.is_write() && line.user == "ocm");
@@ -152,16 +206,11 @@ fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Resul
         agent.stop()?;
 
         // Another effect of the same key: they add their own each time, and after three rounds it is left to them.
-        let policy = fs::read_to_string(program::policy("built-in-taints"))?;
-        let other = policy.replace(
-            "component: builtin:taints",
-            "component: builtin:taints\n      settings: {unreachable: {effect: PreferNoSelect}}",
-        );
-        ensure!(other != policy, "the policy is written in another way");
-        let path = stage.cluster.folder().join("other-effect.yaml");
-        fs::write(&path, other)?;
+        let other = policy(stage, "other-effect.yaml", |spec| {
+            spec["guests"]["decide"]["settings"] = json!({"unreachable": {"effect": "PreferNoSelect"}});
+        })?;
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&["--policies", &path.display().to_string()])?;
+        let mut agent = stage.start_agent(&["--policies", &other])?;
         agent.wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended").await?;
         let writes = stage.writes_of(NAME, mark).await?;
         ensure!((1..=3).contains(&writes), "{writes} writes");

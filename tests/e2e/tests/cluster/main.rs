@@ -33,6 +33,7 @@ mod rows;
 mod stage;
 mod suspended;
 mod taint_times;
+mod traced;
 mod tunnel;
 mod unharmed;
 mod wakes;

@@ -62,6 +62,11 @@ impl Guard {
         self.watched().canaries.plant(place)
     }
 
+    /// A text that is there already must not be shown from now on.
+    pub(crate) fn look_for(&self, place: &str, text: &str) {
+        self.watched().canaries.look_for(place, text);
+    }
+
     /// An agent's own credential must not be shown either.
     pub(crate) fn look_for_token(&self, user: &User) {
         let place = format!("the token of {}", user.name());

@@ -17,5 +17,6 @@ mod metrics;
 mod once;
 mod owners;
 mod policies;
+mod service_level;
 mod swap;
 mod watching;

@@ -8,9 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use transom_core::metrics::{
-    ALL, CALL_FAILURES, CALL_LOG_LINES, OVERDUE, REPAIRED, REQUESTS, WATCH_OBJECTS, WATCH_RESTARTS,
-};
+use transom_core::metrics::ALL;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::canary::Canaries;
 use transom_e2e::http;
@@ -18,22 +16,16 @@ use transom_e2e::prometheus::{Prometheus, expressions, monitoring, tool};
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
-/// Metrics that a directory, and a fleet in which no guest fails, do not have.
-const ABSENT: [&str; 7] = [
-    OVERDUE.name,
-    REPAIRED.name,
-    CALL_FAILURES.name,
-    CALL_LOG_LINES.name,
-    REQUESTS.name,
-    WATCH_RESTARTS.name,
-    WATCH_OBJECTS.name,
-];
-
 /// Starts the agent with an admin server on this machine, and gives its address.
 pub(crate) fn start(stage: &Stage, words: &[&str]) -> Result<(Agent, SocketAddr)> {
     let mut command = stage.run()?;
-    command.args(["--admin-address", "127.0.0.1:0", "--log-format", "json"]).args(words);
-    let agent = Agent::start(&mut command, stage.path("log"))?;
+    start_command(stage, command.args(words))
+}
+
+/// The same for a command that a test has prepared.
+pub(crate) fn start_command(stage: &Stage, command: &mut Command) -> Result<(Agent, SocketAddr)> {
+    command.args(["--admin-address", "127.0.0.1:0", "--log-format", "json"]);
+    let agent = Agent::start(command, stage.path("log"))?;
     let address = wait::until("the address of the admin server", DEADLINE, || {
         let log = agent.log().ok()?;
         let line = log.lines().find(|line| line.contains("the admin server listens"))?;
@@ -70,7 +62,8 @@ fn every_metric_of_the_list_is_exposed_as_promtool_wants_it() -> Result<()> {
     let (agent, address) = start(&stage, &["--compatibility-metrics"])?;
     stage.wait_for_secret_file(0)?;
     let missing = |text: &str| -> Vec<&str> {
-        let names = ALL.iter().map(|metric| metric.name).filter(|name| !ABSENT.contains(name));
+        // Those of API servers and of faults are rare: here is neither.
+        let names = ALL.iter().filter(|metric| !metric.is_rare()).map(|metric| metric.name);
         names.filter(|name| !text.contains(&format!("# TYPE {name} "))).collect()
     };
     let look = || http::get(address, "/metrics").ok().filter(|answer| missing(&answer.body).is_empty());

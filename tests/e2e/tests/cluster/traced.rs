@@ -1,0 +1,154 @@
+//! `RUST_LOG=trace` shows no credential: of no way to connect, whether it works or not, and of no Secret that is read or
+//! written. What was said is searched by every test's end; here it is made as loud as it gets, libraries included.
+
+use crate::objects::{CLUSTERS, OUTPUT, rotated};
+use crate::stage::{HOME, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use transom_e2e::program;
+
+/// One way to connect: its name, the user of the kubeconfig, and whether it leads anywhere.
+type Way = (&'static str, Value, bool);
+
+fn talkative(command: &mut Command) -> &mut Command {
+    command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full")
+}
+
+/// A program that prints a text, complains with it and ends so.
+fn plugin(folder: &Path, name: &str, text: &str, code: u8) -> Result<Value> {
+    let said = folder.join(format!("{name}.said"));
+    fs::write(&said, text)?;
+    let script = format!("cat '{0}'; cat '{0}' >&2; exit {code}", said.display());
+    Ok(json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
+        "interactiveMode": "Never"}}))
+}
+
+/// Every way, each with a credential that is looked for.
+fn ways(stage: &Stage, folder: &Path) -> Result<Vec<Way>> {
+    let guard = &stage.guard;
+    let token = stage.agent.token().context("the agent has no token")?;
+    // RBAC knows an account by its name, whoever vouches for it.
+    let certified = stage.cluster.user(stage.agent.name(), &["system:authenticated"])?;
+    let certified: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&certified)?)?;
+    let certified = certified["users"][0]["user"].clone();
+    let key = STANDARD.decode(certified["client-key-data"].as_str().context("no key")?)?;
+    let key = String::from_utf8(key)?;
+    key.lines().filter(|line| line.len() > 40).for_each(|line| guard.look_for("the key of a client", line));
+    fs::write(folder.join("token"), token)?;
+    let credential = |token: &str| {
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}})
+            .to_string()
+    };
+    let broken = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", guard.plant("a broken key"));
+    let encoded = |text: &str| STANDARD.encode(text);
+    Ok(vec![
+        ("a token", json!({"token": token}), true),
+        ("a file with a token", json!({"tokenFile": folder.join("token")}), true),
+        ("a certificate", certified.clone(), true),
+        ("a plugin", plugin(folder, "good", &credential(token), 0)?, true),
+        ("a token that is refused", json!({"token": guard.plant("a refused token")}), false),
+        ("a password", json!({"username": "u", "password": guard.plant("a password")}), false),
+        (
+            "a plugin's token that is refused",
+            plugin(folder, "refused", &credential(&guard.plant("a plugin's token")), 0)?,
+            false,
+        ),
+        ("a plugin that fails", plugin(folder, "fails", &guard.plant("what a plugin says"), 1)?, false),
+        (
+            "a plugin that babbles",
+            plugin(folder, "babbles", &format!("{{\"status\": {}", guard.plant("no JSON")), 0)?,
+            false,
+        ),
+        (
+            "a key that is none",
+            json!({"client-certificate-data": certified["client-certificate-data"], "client-key-data": encoded(&broken)}),
+            false,
+        ),
+        ("a key of another type", json!({"client-key-data": {"data": guard.plant("a key that is a mapping")}}), false),
+        (
+            "a token of two lines",
+            json!({"token": format!("{}\nX-Header: y", guard.plant("a token of two lines"))}),
+            false,
+        ),
+    ])
+}
+
+/// Runs the agent once by some way, as loud as it gets.
+fn once(
+    stage: &Stage,
+    folder: &Path,
+    way: &Way,
+    at: usize,
+    change: impl FnOnce(&mut Value, &mut Command),
+) -> Result<()> {
+    let (name, user, works) = way;
+    let mut document: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
+    document["users"][0]["user"] = user.clone();
+    let (kubeconfig, said) = (folder.join(format!("{at}.kubeconfig")), folder.join(format!("{at}.said-by-agent")));
+    let mut command = Command::new(program::binary()?);
+    let format = ["text", "json"][at % 2];
+    command.args(["run", "--once", "--log-format", format, "--kubeconfig"]).arg(&kubeconfig).current_dir(folder);
+    change(&mut document, talkative(&mut command));
+    fs::write(&kubeconfig, serde_yaml::to_string(&document)?)?;
+    let output = command.output()?;
+    ensure!(
+        output.status.success() == *works,
+        "{name}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    fs::write(&said, [output.stdout, output.stderr].concat())?;
+    stage.guard.search(said);
+    Ok(())
+}
+
+#[test]
+fn no_way_to_connect_shows_its_credential() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("loud", true).await?;
+        let folder = stage.cluster.folder().join("traced");
+        fs::create_dir_all(&folder)?;
+        let ways = ways(stage, &folder)?;
+        let count = ways.len();
+        for (at, way) in ways.iter().enumerate() {
+            once(stage, &folder, way, at, |_, _| {})?;
+        }
+        let token = json!({"token": stage.agent.token()});
+        let address = format!("http://user:{}@127.0.0.1:9", stage.guard.plant("a password of a proxy"));
+        once(stage, &folder, &("a proxy", token.clone(), false), count, |document, _| {
+            document["clusters"][0]["cluster"]["proxy-url"] = json!(address);
+        })?;
+        once(stage, &folder, &("a proxy of the environment", token, false), count + 1, |_, command| {
+            command.env("HTTPS_PROXY", &address).env_remove("NO_PROXY").env_remove("no_proxy");
+        })?;
+        Ok(())
+    })
+}
+
+#[test]
+fn an_agent_at_work_shows_nothing_of_what_it_reads_and_writes() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.ready("loud", true).await?;
+        let mut command = stage.command(&["--policy-objects", "--lease-namespace", HOME])?;
+        let mut agent = stage.start_command(talkative(&mut command))?;
+        agent.wait_for_first_pass().await?;
+        stage.wait_for_right("loud", 6443).await?;
+        // Watched, rotated and overwritten.
+        let source = stage.get(SECRET, Some(CLUSTERS), "loud-admin-kubeconfig").await?.context("no source")?;
+        stage.patch(SECRET, Some(CLUSTERS), "loud-admin-kubeconfig", rotated(&source, 1)?).await?;
+        stage.wait_for_right("loud", 6443).await?;
+        let other = json!({"data": {"kubeconfig": STANDARD.encode(stage.guard.plant("what somebody else wrote"))}});
+        stage.patch(SECRET, Some("klusterlet-loud"), OUTPUT, other).await?;
+        stage.wait_for_right("loud", 6443).await?;
+        let said = agent.stop()?;
+        // As loud as it gets: what is below `info` is there, of the agent's own.
+        ensure!(["TRACE", "DEBUG"].iter().any(|level| said.contains(level)), "nothing below info was said");
+        Ok(())
+    })
+}

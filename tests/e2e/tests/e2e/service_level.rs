@@ -1,0 +1,159 @@
+//! What the real agent counts as an attempt, and what a real Prometheus makes of its counters with the rules that ship: the
+//! service level and the alerts. Each sentence about rules alone is a test of promtool.
+
+use crate::metrics::start_command;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::net::SocketAddr;
+use transom_core::metrics::{COPY_FAILURES, COPY_TOTAL, EVALUATIONS};
+use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::prometheus::Prometheus;
+use transom_e2e::stage::{Stage, put};
+use transom_e2e::{http, program};
+use transom_support::wait;
+use transom_test_cluster::Clock;
+
+const POLICY: &str = "external-managed-kubeconfig";
+/// The fleet of the audit, twenty that are right and one without a Service; beside it one that is held and one that waits,
+/// which are no attempts.
+const CLUSTERS: usize = 23;
+const WRONG: usize = 20;
+
+/// A fleet, and the clock by which its agent works.
+struct Scene {
+    stage: Stage,
+    clock: Clock,
+}
+
+/// Attempts, and how many of them failed.
+fn counted(admin: SocketAddr) -> Result<(f64, f64)> {
+    Ok((http::metric(admin, COPY_TOTAL.name, "")?, http::metric(admin, COPY_FAILURES.name, "")?))
+}
+
+/// How many evaluations there were for a cause.
+fn evaluations(admin: SocketAddr, why: &str) -> Result<f64> {
+    http::metric(admin, EVALUATIONS.name, &format!("why=\"{why}\""))
+}
+
+/// Waits for so many more evaluations for a cause: as many chances to count too much.
+fn goes_on(admin: SocketAddr, why: &str, times: usize) -> Result<()> {
+    let enough = evaluations(admin, why)? + times as f64;
+    let look = || evaluations(admin, why).ok().filter(|count| *count >= enough);
+    Ok(wait::until(&format!("{times} more evaluations for {why}"), DEADLINE, look).map(drop)?)
+}
+
+impl Scene {
+    /// `audit_seconds` apart, every subject is resynced.
+    fn new(audit_seconds: u32) -> Result<Self> {
+        let stage = Stage::new(CLUSTERS, 1)?;
+        let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
+        manifest["spec"]["auditSeconds"] = json!(audit_seconds);
+        put(&stage.policies.join(POLICY).join("policy.yaml"), serde_yaml::to_string(&manifest)?.as_bytes())?;
+        let clock = Clock::at(&stage.path("clock"), "2026-11-21 08:00:00")?;
+        let scene = Self { stage, clock };
+        scene.minute(0)?;
+        Ok(scene)
+    }
+
+    /// Has the clock show so many minutes past eight, and stand: what counts once a minute counts once.
+    fn minute(&self, minute: usize) -> Result<()> {
+        self.clock.hold(&format!("2026-11-21 08:{minute:02}:30"))
+    }
+
+    fn start(&self) -> Result<(Agent, SocketAddr)> {
+        let mut command = self.stage.run()?;
+        start_command(&self.stage, self.clock.wear(&mut command)?)
+    }
+
+    /// Takes the Service of a cluster away, and gives what puts it back.
+    fn break_service(&self, index: usize) -> Result<impl Fn() -> Result<()> + use<>> {
+        let path = self.stage.hosted(index);
+        let whole = fs::read_to_string(&path)?;
+        let documents: Vec<&str> = whole.split("\n---\n").collect();
+        let left: Vec<&str> = documents.iter().filter(|text| !text.contains("kind: Service\n")).copied().collect();
+        ensure!(left.len() + 1 == documents.len(), "not one Service in {}", path.display());
+        put(&path, left.join("\n---\n").as_bytes())?;
+        Ok(move || put(&path, whole.as_bytes()))
+    }
+
+    /// Waits until so much was counted, and not more.
+    fn wait_for(&self, admin: SocketAddr, expected: (f64, f64)) -> Result<()> {
+        let look = || counted(admin).ok().filter(|counted| counted.0 >= expected.0);
+        let there = wait::until(&format!("{expected:?} attempts"), DEADLINE, look)
+            .with_context(|| format!("it is {:?}", counted(admin).ok()))?;
+        ensure!(there == expected, "counted {there:?}, not {expected:?}");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_start_counts_each_cluster_once_however_often_a_failure_is_tried_again() -> Result<()> {
+    let scene = Scene::new(1_800)?;
+    let mend = scene.break_service(WRONG)?;
+    // The second start finds all of them right but one, and writes nothing: the counters say the same.
+    for start in ["first", "second"] {
+        let (agent, admin) = scene.start()?;
+        scene.wait_for(admin, (21.0, 1.0)).context(start)?;
+        for minute in 1..4 {
+            scene.minute(minute)?;
+            goes_on(admin, "Retry", 1)?;
+        }
+        ensure!(counted(admin)? == (21.0, 1.0), "{start} start, and three more tries: {:?}", counted(admin)?);
+        if start == "second" {
+            // A change that writes counts, and so does the end of a failure.
+            let text = fs::read_to_string(scene.stage.hosted(0))?;
+            put(&scene.stage.hosted(0), text.replace("port: 6443", "port: 7443").as_bytes())?;
+            scene.wait_for(admin, (22.0, 1.0)).context("a change")?;
+            mend()?;
+            scene.wait_for(admin, (23.0, 1.0)).context("what failed is right")?;
+        }
+        agent.kill()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_resync_counts_each_cluster_once_and_prometheus_makes_the_service_level_of_it() -> Result<()> {
+    let scene = Scene::new(1)?;
+    let mend = scene.break_service(WRONG)?;
+    let (agent, admin) = scene.start()?;
+    let prometheus = Prometheus::start(&scene.stage.path("prometheus"), admin)?;
+    let mut expected = (21.0, 1.0);
+    for minute in 1..2 {
+        // Within a minute the same result counts once, however often it is found.
+        goes_on(admin, "Audit", 2 * CLUSTERS)?;
+        scene.wait_for(admin, expected)?;
+        prometheus.wait_for(COPY_TOTAL.name, |total| total == expected.0)?;
+        scene.minute(minute)?;
+        // The one that fails is resynced as well, though it is tried again in between.
+        expected = (expected.0 + 21.0, expected.1 + 1.0);
+        scene.wait_for(admin, expected)?;
+    }
+    let level = format!("100 * ({total} - {failed}) / {total}", total = COPY_TOTAL.name, failed = COPY_FAILURES.name);
+    prometheus.wait_for(&level, |level| (level - 100.0 * 20.0 / 21.0).abs() < 1e-9)?;
+    prometheus.wait_for("transom:copy_errors:ratio_rate5m", |ratio| (ratio - 1.0 / 21.0).abs() < 1e-9)?;
+    prometheus.wait_for("transom:subjects_sound:ratio", |ratio| (ratio - 22.0 / 23.0).abs() < 1e-9)?;
+    // One alone: a warning, whatever the clocks say, and nothing that pages.
+    prometheus
+        .wait_for("count(ALERTS{alertname=\"TransomSubjectsFailed\", severity=\"warning\"})", |count| count == 1.0)?;
+    prometheus.wait_for("count(ALERTS)", |count| count == 1.0)?;
+
+    let others = [1, 2].into_iter().map(|index| scene.break_service(index)).collect::<Result<Vec<_>>>()?;
+    // What turns counts at once.
+    expected = (expected.0 + 2.0, expected.1 + 2.0);
+    scene.wait_for(admin, expected)?;
+    for alert in ["TransomSuccessLow", "TransomCopyErrorsHigh"] {
+        prometheus.wait_for(&format!("count(ALERTS{{alertname=\"{alert}\", severity=\"critical\"}})"), |count| {
+            count == 1.0
+        })?;
+    }
+    mend()?;
+    others.into_iter().try_for_each(|mend| mend())?;
+    expected.0 += 3.0;
+    scene.wait_for(admin, expected)?;
+    goes_on(admin, "Audit", CLUSTERS)?;
+    ensure!(counted(admin)? == expected, "{:?}", counted(admin)?);
+    prometheus.wait_for("count(ALERTS) or vector(0)", |count| count == 0.0)?;
+    agent.kill()
+}
