@@ -100,8 +100,9 @@ impl Proxy {
         *held(&self.fault) = fault;
     }
 
-    /// Holds up requests whose path contains a text, or lets all of them go on.
+    /// Holds up requests whose path and query contain a text, or lets all of them go on.
     pub fn hold(&self, path: Option<&'static str>) {
+        held(&self.met).clear();
         self.stops.send_replace(path);
     }
 
@@ -156,7 +157,8 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
 }
 
 async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Response<Counted>> {
-    let stopped = |stop: &Option<&str>| stop.is_some_and(|text| request.uri().path().contains(text));
+    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    let stopped = |stop: &Option<&str>| stop.is_some_and(|text| path.contains(text));
     if stopped(&behind.stops.borrow()) {
         held(&behind.met).push(Instant::now());
     }

@@ -4,7 +4,7 @@ use crate::objects::{CLUSTERS, subject};
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use transom_test_cluster::wait;
+use transom_test_cluster::{Proxy, wait};
 
 const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 
@@ -40,6 +40,33 @@ fn what_a_klusterlet_needs_stays_while_klusterlets_cannot_be_followed() -> Resul
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
         let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
         wait::until("the end of what is needed no longer", DEADLINE, gone).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn what_an_answer_told_while_a_list_was_asked_for_goes_when_the_list_does_not_name_it() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        let proxy = Proxy::start(&stage.cluster).await?;
+        let mut agent = stage.start_agent_at(&proxy.server(), &[])?;
+        stage.wait_for_right("one", 6443).await?;
+        // The API server remembers nothing of before: Klusterlets are listed anew, and the request is on its way for long.
+        proxy.hold(Some("/klusterlets?&limit="));
+        stage.cluster.restart_apiserver().await?;
+        let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1,
+            "metadata": {"name": "klusterlet-one"}, "spec": {}});
+        stage.objects().create(klusterlet).await?;
+        let asked = async || Ok((proxy.met() > 0).then_some(()));
+        wait::until("a list of Klusterlets", DEADLINE, asked).await.with_context(|| agent.tail())?;
+        stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
+        // Only a read by name can have told of the Klusterlet; when the list is answered, it is gone.
+        agent.wait_for(&subject("one"), "Waiting StillNeeded").await?;
+        stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
+        proxy.hold(None);
+        let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
+        wait::until("the end of what is needed no longer", DEADLINE, gone).await.with_context(|| agent.tail())?;
         agent.stop()?;
         Ok(())
     })

@@ -68,6 +68,8 @@ struct Answer {
 enum Stage {
     /// It lists next.
     Unlisted,
+    /// It has asked for a list, and the server has not looked yet.
+    Asked,
     /// It was given a list at a version, and has these left to hand on.
     Listing(u64, VecDeque<(usize, Stored)>),
     /// It has told everything up to a version.
@@ -212,9 +214,12 @@ impl World {
     fn tell(&mut self, watch: usize) {
         match &mut self.stages[watch] {
             Stage::Unlisted => {
+                self.stages[watch] = Stage::Asked;
+                self.cache.begin(WATCHES[watch]);
+            }
+            Stage::Asked => {
                 let items = self.stored.iter().filter_map(|(name, stored)| Some((*name, seen(watch, Some(*stored))?)));
                 self.stages[watch] = Stage::Listing(self.version, items.collect());
-                self.cache.begin(WATCHES[watch]);
             }
             Stage::Listing(version, items) => match (items.pop_front(), *version) {
                 (Some((name, stored)), _) => {
