@@ -1,5 +1,6 @@
 //! The binary as a running process. Never left behind: it is killed when its handle goes.
 
+use crate::bound::Bound;
 use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ pub const DEADLINE: Duration = Duration::from_secs(120);
 pub struct Agent {
     child: Child,
     log: PathBuf,
+    /// Ends after the process, which is in it.
+    bound: Option<Bound>,
 }
 
 impl Agent {
@@ -30,7 +33,17 @@ impl Agent {
             .stderr(file)
             .spawn()
             .context("failed to start the agent")?;
-        Ok(Self { child, log })
+        Ok(Self { child, log, bound: None })
+    }
+
+    /// The same within a bound of its memory.
+    ///
+    /// # Errors
+    /// As for [`Agent::start`].
+    pub fn bounded(command: &Command, log: PathBuf, bound: Bound) -> Result<Self> {
+        let mut agent = Self::start(&mut bound.on(command), log)?;
+        agent.bound = Some(bound);
+        Ok(agent)
     }
 
     /// Everything that it has said.
@@ -57,11 +70,38 @@ impl Agent {
         self.bytes("VmHWM:")
     }
 
+    /// The most bytes that it and all that it started ever took together, where the kernel counts that.
+    ///
+    /// # Errors
+    /// When it has no bound, has ended, or anything was killed because the bound was passed.
+    pub fn held(&mut self) -> Result<Option<u64>> {
+        let ended = self.ended()?;
+        let peak = self.bound.as_ref().context("it has no bound")?.held()?;
+        ensure!(ended.is_none(), "the agent ended within its bound: {ended:?}\n{}", self.log()?);
+        Ok(peak)
+    }
+
     fn bytes(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name)).context("the agent is not running")?;
         let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kibibytes * 1024)
+    }
+
+    /// The processes that it started and that go on: their numbers.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn children(&self) -> Result<Vec<u32>> {
+        let own = self.child.id().to_string();
+        let mut children = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            if process(number).is_some_and(|(_, parent)| parent == own) {
+                children.push(number);
+            }
+        }
+        Ok(children)
     }
 
     /// How it ended, where it has.
@@ -102,6 +142,19 @@ impl Agent {
         ensure!(status.success(), "the agent ended with {status}");
         self.log()
     }
+}
+
+/// The state of a process, and the number of its parent; nothing where there is none.
+fn process(number: u32) -> Option<(String, String)> {
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // Before them stands a name in parentheses, which may hold spaces.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
+}
+
+/// Whether a process has ended; nobody may have asked yet how.
+pub fn has_ended(number: u32) -> bool {
+    process(number).is_none_or(|(state, _)| state == "Z")
 }
 
 impl Drop for Agent {

@@ -2,6 +2,7 @@
 //! Never looks into the agent: what it does is judged by its exit codes, its output and the files that it leaves.
 
 pub mod agent;
+pub mod bound;
 pub mod canary;
 pub mod crash;
 pub mod fuzz;

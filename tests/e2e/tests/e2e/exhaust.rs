@@ -1,20 +1,38 @@
-//! Guests that take all that they may have, and policies in great number: the agent stays within the memory with which it
-//! ships, and the other policies go on.
+//! Guests, policies and files that take all that they may have, and more: the agent works within the memory with
+//! which it ships, under a bound that the kernel holds, and the other policies go on.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
-use transom_conformance::fixture::hostile;
+use transom_conformance::fixture::{good_with, hostile};
 use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::bound::Bound;
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
 /// `resources.limits.memory` of what ships.
 const SHIPPED_BYTES: u64 = 512 << 20;
-const GOOD: &str = "built-in-taints";
+/// What compilers take at most beside the agent, each watched by it: `transom_engine::COMPILING_BYTES`.
+const COMPILERS_BYTES: u64 = 128 << 20;
+pub(crate) const GOOD: &str = "built-in-taints";
+
+/// Starts the agent within what ships, with nothing that an earlier one compiled.
+pub(crate) fn watch(stage: &Stage) -> Result<Agent> {
+    let mut command = stage.run()?;
+    command.env("XDG_CACHE_HOME", stage.path("cache"));
+    Agent::bounded(&command, stage.path("log"), Bound::new(SHIPPED_BYTES, COMPILERS_BYTES)?)
+}
+
+/// The bound held, and something is left of it: the agent itself takes less than three quarters.
+pub(crate) fn within_shipped(agent: &mut Agent, what: &str) -> Result<()> {
+    let (together, alone) = (agent.held()?, agent.peak_bytes()?);
+    println!("{what}: {} MiB, together {:?} MiB", alone >> 20, together.map(|peak| peak >> 20));
+    ensure!(alone < SHIPPED_BYTES * 3 / 4, "{what}: the agent took {} MiB", alone >> 20);
+    Ok(())
+}
 
 /// A policy whose component is a hostile fixture, about every ManagedCluster; it owns a taint of its own.
-fn put_hostile(stage: &Stage, name: &str, fixture: &str, change: (&str, &str)) -> Result<()> {
+pub(crate) fn put_hostile(stage: &Stage, name: &str, fixture: &str, change: (&str, &str)) -> Result<()> {
     put(&stage.policies.join(format!("{fixture}.wasm")), &hostile(fixture)?)?;
     let text = fs::read_to_string(program::policy(GOOD))?;
     let (keys, _) = text.rsplit_once("      taintKeys:").context("the policy owns no keys")?;
@@ -24,13 +42,25 @@ fn put_hostile(stage: &Stage, name: &str, fixture: &str, change: (&str, &str)) -
     put(&stage.policies.join(format!("{name}.yaml")), text.replace(change.0, change.1).as_bytes())
 }
 
+/// A policy whose component takes a compiler more memory than it may have.
+pub(crate) fn put_bomb(stage: &Stage) -> Result<()> {
+    put_hostile(stage, "bomb", "good", ("good.wasm", "bomb.wasm"))?;
+    let values = " i32".repeat(32);
+    let gets: String = (0..32).map(|local| format!("(local.get {local})")).collect();
+    let calls = "(call $wide)".repeat(60_000);
+    let text = format!(
+        "(func $wide (param{values}) (result{values}) {gets}) (func (param{values}) (result{values}) {gets} {calls})"
+    );
+    put(&stage.policies.join("bomb.wasm"), &good_with(&text)?)
+}
+
 /// Waits until the agent has said something of a cluster under a policy.
-fn wait_for_status(stage: &Stage, policy: &str, cluster: &str, text: &str) -> Result<()> {
+pub(crate) fn wait_for_status(stage: &Stage, policy: &str, cluster: &str, text: &str) -> Result<()> {
     stage.wait_for_text(&stage.own().join(format!("status/{policy}/_cluster.{cluster}.yaml")), text)
 }
 
 /// The good policy works: one that is gone is tainted, and the taint comes back when somebody takes it.
-fn works_on(stage: &Stage) -> Result<()> {
+pub(crate) fn works_on(stage: &Stage) -> Result<()> {
     let name = "edge-00008";
     let tainted = || stage.taints(name).ok().filter(|taints| taints.len() == 1).map(drop);
     wait::until("the taint of the good policy", DEADLINE, tainted)?;
@@ -43,18 +73,12 @@ fn a_guest_that_fills_its_memory_leaves_the_agent_within_its_own() -> Result<()>
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
     put_hostile(&stage, "hog", "hog", ("", ""))?;
-    let agent = stage.watch()?;
+    let mut agent = watch(&stage)?;
     works_on(&stage)?;
     wait_for_status(&stage, "hog", "edge-00059", "GuestTimedOut")?;
     works_on(&stage)?;
-    within_shipped(&agent)?;
+    within_shipped(&mut agent, "full memories")?;
     agent.stop()?;
-    Ok(())
-}
-
-fn within_shipped(agent: &Agent) -> Result<()> {
-    let peak = agent.peak_bytes()?;
-    ensure!(peak < SHIPPED_BYTES * 3 / 4, "the agent took {} MiB", peak >> 20);
     Ok(())
 }
 
@@ -70,7 +94,7 @@ fn a_thousand_policies_are_loaded_worked_and_suspended() -> Result<()> {
     for at in 0..POLICIES {
         put_hostile(&stage, &format!("p{at:04}"), "good", ("", ""))?;
     }
-    let agent = stage.watch()?;
+    let mut agent = watch(&stage)?;
     works_on(&stage)?;
     for at in 0..POLICIES {
         wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "AsDesired")?;
@@ -82,7 +106,7 @@ fn a_thousand_policies_are_loaded_worked_and_suspended() -> Result<()> {
         wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "Suspended")?;
     }
     works_on(&stage)?;
-    within_shipped(&agent)?;
+    within_shipped(&mut agent, "a thousand policies")?;
     agent.stop()?;
     Ok(())
 }
@@ -94,9 +118,10 @@ fn a_guest_that_logs_without_end_fills_no_disk() -> Result<()> {
     stage.put_policy(GOOD, &[])?;
     let granted = ("      component: ./log-flood.wasm", "      component: ./log-flood.wasm\n      capabilities: [log]");
     put_hostile(&stage, "flood", "log-flood", granted)?;
-    let agent = stage.watch()?;
+    let mut agent = watch(&stage)?;
     wait_for_status(&stage, "flood", &format!("edge-{:05}", CLUSTERS - 1), "AsDesired")?;
     works_on(&stage)?;
+    within_shipped(&mut agent, "endless logs")?;
     let log = agent.stop()?;
     let flooded: usize = log.lines().filter(|line| line.contains("AAAA")).map(str::len).sum();
     // Forty calls of 60,000 bytes each were made; one minute, perhaps the beginning of a second, is told.
@@ -108,18 +133,35 @@ fn a_guest_that_logs_without_end_fills_no_disk() -> Result<()> {
 fn a_component_that_takes_too_much_to_compile_holds_up_nobody() -> Result<()> {
     let stage = Stage::new(0, 10)?;
     stage.put_policy(GOOD, &[])?;
-    put_hostile(&stage, "bomb", "good", ("", ""))?;
-    let values = " i32".repeat(32);
-    let gets: String = (0..32).map(|local| format!("(local.get {local})")).collect();
-    let calls = "(call $wide)".repeat(60_000);
-    let text = format!(
-        "(func $wide (param{values}) (result{values}) {gets}) (func (param{values}) (result{values}) {gets} {calls})"
-    );
-    put(&stage.policies.join("good.wasm"), &transom_conformance::fixture::good_with(&text)?)?;
-    let agent = stage.watch()?;
+    put_bomb(&stage)?;
+    let mut agent = watch(&stage)?;
     stage.wait_for_text(&stage.policy_status("bomb"), "ComponentTooLarge")?;
     works_on(&stage)?;
-    within_shipped(&agent)?;
+    within_shipped(&mut agent, "a bomb for the compiler")?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// As many bytes as an attacker gave a file of the fleet.
+const FILE_BYTES: usize = 152 << 20;
+
+#[test]
+fn a_file_of_the_fleet_that_only_costs_is_refused_within_the_bound() -> Result<()> {
+    let stage = Stage::new(0, 60)?;
+    stage.put_policy(GOOD, &[])?;
+    let mut agent = watch(&stage)?;
+    works_on(&stage)?;
+    put(&stage.fleet.join("lines.yaml"), "- a\n".repeat(FILE_BYTES / 4).as_bytes())?;
+    wait::until("the refusal of a file", DEADLINE, || {
+        agent
+            .log()
+            .ok()?
+            .lines()
+            .any(|line| line.contains("lines.yaml") && line.contains("ManifestInvalid"))
+            .then_some(())
+    })?;
+    works_on(&stage)?;
+    within_shipped(&mut agent, "a file of 152 MiB")?;
     agent.stop()?;
     Ok(())
 }
