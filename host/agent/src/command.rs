@@ -69,7 +69,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         }
         Command::Explain(args) => explain::explain(&args, screen),
         Command::Compile { allocation } => {
-            transom_engine::compile(allocation.as_str(), std::io::stdin().lock(), std::io::stdout().lock())
+            transom_engine::compile(allocation.as_str(), std::io::stdin(), std::io::stdout().lock())
                 .context("failed to compile")?;
             Ok(Ending::Right)
         }

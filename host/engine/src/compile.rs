@@ -1,15 +1,16 @@
 //! From bytes to code, once per digest. Never looks at what a component imports or exports.
 
 use crate::compiled;
+use crate::compiler::{self, Allowed, Compiler};
 use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
 use crate::receipt::printable;
-use crate::vet::vet;
+use crate::vet::{RANGES, vet};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use wasmtime::component::Component;
 
 /// Bytes of a page of linear memory.
@@ -23,6 +24,8 @@ pub(crate) struct Compiled {
     pub(crate) component: Component,
     pub(crate) digest: String,
     pub(crate) size: u64,
+    /// Bytes of its code that count towards what all may have.
+    counted: u64,
 }
 
 /// `sha256:` and 64 hexadecimal digits.
@@ -36,8 +39,9 @@ pub fn digest(bytes: &[u8]) -> String {
 }
 
 impl Inner {
-    /// The code of these bytes: at once when some guest already runs it, else compiled after those before it.
-    pub(crate) fn compiled(&self, bytes: &[u8]) -> Result<Arc<Compiled>, LoadError> {
+    /// The code of these bytes: at once when some guest already runs it, else compiled after those before it. In haste only
+    /// what takes little is compiled.
+    pub(crate) fn compiled(&self, bytes: &[u8], hasty: bool) -> Result<Arc<Compiled>, LoadError> {
         at_most("its size in bytes", bytes.len() as u64, self.options.max_component_bytes)?;
         let digest = digest(bytes);
         if let Some(found) = self.find(&digest) {
@@ -46,26 +50,43 @@ impl Inner {
         if let Some(refused) = lock(&self.refused).get(&digest) {
             return Err(refused.clone());
         }
+        let trusted = self.is_trusted(&digest);
         // Held until the code can be found: who waits for it looks again.
         let _turn;
         // Who need not compile waits for nobody who does, nor does what we compiled before it was shipped.
         let component = match self.kept(&digest) {
             Some(component) => component,
-            None if self.is_trusted(&digest) => self.code(bytes, &digest)?,
+            None if trusted => self.code(bytes, &digest, None)?,
+            None if hasty && lock(&self.slow).contains(&digest) => return Err(LoadError::Slow),
             None => {
-                _turn = lock(&self.compiling);
+                _turn = lock(if hasty { &self.compiling_hastily } else { &self.compiling });
                 if let Some(found) = self.find(&digest) {
                     return Ok(found);
                 }
-                self.code(bytes, &digest).inspect_err(|error| self.refuse(&digest, error))?
+                let patient = self.options.compiler.as_ref().map(Compiler::patient);
+                let allowed = patient.map(|patient| if hasty { compiler::HASTY } else { patient });
+                self.code(bytes, &digest, allowed).map_err(|error| self.refuse(&digest, error, hasty))?
             }
         };
         within_pool(&component, &self.options)?;
-        let compiled = Arc::new(Compiled { component, digest: digest.clone(), size: bytes.len() as u64 });
+        let code = component.image_range();
+        let counted = if trusted { 0 } else { (code.end as u64).saturating_sub(code.start as u64) };
+        let compiled = Arc::new(Compiled { component, digest: digest.clone(), size: bytes.len() as u64, counted });
+        self.take(&compiled)?;
+        Ok(compiled)
+    }
+
+    /// Takes code in for others to find, where there is room for it.
+    fn take(&self, compiled: &Arc<Compiled>) -> Result<(), LoadError> {
         let mut all = lock(&self.compiled);
         all.retain(|_, code| code.strong_count() > 0);
-        all.insert(digest, Arc::downgrade(&compiled));
-        Ok(compiled)
+        let used: u64 = all.values().filter_map(Weak::upgrade).map(|code| code.counted).sum();
+        if compiled.counted > 0 {
+            let what = "the code of all components together in bytes";
+            at_most(what, used.saturating_add(compiled.counted), self.options.max_code_bytes)?;
+        }
+        all.insert(compiled.digest.clone(), Arc::downgrade(compiled));
+        Ok(())
     }
 
     /// Code that was kept by an earlier engine.
@@ -77,29 +98,43 @@ impl Inner {
         self.options.trusted.iter().any(|trusted| trusted == digest)
     }
 
-    /// Remembers what took too much: to try again would take as much.
-    fn refuse(&self, digest: &str, error: &LoadError) {
-        let mut refused = lock(&self.refused);
-        if refused.len() >= REMEMBERED {
-            refused.pop_first();
-        }
-        if matches!(error, LoadError::TooLarge { .. }) {
-            refused.insert(digest.to_owned(), error.clone());
+    /// Remembers what took too much: to try again would take as much. What took too much in haste is slow.
+    fn refuse(&self, digest: &str, error: LoadError, hasty: bool) -> LoadError {
+        match error {
+            // Found without a compiler, which would take no longer the second time.
+            LoadError::TooLarge { what, .. } if hasty && what != RANGES => {
+                let mut slow = lock(&self.slow);
+                if slow.len() >= REMEMBERED {
+                    slow.pop_first();
+                }
+                slow.insert(digest.to_owned());
+                LoadError::Slow
+            }
+            LoadError::TooLarge { .. } => {
+                let mut refused = lock(&self.refused);
+                if refused.len() >= REMEMBERED {
+                    refused.pop_first();
+                }
+                refused.insert(digest.to_owned(), error.clone());
+                error
+            }
+            error => error,
         }
     }
 
-    /// Code that is compiled now, and kept for later engines.
-    fn code(&self, bytes: &[u8], digest: &str) -> Result<Component, LoadError> {
+    /// Code that is compiled now, and kept for later engines; in a process of its own where something is allowed for one.
+    fn code(&self, bytes: &[u8], digest: &str, allowed: Option<Allowed>) -> Result<Component, LoadError> {
         is_component(bytes)?;
         vet(bytes)?;
-        let component = match self.options.compiler.as_ref().filter(|_| !self.is_trusted(digest)) {
-            Some(compiler) => compiled::believe(&self.wasm, &compiler.code(bytes, self.allocation)?),
-            None => Component::from_binary(&self.wasm, bytes),
+        let failed = |error: wasmtime::Error| invalid(&format!("{error:#}"));
+        let code = match self.options.compiler.as_ref().zip(allowed) {
+            Some((compiler, allowed)) => compiler.code(bytes, self.allocation, allowed)?,
+            None => self.wasm.precompile_component(bytes).map_err(failed)?,
         };
-        let component = component.map_err(|error| invalid(&format!("{error:#}")))?;
+        let component = compiled::believe(&self.wasm, &code).map_err(failed)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(cache) = &self.cache {
-            cache.write(&self.wasm, digest, &component);
+            cache.write(&self.wasm, digest, &code);
         }
         Ok(component)
     }

@@ -71,12 +71,11 @@ impl Cache {
     }
 
     /// Keeps the code of a component; whoever reads at the same time sees all of it or nothing.
-    pub(crate) fn write(&self, wasm: &wasmtime::Engine, digest: &str, component: &Component) {
-        let Ok(code) = component.serialize() else { return };
+    pub(crate) fn write(&self, wasm: &wasmtime::Engine, digest: &str, code: &[u8]) {
         let file = self.file(wasm, digest);
         let partial = file.with_extension(format!("partial-{}", process::id()));
         // What cannot be kept is compiled again the next time.
-        if fill(&partial, digest, &code).and_then(|()| fs::rename(&partial, &file)).is_err() {
+        if fill(&partial, digest, code).and_then(|()| fs::rename(&partial, &file)).is_err() {
             let _ = fs::remove_file(&partial);
         }
         self.prune();

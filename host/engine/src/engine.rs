@@ -9,7 +9,7 @@ use crate::compiler::Compiler;
 use crate::config::config;
 use crate::failure::{EngineError, LoadError};
 use crate::gate::Gate;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -33,6 +33,8 @@ pub struct EngineOptions {
     pub max_table_elements: u64,
     /// Bytes of the largest component that is looked at.
     pub max_component_bytes: u64,
+    /// Bytes of code of all components that guests use at a time, not counting those that are trusted.
+    pub max_code_bytes: u64,
     /// Folder in which compiled code is kept for the next engine; used only when it belongs to this user alone.
     pub code_cache: Option<PathBuf>,
     /// What compiles in a process of its own; without it this one compiles, whatever that takes.
@@ -51,6 +53,7 @@ impl Default for EngineOptions {
             max_memory_bytes: 64 << 20,
             max_table_elements: 10_000,
             max_component_bytes: 8 << 20,
+            max_code_bytes: 64 << 20,
             code_cache: None,
             compiler: None,
             trusted: Vec::new(),
@@ -103,6 +106,8 @@ impl Allocation {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
+    /// Whether others wait for what it loads.
+    pub(crate) hasty: bool,
 }
 
 pub(crate) struct Inner {
@@ -116,8 +121,11 @@ pub(crate) struct Inner {
     pub(crate) compiled: Mutex<BTreeMap<String, Weak<Compiled>>>,
     /// Components that took too much to compile.
     pub(crate) refused: Mutex<BTreeMap<String, LoadError>>,
-    /// One compilation at a time: it is the one thing here that takes long and much memory.
+    /// Components that took too much to compile while others waited.
+    pub(crate) slow: Mutex<BTreeSet<String>>,
+    /// One compilation at a time, and a hasty one beside it: it is the one thing here that takes long and much memory.
     pub(crate) compiling: Mutex<()>,
+    pub(crate) compiling_hastily: Mutex<()>,
     pub(crate) compilations: AtomicU64,
     /// Code of earlier engines.
     pub(crate) cache: Option<Cache>,
@@ -162,14 +170,22 @@ impl Engine {
             with_log,
             compiled: Mutex::default(),
             refused: Mutex::default(),
+            slow: Mutex::default(),
             compiling: Mutex::default(),
+            compiling_hastily: Mutex::default(),
             compilations: AtomicU64::default(),
             cache,
         });
         if ticker == Ticker::EveryMillisecond {
             start_ticker(&inner)?;
         }
-        Ok(Self { inner })
+        Ok(Self { inner, hasty: false })
+    }
+
+    /// The same engine for whom others wait: a component that takes long to compile is [`LoadError::Slow`].
+    #[must_use]
+    pub fn hasty(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), hasty: true }
     }
 
     /// Lets one millisecond pass for deadlines. Only needed with [`Ticker::Manual`].

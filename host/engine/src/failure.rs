@@ -27,6 +27,10 @@ pub enum LoadError {
         /// How much there may be.
         allowed: u64,
     },
+    /// It takes longer to compile, or more memory, than others should wait for: to be loaded again, by an engine that is
+    /// not hasty.
+    #[error("failed to load component: it takes long to compile")]
+    Slow,
     /// The bytes are no component that can be compiled.
     #[error("failed to compile component: {0}")]
     Invalid(String),
@@ -60,7 +64,7 @@ impl LoadError {
     /// The word for conditions, Events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::TooLarge { .. } => "ComponentTooLarge",
+            Self::TooLarge { .. } | Self::Slow => "ComponentTooLarge",
             Self::Invalid(_) => "ComponentInvalid",
             Self::ImportNotGranted(_) => "ImportNotGranted",
             Self::WorldMismatch { .. } => "WorldMismatch",

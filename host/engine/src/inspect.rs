@@ -33,7 +33,7 @@ impl Engine {
     /// # Errors
     /// When the bytes are too many, or no component that can be compiled.
     pub fn inspect(&self, bytes: &[u8]) -> Result<Inspection, LoadError> {
-        let compiled = self.inner.compiled(bytes)?;
+        let compiled = self.inner.compiled(bytes, false)?;
         let component = &compiled.component;
         let imports = imports(component);
         let (needs, ungrantable) = needs(&imports);

@@ -24,7 +24,7 @@ mod run;
 mod vet;
 
 pub use compile::digest;
-pub use compiler::{COMPILATION_BYTES, Compiler, compile};
+pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, compile};
 pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};
 pub use guest::Guest;

@@ -89,7 +89,7 @@ impl Engine {
 
     /// Code that may import what it imports.
     pub(crate) fn link(&self, bytes: &[u8], world: World, granted: &Capabilities) -> Result<Runnable, LoadError> {
-        let compiled = self.inner.compiled(bytes)?;
+        let compiled = self.inner.compiled(bytes, self.hasty)?;
         let denied = denied(&imports(&compiled.component), granted);
         if !denied.is_empty() {
             return Err(LoadError::ImportNotGranted(denied));

@@ -2,10 +2,17 @@
 //! The time is looked at where a function begins and where a loop does; so a function may hold only so many in between.
 
 use crate::failure::LoadError;
+use crate::limits::MEMORY_BYTES;
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 
-/// The most of them in one function: with the largest memory less than a second.
-const RANGES: u64 = 256;
+/// Bytes that a slow machine fills or copies in a millisecond.
+const BYTES_OF_A_MILLISECOND: u64 = 4 << 20;
+/// How much later than its time a call may be stopped: four times what it has.
+const LATE_MS: u64 = 1_024;
+/// The most of them in one function, each of which may be about all the memory that a call has.
+const MOST: u64 = LATE_MS * BYTES_OF_A_MILLISECOND / MEMORY_BYTES;
+/// What a function with more of them has too many of.
+pub(crate) const RANGES: &str = "the number of memory operations on ranges in one of its functions";
 
 /// Refuses a component with a function that could not be stopped in time. What cannot be read is left to the compiler,
 /// which refuses it.
@@ -14,9 +21,8 @@ pub(crate) fn vet(bytes: &[u8]) -> Result<(), LoadError> {
         let Ok(payload) = payload else { return Ok(()) };
         let Payload::CodeSectionEntry(body) = payload else { continue };
         let Ok(found) = ranges(&body) else { return Ok(()) };
-        if found > RANGES {
-            let what = "the number of memory operations on ranges in one of its functions";
-            return Err(LoadError::TooLarge { what, found, allowed: RANGES });
+        if found > MOST {
+            return Err(LoadError::TooLarge { what: RANGES, found, allowed: MOST });
         }
     }
     Ok(())

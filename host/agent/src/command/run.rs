@@ -29,7 +29,7 @@ use transom_core::catalogue::Catalogue;
 use transom_core::contract::AgentFacts;
 use transom_core::kubeconfig::COST;
 use transom_core::share::budget::{Budget, Costs};
-use transom_engine::{COMPILATION_BYTES, Compiler, Engine, EngineOptions};
+use transom_engine::{COMPILING_BYTES, Compiler, Engine, EngineOptions};
 
 /// How long evaluations under way may take to end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -198,7 +198,7 @@ fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
 /// When it is too little.
 fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
     let document = (args.evaluate.max_kubeconfig_bytes as u64).saturating_mul(COST as u64);
-    let costs = Costs { call: transom_engine::Limits::default().bytes(), compilation: COMPILATION_BYTES, document };
+    let costs = Costs { call: transom_engine::Limits::default().bytes(), compilation: COMPILING_BYTES, document };
     let wanted = args.memory_budget;
     Budget::share(wanted.saturating_mul(MIB), &costs).map_err(|least| {
         anyhow::anyhow!("failed to use --memory-budget {wanted}: {} MiB is the least", least.div_ceil(MIB))

@@ -12,7 +12,7 @@ use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::World;
 use transom_core::policy::{Policy, check, manifest};
-use transom_engine::{Capabilities, Engine, Limits};
+use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
 /// One policy ready to be evaluated: what decisions need, and the compiled guests.
 pub(crate) struct Loaded {
@@ -24,12 +24,23 @@ pub(crate) struct Loaded {
     pub(crate) decide: transom_engine::Guest,
 }
 
+/// Why a policy is not loaded.
+pub(super) enum Unloaded {
+    /// It cannot be.
+    Refused(Refusal),
+    /// It takes long, and the engine is in haste.
+    Slow,
+}
+
 /// Checks a manifest, brings and compiles its guests, and has them judge their settings.
 ///
 /// # Errors
 /// With the first thing that is wrong.
 pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal> {
-    assemble(engine, check(&written.value)?, &written.base)
+    assemble(engine, check(&written.value)?, &written.base).map_err(|unloaded| match unloaded {
+        Unloaded::Refused(refusal) => refusal,
+        Unloaded::Slow => Refusal { word: Word::ComponentTooLarge, message: LoadError::Slow.to_string() },
+    })
 }
 
 /// Checks what a manifest says, which takes no component.
@@ -58,7 +69,7 @@ pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Resu
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<Loaded, Refusal> {
+pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<Loaded, Unloaded> {
     let (decide, decide_guest) = guest(engine, "decide", &policy.decide, policy.writes.world(), base)?;
     let triggering =
         policy.trigger.as_ref().map(|spec| guest(engine, "trigger", spec, World::Trigger, base)).transpose()?;
@@ -82,15 +93,18 @@ fn guest(
     spec: &GuestSpec,
     world: World,
     base: &Base,
-) -> Result<(transom_engine::Guest, Guest), Refusal> {
+) -> Result<(transom_engine::Guest, Guest), Unloaded> {
     let at = Location::parse(&spec.component, base);
-    let refused =
-        |word: Word, why: &dyn std::fmt::Display| Refusal { word, message: format!("spec.guests.{role}: {why}") };
+    let refused = |word: Word, why: &dyn std::fmt::Display| {
+        Unloaded::Refused(Refusal { word, message: format!("spec.guests.{role}: {why}") })
+    };
     let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| refused(error.word(), &chain(&error)))?;
     let granted = Capabilities::of(spec.capabilities.iter().map(|Capability::Log| transom_engine::Capability::Log));
     let failed = |word: Word, why: &dyn std::fmt::Display| refused(word, &format_args!("component `{at}`: {why}"));
-    let compiled =
-        engine.load(&artifact.bytes, world, &granted).map_err(|error| failed(word(error.reason()), &error))?;
+    let compiled = engine.load(&artifact.bytes, world, &granted).map_err(|error| match error {
+        LoadError::Slow => Unloaded::Slow,
+        error => failed(word(error.reason()), &error),
+    })?;
     let guest = Guest::load(compiled.digest(), compiled.description().clone(), &spec.settings)
         .map_err(|failure| refused(word(failure.reason.as_str()), &failure.message))?;
     judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;

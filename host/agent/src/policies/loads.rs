@@ -1,9 +1,9 @@
-//! Loading in the background: each policy for itself, what ships first, and never so many at once that a slow component
-//! holds up the others for long. Never looks at what was loaded.
+//! Loading in the background: each policy for itself, what ships first, then what loads quickly. What takes long is begun
+//! again, one at a time, and holds up nobody meanwhile. Never looks at what was loaded.
 
 use crate::policies::Source;
 use crate::policies::at_work::Changes;
-use crate::policies::load::{self, Loaded};
+use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::swap::{GRACE, Swap};
 use anyhow::Context as _;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,12 +18,13 @@ use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_engine::Engine;
 
-/// How many are loaded at once, not counting those that take longer than [`GRACE`].
+/// How many of one pace are loaded at once, not counting those that take longer than [`GRACE`].
 const AT_ONCE: usize = 2;
-/// How many are loaded at once however long they take: each holds the bytes of its components.
+/// How many are loaded at once although others wait for them: each holds the bytes of its components.
 const AT_MOST: usize = 6;
 
 /// A policy whose guests are to be brought and compiled.
+#[derive(Clone)]
 pub(super) struct Job {
     pub(super) number: u64,
     pub(super) policy: Policy,
@@ -32,9 +33,21 @@ pub(super) struct Job {
 }
 
 impl Job {
-    fn is_builtin(&self) -> bool {
-        self.components.iter().all(|component| matches!(component, Location::Builtin(_)))
+    fn pace(&self) -> Pace {
+        let builtin = self.components.iter().all(|component| matches!(component, Location::Builtin(_)));
+        if builtin { Pace::Builtin } else { Pace::Quick }
     }
+}
+
+/// How long a job may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// It brings what ships only.
+    Builtin,
+    /// Others wait for it.
+    Quick,
+    /// It takes long; nobody waits for it but its like.
+    Slow,
 }
 
 /// What became of a job.
@@ -50,28 +63,40 @@ pub(super) struct Done {
 struct Running {
     policy: Arc<str>,
     since: Instant,
-    builtin: bool,
+    pace: Pace,
 }
 
 /// All jobs.
 pub(super) struct Loads {
     engine: Engine,
-    queue: VecDeque<Job>,
-    tasks: JoinSet<Done>,
+    queue: VecDeque<(Pace, Job)>,
+    /// What a job came to, or the job where it takes long.
+    tasks: JoinSet<Result<Done, Box<Job>>>,
     running: BTreeMap<Id, Running>,
+    /// Jobs of those that bring what ships only.
+    builtin: usize,
 }
 
 impl Loads {
     /// With nothing to do.
     pub(super) fn new(engine: Engine) -> Self {
-        Self { engine, queue: VecDeque::new(), tasks: JoinSet::new(), running: BTreeMap::new() }
+        Self { engine, queue: VecDeque::new(), tasks: JoinSet::new(), running: BTreeMap::new(), builtin: 0 }
     }
 
     /// Takes a job in place of one for the same policy that did not begin.
     pub(super) fn add(&mut self, job: Job) {
-        self.queue.retain(|queued| queued.policy.name != job.policy.name);
-        self.queue.push_back(job);
+        let queued = self.queue.iter().position(|(_, queued)| queued.policy.name == job.policy.name);
+        if let Some((pace, _)) = queued.and_then(|at| self.queue.remove(at)) {
+            self.ended(pace);
+        }
+        let pace = job.pace();
+        self.builtin += usize::from(pace == Pace::Builtin);
+        self.queue.push_back((pace, job));
         self.begin();
+    }
+
+    fn ended(&mut self, pace: Pace) {
+        self.builtin -= usize::from(pace == Pace::Builtin);
     }
 
     /// How many jobs there are.
@@ -81,7 +106,7 @@ impl Loads {
 
     /// Whether any of them brings what ships only.
     pub(super) fn builtin(&self) -> bool {
-        self.queue.iter().any(Job::is_builtin) || self.running.values().any(|running| running.builtin)
+        self.builtin > 0
     }
 
     /// The next job that is done; waits for it.
@@ -92,54 +117,77 @@ impl Loads {
             let done = tokio::time::timeout(GRACE, self.tasks.join_next_with_id()).await;
             match done {
                 Ok(Some(Ok((id, done)))) => {
-                    self.running.remove(&id);
-                    self.begin();
-                    return done;
+                    self.freed(id);
+                    match done {
+                        Ok(done) => {
+                            self.begin();
+                            return done;
+                        }
+                        // Another one for the same policy came meanwhile, and counts instead.
+                        Err(job) if self.queue.iter().any(|(_, other)| other.policy.name == job.policy.name) => {}
+                        Err(job) => self.queue.push_back((Pace::Slow, *job)),
+                    }
                 }
                 // Tasks catch their panics, and are never aborted.
-                Ok(Some(Err(error))) => drop(self.running.remove(&error.id())),
+                Ok(Some(Err(error))) => self.freed(error.id()),
                 Ok(None) if self.queue.is_empty() => std::future::pending().await,
                 Ok(None) | Err(_) => {}
             }
         }
     }
 
+    /// A job that was being done is not any more.
+    fn freed(&mut self, id: Id) {
+        if let Some(running) = self.running.remove(&id) {
+            self.ended(running.pace);
+        }
+    }
+
     /// Begins what may begin now.
     fn begin(&mut self) {
         loop {
-            let builtin = self.builtin();
-            let next = self.queue.iter().position(|job| self.may_begin(job, builtin));
-            let Some(job) = next.and_then(|at| self.queue.remove(at)) else { return };
-            let running =
-                Running { policy: Arc::clone(&job.policy.name), since: Instant::now(), builtin: job.is_builtin() };
-            let engine = self.engine.clone();
+            let next = self.queue.iter().position(|(pace, job)| self.may_begin(*pace, job));
+            let Some((pace, job)) = next.and_then(|at| self.queue.remove(at)) else { return };
+            let running = Running { policy: Arc::clone(&job.policy.name), since: Instant::now(), pace };
+            let engine = if pace == Pace::Slow { self.engine.clone() } else { self.engine.hasty() };
             let task = self.tasks.spawn_blocking(move || run(&engine, job));
             self.running.insert(task.id(), running);
         }
     }
 
-    /// One job of a policy at a time; what ships comes first (`builtin`: some of it is left), and waits for no file.
-    fn may_begin(&self, job: &Job, builtin: bool) -> bool {
+    /// One job of a policy at a time; what ships comes first and waits for no file.
+    fn may_begin(&self, pace: Pace, job: &Job) -> bool {
         if self.running.values().any(|running| running.policy == job.policy.name) {
             return false;
         }
-        if job.is_builtin() {
-            return self.running.values().filter(|running| running.builtin).count() < AT_ONCE;
+        let same = || self.running.values().filter(|running| running.pace == pace);
+        match pace {
+            Pace::Builtin => same().count() < AT_ONCE,
+            Pace::Quick => {
+                let quick = same().filter(|running| running.since.elapsed() < GRACE).count();
+                !self.builtin() && quick < AT_ONCE && same().count() < AT_MOST
+            }
+            Pace::Slow => !self.builtin() && same().next().is_none(),
         }
-        let files = || self.running.values().filter(|running| !running.builtin);
-        let quick = files().filter(|running| running.since.elapsed() < GRACE).count();
-        !builtin && quick < AT_ONCE && files().count() < AT_MOST
     }
 }
 
-fn run(engine: &Engine, job: Job) -> Done {
+/// What a job comes to; the job itself where it takes longer than the engine waits.
+fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
+    let again = Box::new(job.clone());
     let Job { number, policy, base, components } = job;
     let name = Arc::clone(&policy.name);
     let marks = components.into_iter().map(|component| (component.clone(), component.mark())).collect();
-    let result = catch_unwind(AssertUnwindSafe(|| load::assemble(engine, policy, &base)));
-    let failed =
-        |_| Err(Refusal { word: Word::AgentFailed, message: "the agent failed while it loaded the policy".to_owned() });
-    Done { policy: name, number, result: result.unwrap_or_else(failed), marks }
+    let result = match catch_unwind(AssertUnwindSafe(|| load::assemble(engine, policy, &base))) {
+        Ok(Ok(loaded)) => Ok(loaded),
+        Ok(Err(Unloaded::Slow)) => return Err(again),
+        Ok(Err(Unloaded::Refused(refusal))) => Err(refusal),
+        Err(_) => {
+            let message = "the agent failed while it loaded the policy".to_owned();
+            Err(Refusal { word: Word::AgentFailed, message })
+        }
+    };
+    Ok(Done { policy: name, number, result, marks })
 }
 
 /// Policies that are being read and loaded in the background.

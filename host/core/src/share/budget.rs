@@ -6,7 +6,7 @@
 pub struct Costs {
     /// One call of a guest: its memories, what it is given, what it answers.
     pub call: u64,
-    /// One compilation; there is never a second one.
+    /// Compiling, however many components are compiled at once.
     pub compilation: u64,
     /// The largest document with credentials, read.
     pub document: u64,

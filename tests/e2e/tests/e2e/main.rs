@@ -6,6 +6,7 @@ mod asked;
 mod authoring;
 mod canaries;
 mod careful;
+mod compiling;
 mod crash;
 mod destination;
 mod ended;
