@@ -121,6 +121,7 @@ words! {
     TargetNotOwned: "The target exists and was not made by this policy, or was made for a subject on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster; where the message names another policy, let one of the two write another Secret.";
     Contended: "Someone else overwrote what the policy wrote three times in ten minutes.", "Find the other writer of the object and stop it, or let the policy own something else; it is tried again when the ten minutes are over.";
     WriteBudgetExceeded: "The policy wanted to write one object, or for one subject, more often than a minute allows.", "Look for what changes all the time: a guest whose answer depends on the time, or two writers; it is tried again when the minute allows.";
+    EvaluationBudgetExceeded: "One object was to be evaluated under one policy more often than a minute allows.", "Look for what changes all the time: the object, one of its inputs, or what a guest asks for; it is evaluated again when the minute allows.";
     // Grant.
     ReadNotGranted: "The guest asked for an object that the policy does not grant.", "Add the object to grant.read, or use another guest.";
     WriteNotGranted: "The guest proposed to write what the policy does not grant.", "Add the target to grant.write, or use another guest.";

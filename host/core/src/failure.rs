@@ -75,6 +75,7 @@ impl Class {
             Word::TargetNotOwned
             | Word::Contended
             | Word::WriteBudgetExceeded
+            | Word::EvaluationBudgetExceeded
             | Word::ReadNotGranted
             | Word::WriteNotGranted
             | Word::ServerNotGranted

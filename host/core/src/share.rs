@@ -2,5 +2,6 @@
 
 pub mod allowance;
 pub mod budget;
+pub mod often;
 pub mod pace;
 pub mod turns;

@@ -16,6 +16,7 @@ use transom_core::plan::contention::Contention;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
+use transom_core::share::often::Often;
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why};
 
@@ -39,6 +40,8 @@ pub(crate) struct Known {
     pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
     /// How often was written in the last minute.
     pub(crate) brake: Brake,
+    /// How often each subject was evaluated in the last minute.
+    pub(crate) often: Often,
     /// Who writes which object now, and what the last news of it said meanwhile.
     writing: HashMap<ObjectRef, (Key, Option<News>)>,
     /// Which objects were written, and for which policies.

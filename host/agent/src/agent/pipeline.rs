@@ -3,6 +3,7 @@
 
 mod admit;
 mod kubeconfig;
+mod often;
 mod prune;
 mod taints;
 
@@ -81,6 +82,10 @@ impl Agent {
     pub(crate) async fn evaluate(&self, lane: &Lane, item: Item) {
         let loaded = lane.loaded();
         let key = Key::new(&lane.policy, &item.subject);
+        let admitted = self.known.lock().often.admit(&key, self.clock.now_seconds());
+        if let Err(off) = admitted {
+            return self.put_off(lane, &loaded, key, item, off).await;
+        }
         let (causes, since) = (item.causes.clone(), item.since);
         let timed = item.is_timed();
         let admitted = self.admit(&loaded, key.clone(), item).await;

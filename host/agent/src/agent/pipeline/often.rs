@@ -1,0 +1,88 @@
+//! What becomes of a subject that would be evaluated too often. Never asks a guest, and never reads more than the subject.
+
+use crate::agent::Agent;
+use crate::agent::lane::Lane;
+use crate::agent::queue::Item;
+use crate::policies::load::Loaded;
+use crate::telemetry;
+use std::time::Duration;
+use transom_core::report::{self, Evaluation};
+use transom_core::share::often::PutOff;
+use transom_core::work::{Key, Why, WorkItem};
+
+impl Agent {
+    /// Puts what was taken from the queue back until the subject may be evaluated again, and tells of it once.
+    pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, item: Item, off: PutOff) {
+        let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
+        let after = Duration::from_secs(left.unsigned_abs());
+        let why = item.why().cloned().unwrap_or(Why::Unjudged);
+        for cause in item.causes {
+            lane.push(&item.subject, cause, Some(after));
+        }
+        let Some(failure) = off.told else { return };
+        // What cannot be read now is told without its uid.
+        let subject = self.connections.read(&item.subject).await.ok().flatten();
+        let uid = subject.map(|subject| subject.uid().to_owned()).unwrap_or_default();
+        let evaluation = Evaluation { key: key.clone(), target: None, inputs: None, observed_generation: None };
+        let report = report::of(evaluation, Err(failure), self.schedule(loaded, &key));
+        let work = WorkItem { key, why };
+        telemetry::counted(&work, &report, None, item.since.elapsed());
+        lane.unless_removed(|| self.publish(&work, &uid, &report));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::agent::Agent;
+    use crate::agent::clock::Clock;
+    use crate::agent::queue::{Cause, Item};
+    use crate::command::session::Session;
+    use crate::policies::Source;
+    use crate::policies::loads::Loading;
+    use std::path::Path;
+    use tokio::time::Instant;
+    use transom_cluster::directory::{Directory, DirectoryOptions};
+    use transom_core::contract::AgentFacts;
+    use transom_core::share::often::MAX_EVALUATIONS;
+    use transom_core::work::Why;
+    use transom_engine::{Engine, EngineOptions};
+
+    const POLICY: &str = "external-managed-kubeconfig";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_subject_that_changes_all_the_time_is_evaluated_so_often_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let case =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
+        std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
+        let options = DirectoryOptions { watch: false, ..DirectoryOptions::new("local", folder.path()) };
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let loading = Loading::start(engine, Source::Builtin, ["local".to_owned()].into());
+        let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
+            Agent::new(connections, Clock::new(Some(1_795_000_000)), AgentFacts::new("local-cluster", None))
+        });
+        let Session { agent, .. } = &session.await.unwrap();
+        let lane = agent.lane(POLICY).unwrap();
+        let subject = agent.known.lock().told.keys().next().unwrap().subject.clone();
+        agent.known.lock().journal = Some(Vec::new());
+        for change in 0..2 * MAX_EVALUATIONS {
+            let cause = if change % 2 == 0 { Cause::Updated } else { Cause::Evaluate(Why::Timer) };
+            let item = Item { subject: (*subject).clone(), causes: vec![cause], since: Instant::now() };
+            agent.evaluate(&lane, item).await;
+            lane.done(&subject);
+        }
+        let evaluated = agent.known.lock().journal.take().unwrap().len();
+        // The first one was evaluated when the session began.
+        assert!((1..MAX_EVALUATIONS as usize).contains(&evaluated), "{evaluated}");
+        let told = agent.known.lock().told.values().next().unwrap().clone();
+        assert_eq!(told.reason.as_str(), "EvaluationBudgetExceeded");
+        let status = folder.path().join(".transom/status").join(POLICY);
+        let text: String = std::fs::read_dir(status)
+            .unwrap()
+            .flatten()
+            .map(|file| std::fs::read_to_string(file.path()).unwrap())
+            .collect();
+        assert!(text.contains("EvaluationBudgetExceeded") && text.contains("2026-11-"), "{text}");
+        assert!(lane.is_idle(), "it waits for the minute to end");
+    }
+}

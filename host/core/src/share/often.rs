@@ -1,0 +1,124 @@
+//! How often one subject is evaluated in a minute, whatever wakes it: an object that changes all the time, an input that does,
+//! or a guest that asks again. Never asks a clock.
+
+use crate::failure::Failure;
+use crate::time;
+use crate::work::Key;
+use std::collections::HashMap;
+use transom_api::Word;
+
+/// The most evaluations of one subject under one policy in [`WINDOW_SECONDS`]: four a second. In each the guests are
+/// called a few times at most.
+pub const MAX_EVALUATIONS: u32 = 240;
+/// A minute begins with the first evaluation in it.
+pub const WINDOW_SECONDS: i64 = 60;
+/// Counters are looked through when there are more than this, and then whenever their number has doubled.
+const SWEPT_FROM: usize = 1_024;
+
+/// The evaluations of the minute that began last, by subject and policy. In memory only.
+#[derive(Clone, Debug, Default)]
+pub struct Often {
+    minutes: HashMap<Key, Minute>,
+    sweep_at: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Minute {
+    since_seconds: i64,
+    evaluations: u32,
+}
+
+/// Why a subject is not evaluated now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PutOff {
+    /// When it may be again, in seconds since 1970.
+    pub until_seconds: i64,
+    /// What is to be told of it, once for each minute.
+    pub told: Option<Failure>,
+}
+
+impl Often {
+    /// Counts one more evaluation, unless that would be too many.
+    ///
+    /// # Errors
+    /// Until when it is put off.
+    pub fn admit(&mut self, key: &Key, now_seconds: i64) -> Result<(), PutOff> {
+        self.sweep(now_seconds);
+        let fresh = Minute { since_seconds: now_seconds, evaluations: 0 };
+        let minute = self.minutes.entry(key.clone()).or_insert(fresh);
+        if !minute.lasts(now_seconds) {
+            *minute = fresh;
+        }
+        minute.evaluations = minute.evaluations.saturating_add(1);
+        if minute.evaluations <= MAX_EVALUATIONS {
+            return Ok(());
+        }
+        let until_seconds = minute.since_seconds.saturating_add(WINDOW_SECONDS);
+        let first = minute.evaluations == MAX_EVALUATIONS + 1;
+        Err(PutOff { until_seconds, told: first.then(|| exceeded(key, until_seconds)) })
+    }
+
+    /// Forgets minutes that are over.
+    fn sweep(&mut self, now_seconds: i64) {
+        if self.minutes.len() >= self.sweep_at.max(SWEPT_FROM) {
+            self.minutes.retain(|_, minute| minute.lasts(now_seconds));
+            self.sweep_at = self.minutes.len().saturating_mul(2);
+        }
+    }
+}
+
+impl Minute {
+    /// Whether it goes on; one that began in the future began before the clock was set back.
+    fn lasts(&self, now_seconds: i64) -> bool {
+        (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(self.since_seconds))
+    }
+}
+
+fn exceeded(key: &Key, until_seconds: i64) -> Failure {
+    let (subject, at) = (&key.subject, time::format_rfc3339(until_seconds));
+    let message =
+        format!("{subject} is not evaluated before {at}: {MAX_EVALUATIONS} evaluations in a minute are the most");
+    Failure::known(Word::EvaluationBudgetExceeded, message).until(Some(until_seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::key;
+
+    /// How many of so many evaluations go on, how often it is told that one does not, and until when.
+    fn admitted(often: &mut Often, subject: &str, times: u32, now: i64) -> (usize, usize, Option<i64>) {
+        let all: Vec<_> = (0..times).map(|_| often.admit(&key(subject), now)).collect();
+        let told = all.iter().filter(|one| matches!(one, Err(PutOff { told: Some(_), .. })));
+        let until = all.iter().find_map(|one| one.as_ref().err()).map(|off| off.until_seconds);
+        (all.iter().filter(|one| one.is_ok()).count(), told.count(), until)
+    }
+
+    #[test]
+    fn a_subject_is_evaluated_so_often_in_a_minute_and_then_again() {
+        let (mut often, most) = (Often::default(), MAX_EVALUATIONS as usize);
+        assert_eq!(admitted(&mut often, "a", MAX_EVALUATIONS, 100), (most, 0, None));
+        assert_eq!(admitted(&mut often, "a", 6_000, 101), (0, 1, Some(160)), "told once");
+        assert_eq!(admitted(&mut often, "a", 6_000, 159), (0, 0, Some(160)));
+        assert_eq!(admitted(&mut often, "b", 3, 159), (3, 0, None), "others are not concerned");
+        assert_eq!(admitted(&mut often, "a", 1_000, 160), (most, 1, Some(220)));
+        assert_eq!(admitted(&mut often, "a", 1, 10), (1, 0, None), "a clock set back stops nobody");
+    }
+
+    #[test]
+    fn what_is_told_names_the_subject_and_when_it_goes_on() {
+        let mut often = Often::default();
+        let told = (0..=MAX_EVALUATIONS).find_map(|_| often.admit(&key("a"), 0).err()?.told).unwrap();
+        assert_eq!((told.reason.as_str(), told.ask_again_at), ("EvaluationBudgetExceeded", Some(60)));
+        assert!(told.message.contains("1970-01-01T00:01:00Z") && told.message.contains('a'), "{}", told.message);
+    }
+
+    #[test]
+    fn minutes_that_are_over_are_forgotten() {
+        let mut often = Often::default();
+        for number in 0..100_000 {
+            drop(often.admit(&key(&format!("s{number}")), number / 10));
+        }
+        assert!(often.minutes.len() <= 1_200.max(SWEPT_FROM), "{} counters", often.minutes.len());
+    }
+}
