@@ -84,7 +84,7 @@ fn inspect_says_in_one_line_what_a_file_is_that_is_no_component() {
         (&b""[..], "it is no WebAssembly"),
         (b"no\ncomponent at all", "it is no WebAssembly"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0\0", "it is no WebAssembly"),
-        (b"\0asm\x01\0\0\0", "it is a core module, not a component"),
+        (b"\0asm\x01\0\0\0", "it is a core module, not a component (`transom componentize` makes one)"),
         (b"\0asm\x0a\0\x01\0", "it is of another version of WebAssembly"),
     ] {
         fs::write(path, bytes).unwrap();

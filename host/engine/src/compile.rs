@@ -160,7 +160,9 @@ fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError
 fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.split_at_checked(8) {
         Some((b"\0asm\x0d\0\x01\0", _)) => Ok(()),
-        Some((b"\0asm\x01\0\0\0", _)) => Err(invalid("it is a core module, not a component")),
+        Some((b"\0asm\x01\0\0\0", _)) => {
+            Err(invalid("it is a core module, not a component (`transom componentize` makes one)"))
+        }
         Some((head, _)) if head.starts_with(b"\0asm") => Err(invalid("it is of another version of WebAssembly")),
         _ => Err(invalid("it is no WebAssembly")),
     }

@@ -52,7 +52,8 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
     if let Some(unknown) =
         map.keys().find(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&&***key))
     {
-        return Err(PolicyError::new(unknown, "unknown field"));
+        let known = ["apiVersion", "kind", "metadata", "spec"];
+        return Err(PolicyError::new(unknown, format!("unknown field{}", meant(unknown, known.into_iter()))));
     }
     if value.get("apiVersion").and_then(Value::as_str) != Some(transom_api::API_VERSION) {
         return Err(PolicyError::new("apiVersion", format!("is not {}", transom_api::API_VERSION)));
@@ -94,7 +95,19 @@ fn plain(message: &str) -> String {
         };
         return format!("is {found} where {expected} belongs");
     }
-    message
+    let mut names = message.split('`').skip(1).step_by(2);
+    match names.next() {
+        Some(unknown) if message.starts_with("unknown ") => format!("{message}{}", meant(unknown, names)),
+        _ => message,
+    }
+}
+
+/// Which of the known names somebody meant, where one is like the unknown one.
+fn meant<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let unknown = unknown.to_lowercase();
+    let steps = |name: &str| strsim::osa_distance(&unknown, &name.to_lowercase());
+    let nearest = known.map(|name| (steps(name), name)).min().filter(|(steps, name)| *steps <= name.len().div_ceil(3));
+    nearest.map_or_else(String::new, |(_, name)| format!("; did you mean `{name}`?"))
 }
 
 /// The schema of `spec`, as the CRD has it.
@@ -172,6 +185,35 @@ mod tests {
             }
             assert_eq!(parse(&manifest).unwrap_err().why, why, "{pointer}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_name_is_told_with_the_one_that_is_like_it() {
+        for (pointer, name, meant) in [
+            ("/spec", "sujbect", Some("subject")),
+            ("/spec", "Suspend", Some("suspend")),
+            ("/spec/grant/write/0", "namespaces", Some("namespace")),
+            ("/spec/grant/write/0/kubeconfig", "tlsservername", Some("tlsServerName")),
+            ("/spec/guests/decide", "setting", Some("settings")),
+            ("", "sepc", Some("spec")),
+            ("/spec", "surplus", None),
+            ("/spec/guests/decide", "x", None),
+            ("", "x", None),
+        ] {
+            let mut manifest = kubeconfig_manifest();
+            manifest.pointer_mut(pointer).unwrap()[name] = json!({});
+            let why = parse(&manifest).unwrap_err().why;
+            let wanted = meant.map(|meant| format!("; did you mean `{meant}`?"));
+            assert_eq!(
+                why.split_once("; did").map(|(_, rest)| format!("; did{rest}")),
+                wanted,
+                "{pointer}/{name}: {why}"
+            );
+            assert!(why.starts_with("unknown field"), "{why}");
+        }
+        let mut manifest = kubeconfig_manifest();
+        manifest["spec"]["own"]["prune"] = json!("sourcegone");
+        assert!(parse(&manifest).unwrap_err().why.ends_with("; did you mean `SourceGone`?"));
     }
 
     #[test]
