@@ -4,6 +4,7 @@
 use crate::{progress, servers, workspace};
 use anyhow::{Context as _, Result};
 use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 /// What to start with.
 #[derive(clap::Args)]
@@ -20,10 +21,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     progress::step("preparing the servers");
     let folder = servers::prepare()?;
-    let mut cargo = workspace::cargo();
-    cargo.current_dir(workspace::read()?.root).env(servers::VARIABLE, folder);
     progress::step("building what starts them (some minutes the first time)");
-    cargo.args(["run", "--package", "transom-test-cluster", "--"]);
-    cargo.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);
-    Err(cargo.exec()).context("failed to start `cargo run`")
+    let mut program = Command::new(workspace::program("transom-test-cluster")?);
+    program.current_dir(workspace::read()?.root).env(servers::VARIABLE, folder);
+    program.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);
+    Err(program.exec()).context("failed to start the cluster")
 }

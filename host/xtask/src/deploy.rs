@@ -3,10 +3,11 @@
 
 use crate::{process, workspace};
 use anyhow::Result;
+use std::process::Command;
 
 /// Runs it.
 pub(crate) fn run() -> Result<()> {
-    let mut cargo = workspace::cargo();
-    cargo.current_dir(workspace::read()?.root).args(["run", "--quiet", "--package", "transom-test-deploy"]);
-    process::run(&mut cargo)
+    let transom = workspace::program("transom")?;
+    let mut deploy = Command::new(workspace::program("transom-test-deploy")?);
+    process::run(deploy.current_dir(workspace::read()?.root).env("TRANSOM_BINARY", transom))
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask fleet`: writes a generated fleet of manifests. Never removes what is already in the folder.
 
 use crate::progress;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use std::fs;
 use std::path::PathBuf;
 use transom_support::fleet::Fleet;
 
@@ -26,7 +27,50 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let fleet = Fleet { clusters: args.clusters, managed: args.managed, seed: args.seed };
     let written = fleet.write(&args.out)?;
+    for file in fleet.files()? {
+        let path = args.out.join(&file.path);
+        fs::write(&path, for_servers(&file.text)).with_context(|| format!("failed to write `{}`", path.display()))?;
+    }
     let (files, objects, mebibytes) = (written.files, written.objects, written.bytes as f64 / 1_048_576.0);
     progress::say(&format!("{}: {objects} objects in {files} files, {mebibytes:.1} MiB", args.out.display()));
     Ok(())
+}
+
+/// Manifests without what an API server sets in metadata and takes from nobody else, nor owners, which are named by it.
+fn for_servers(text: &str) -> String {
+    let (mut in_metadata, mut in_owners) = (false, false);
+    let mut kept = String::with_capacity(text.len());
+    for line in text.lines() {
+        if !line.starts_with([' ', '-']) || line == "---" {
+            in_metadata = line == "metadata:";
+        }
+        in_owners = match line.strip_prefix("  ") {
+            Some("ownerReferences:") => in_metadata,
+            Some(below) => in_owners && below.starts_with([' ', '-']),
+            None => false,
+        };
+        let set = ["  uid:", "  resourceVersion:", "  generation:"];
+        if !(in_owners || in_metadata && set.iter().any(|field| line.starts_with(field))) {
+            kept.extend([line, "\n"]);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_sets_is_left_out_and_nothing_else() {
+        let given = "# c\nkind: A\nmetadata:\n  name: a\n  uid: 1\n  resourceVersion: \"2\"\n  labels:\n    uid: stays\n  ownerReferences:\n  - kind: B\n    uid: 3\n  generation: 4\n  annotations: {}\nspec:\n  uid: stays\n  generation: 5\n---\nmetadata:\n  ownerReferences:\n  - uid: 1\nspec: {}\n";
+        let kept = "# c\nkind: A\nmetadata:\n  name: a\n  labels:\n    uid: stays\n  annotations: {}\nspec:\n  uid: stays\n  generation: 5\n---\nmetadata:\nspec: {}\n";
+        assert_eq!(for_servers(given), kept);
+        let fleet = Fleet { clusters: 2, managed: 3, seed: 1 };
+        for file in fleet.files().unwrap() {
+            let text = for_servers(&file.text);
+            let removed = file.text.lines().count() - text.lines().count();
+            assert!(!text.contains("\n  uid: ") && !text.contains("ownerReferences") && removed > 2, "{text}");
+        }
+    }
 }

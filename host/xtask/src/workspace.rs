@@ -37,6 +37,14 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Builds a program of the workspace and tells where it is. All packages are chosen, so that what it rests on has the
+/// features of `cargo build --workspace` and is not built a second time.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
+    let workspace = read()?;
+    process::run(cargo().current_dir(&workspace.root).args(["build", "--quiet", "--workspace", "--bin", name]))?;
+    Ok(workspace.target.join("debug").join(name))
+}
+
 /// Asks cargo.
 pub(crate) fn read() -> Result<Workspace> {
     // As cargo says it now: what was compiled in may be another work tree, where two share a target folder.

@@ -32,6 +32,11 @@ impl Cluster {
         self.install_crds(&names).await
     }
 
+    /// Installs the kind `Policy`, so that `transom run --policy-objects` works.
+    pub async fn install_policy_crd(&self) -> Result<()> {
+        self.install("policies.transom.dev", transom_api::crd::policy().to_string().into_bytes()).await
+    }
+
     /// Installs one that takes any field of any type, as CRDs of old did; it bears a label that tells.
     pub async fn install_loose_crd(&self, name: &str) -> Result<()> {
         let mut crd: Value = serde_yaml::from_slice(&published(name)?)?;

@@ -33,6 +33,7 @@ async fn play(args: &Args) -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     say("==> installing the CRDs");
     cluster.install_all_crds().await?;
+    cluster.install_policy_crd().await?;
     say("==> creating the fleet");
     let fleet = Fleet { clusters: args.hosted, managed: args.managed, seed: 1 };
     let installed = cluster.install_fleet(fleet).await?;

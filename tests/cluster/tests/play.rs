@@ -75,6 +75,11 @@ fn a_cluster_to_play_with_is_there_until_it_is_told_to_end() -> Result<()> {
     let output = kubectl.args(words).args(["-o", "name"]).env("KUBECONFIG", &kubeconfig).output()?;
     let shown = String::from_utf8(output.stdout)?;
     ensure!(shown.lines().count() == 5, "it shows {shown}{}", String::from_utf8_lossy(&output.stderr));
+    // The kind of our own is there, too: a policy is taken as it ships.
+    let program = line.split_whitespace().next().context("no command")?;
+    let policy = program::policy("built-in-taints");
+    let applied = Command::new(program).args(["apply", "-f"]).arg(policy).env("KUBECONFIG", &kubeconfig).output()?;
+    ensure!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
     let interrupted = Command::new("kill").args(["-INT", &playing.0.id().to_string()]).status()?;
     ensure!(interrupted.success(), "it had ended");
     playing.end()?;

@@ -308,3 +308,40 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
     let _: &Map<String, Value> = written.data["spec"].as_object().context("the spec stays")?;
     Ok(())
 }
+
+#[tokio::test]
+async fn one_more_role_is_applied_beside_the_others_and_write_grants_are_one_list() -> Result<()> {
+    let (cluster, api) = cluster().await?;
+    create(&api, &shipped("built-in-taints")?).await.map_err(anyhow::Error::msg)?;
+    create(&api, &shipped("external-managed-kubeconfig")?).await.map_err(anyhow::Error::msg)?;
+    let file = cluster.folder().join("more.yaml");
+    let apply = |name: &str, spec: Value| -> Result<String> {
+        let policy = json!({"apiVersion": API_VERSION, "kind": "Policy", "metadata": {"name": name}, "spec": spec});
+        std::fs::write(&file, policy.to_string())?;
+        let mut kubectl = cluster.kubectl(cluster.admin())?;
+        let output = kubectl.args(["apply", "--server-side", "--field-manager", "other", "-f"]).arg(&file).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(name.to_owned())
+    };
+    // Roles are told apart by name.
+    let more = json!({"role": "more", "kind": "ConfigMap", "namespace": "a", "name": "b"});
+    let name = apply("external-managed-kubeconfig", json!({"grant": {"read": [more]}}))?;
+    let roles = |policy: &DynamicObject| -> Vec<String> {
+        let read = policy.data.pointer("/spec/grant/read").and_then(Value::as_array).cloned().unwrap_or_default();
+        read.iter().filter_map(|grant| grant["role"].as_str().map(str::to_owned)).collect()
+    };
+    let mut expected: Vec<String> = shipped(&name)?["spec"]["grant"]["read"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|grant| grant["role"].as_str().map(str::to_owned))
+        .collect();
+    expected.push("more".to_owned());
+    assert_eq!(roles(&api.get(&name).await?), expected);
+    // Nothing tells grants to write apart, two of one kind least of all: who changes one says them all.
+    let write =
+        json!([{"target": "subject", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a.example/b"]}]);
+    let whole = apply("built-in-taints", json!({"grant": {"write": write}}));
+    ensure!(whole.is_err_and(|error| error.to_string().contains("conflict")), "a list was taken from its owner");
+    Ok(())
+}

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// The binary `transom`, built once for a process: `cargo test` makes it only for the tests of its own package.
+/// The binary `transom` with the features that it has in the whole workspace, built once for a process: `cargo test` makes it only for the tests of its own package.
 ///
 /// # Errors
 /// When it cannot be built.
@@ -14,7 +14,7 @@ pub fn binary() -> Result<&'static Path> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}"))) {
         Ok(path) => Ok(path),
-        Err(error) => bail!("{error}; run `cargo build --package transom`"),
+        Err(error) => bail!("{error}; run `cargo build --workspace --bin transom`"),
     }
 }
 
@@ -29,7 +29,7 @@ fn build() -> Result<PathBuf> {
     }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--package", "transom", "--message-format=json-render-diagnostics"])
+        .args(["build", "--workspace", "--bin", "transom", "--message-format=json-render-diagnostics"])
         .current_dir(root())
         .stderr(Stdio::inherit())
         .output()

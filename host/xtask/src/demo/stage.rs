@@ -1,6 +1,6 @@
 //! What the demo plays on: binary, fleet and policies in `target/demo`. Never shows a credential.
 
-use crate::{guests, process, progress, workspace};
+use crate::{guests, progress, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ impl Stage {
         progress::step("building the guests");
         guests::run(&guests::Args::shipped_and(&workspace, CALM))?;
         progress::step("building the agent (a few minutes the first time)");
-        process::run(workspace::cargo().args(["build", "--package", "transom"]).current_dir(&workspace.root))?;
+        let program = workspace::program("transom")?;
         let folder = workspace.target.join("demo");
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("failed to remove `{}`", folder.display()))?;
         }
         let stage = Self {
             components: workspace.target.join("guests"),
-            program: workspace.target.join("debug/transom"),
+            program,
             fleet: folder.join("fleet"),
             policies: folder.join("policies"),
             root: workspace.root,
