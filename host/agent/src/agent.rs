@@ -113,7 +113,13 @@ impl Agent {
 
     /// The same, only asked: it writes and tells nothing, and keeps an account of each evaluation.
     pub(crate) fn only_asked(mut self) -> Self {
-        self.accounts = Accounts::kept();
+        self.accounts = Accounts::only_asked();
+        self
+    }
+
+    /// The same, keeping an account of what its clusters refuse to have written.
+    pub(crate) fn read_only(mut self) -> Self {
+        self.accounts = Accounts::of_read_only();
         self
     }
 

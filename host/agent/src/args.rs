@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show what would be written, and write nothing.
     #[command(
-        after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff\n  kubectl get hostedclusters,secrets,services,namespaces -A -o yaml | transom render -\n\nEnds with 0, with 1 when some object failed, 2 on wrong use; with --exit-code 3 when something would change."
+        after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff --reveal=names\n  kubectl get hostedclusters,secrets,services,namespaces -A -o yaml | transom render -\n\nEnds with 0, with 1 when some object failed, 2 on wrong use; with --exit-code 3 when something would change."
     )]
     Render(RenderArgs),
     /// Run the cases of policies and guests through the built components.
@@ -184,9 +184,10 @@ pub(crate) struct RenderArgs {
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
     pub(crate) output: OutputFormat,
-    /// Show credentials instead of what kind and size they are.
-    #[arg(long)]
-    pub(crate) reveal: bool,
+    /// Show credentials instead of what kind and size they are; `--reveal=names` shows names of contexts, clusters and
+    /// users, and no credential.
+    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub(crate) reveal: Option<Reveal>,
     /// Show the difference from what is there.
     #[arg(long)]
     pub(crate) diff: bool,
@@ -240,6 +241,15 @@ pub(crate) enum OutputFormat {
     Json,
     /// A line for each object.
     Table,
+}
+
+/// What is shown that is hidden otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reveal {
+    /// Everything, credentials too.
+    All,
+    /// Names of contexts, clusters and users in kubeconfigs.
+    Names,
 }
 
 /// Form of a listing.

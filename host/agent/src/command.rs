@@ -16,6 +16,7 @@ pub(crate) mod session;
 mod status;
 mod summary;
 mod validate;
+mod would;
 
 use crate::args::{Cli, Command};
 use crate::output::{Ending, Screen};

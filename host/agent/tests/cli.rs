@@ -45,6 +45,32 @@ fn rendering_says_by_its_code_whether_something_would_change_where_that_is_asked
 }
 
 #[test]
+fn names_are_revealed_without_credentials() {
+    let case = "policies/external-managed-kubeconfig/cases/T01-port-443/given.yaml";
+    let config = |words: &[&str]| {
+        let (code, shown, told) = said(&[&["render", case, "-o", "json"], words].concat());
+        assert_eq!(code, Some(0), "{told}");
+        let list: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        (list["items"][0]["data"]["kubeconfig"].clone(), shown)
+    };
+    let (hidden, _) = config(&[]);
+    assert!(hidden["contexts"][0]["name"].as_str().unwrap().starts_with("<redacted name"), "{hidden}");
+    let (named, shown) = config(&["--reveal=names"]);
+    for (pointer, name) in
+        [("/contexts/0/name", "admin"), ("/clusters/0/name", "cluster"), ("/current-context", "admin")]
+    {
+        assert_eq!(named.pointer(pointer).and_then(serde_json::Value::as_str), Some(name), "{named}");
+    }
+    assert!(shown.contains("<redacted client-key") && !shown.contains("LS0tLS1"), "{shown}");
+    let (_, diff, _) = said(&["render", case, "--diff", "--reveal=names"]);
+    assert!(diff.contains("current-context: admin") && !diff.contains("LS0tLS1"), "{diff}");
+    // With no word behind it, and none that follows, everything is revealed.
+    let (_, everything, _) = said(&["render", "--reveal", case]);
+    assert!(!everything.contains("<redacted"), "{everything}");
+    assert_eq!(said(&["render", case, "--reveal=nonsense"]).0, Some(2));
+}
+
+#[test]
 fn what_ships_is_valid_and_explains_itself() {
     assert_eq!(said(&["validate"]).0, Some(0));
     for guest in ["builtin:kubeconfig", "builtin:taints", "builtin:trigger"] {

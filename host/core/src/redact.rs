@@ -17,18 +17,31 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const OURS: &str = "transom.dev/";
 
 /// The key of one run. Equal values have equal marks within it; without it a mark says nothing about a value.
-pub struct Marks([u8; 32]);
+pub struct Marks {
+    key: [u8; 32],
+    names: bool,
+}
 
 impl Marks {
     /// From random bytes that are used for nothing else.
     pub fn new(key: [u8; 32]) -> Self {
-        Self(key)
+        Self { key, names: false }
+    }
+
+    /// The same, but names of contexts, clusters and users in kubeconfigs are shown.
+    pub fn showing_names(self) -> Self {
+        Self { names: true, ..self }
+    }
+
+    /// Whether names are shown.
+    pub(crate) fn show_names(&self) -> bool {
+        self.names
     }
 
     /// What is shown instead of a value.
     pub fn hide(&self, kind: &str, bytes: &[u8]) -> Value {
         let mut hash = Sha256::new();
-        hash.update(self.0);
+        hash.update(self.key);
         hash.update(bytes);
         let mark: String = hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         Value::String(format!("<redacted {kind}, {} bytes, {mark}>", bytes.len()))

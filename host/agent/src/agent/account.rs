@@ -36,19 +36,27 @@ pub(crate) struct Read {
     pub(crate) deleting: bool,
 }
 
-/// The accounts of an agent that is only asked; one that works keeps none.
+/// The accounts of an agent that is only asked, or that runs once and read-only; one that works keeps none.
 #[derive(Default)]
-pub(crate) struct Accounts(Option<Mutex<BTreeMap<Key, Account>>>);
+pub(crate) struct Accounts {
+    kept: Option<Mutex<BTreeMap<Key, Account>>>,
+    only_asked: bool,
+}
 
 impl Accounts {
     /// Those of an agent that is only asked.
-    pub(crate) fn kept() -> Self {
-        Self(Some(Mutex::default()))
+    pub(crate) fn only_asked() -> Self {
+        Self { kept: Some(Mutex::default()), only_asked: true }
     }
 
-    /// Whether the agent is only asked, and writes nothing.
-    pub(crate) fn are_kept(&self) -> bool {
-        self.0.is_some()
+    /// Those of an agent whose clusters refuse what it writes.
+    pub(crate) fn of_read_only() -> Self {
+        Self { kept: Some(Mutex::default()), only_asked: false }
+    }
+
+    /// Whether the agent is only asked, and does not even try to write.
+    pub(crate) fn are_only_asked(&self) -> bool {
+        self.only_asked
     }
 
     /// An evaluation begins: what the one before it read counts no more.
@@ -58,7 +66,7 @@ impl Accounts {
 
     /// Takes note of something, where accounts are kept.
     pub(crate) fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
-        if let Some(all) = &self.0 {
+        if let Some(all) = &self.kept {
             take(all.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default());
         }
     }
@@ -79,7 +87,7 @@ impl Accounts {
 
     /// All of them.
     pub(crate) fn all(&self) -> BTreeMap<Key, Account> {
-        self.0.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+        self.kept.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 }
 

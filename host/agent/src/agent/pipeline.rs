@@ -168,10 +168,9 @@ impl Agent {
         if plan.steps.is_empty() {
             return Outcome::default();
         }
-        if self.accounts.are_kept() {
-            let outcome = account::as_if_done(&plan.steps);
-            self.accounts.note(key, |account| account.steps.extend(plan.steps));
-            return outcome;
+        self.accounts.note(key, |account| account.steps.extend(plan.steps.iter().cloned()));
+        if self.accounts.are_only_asked() {
+            return account::as_if_done(&plan.steps);
         }
         let Admitted { plan, stopped } = self.known.lock().brake.admit(key, plan, self.clock.now_seconds());
         seen.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));

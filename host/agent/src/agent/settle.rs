@@ -122,7 +122,7 @@ impl Agent {
         };
         self.statuses.changed();
         let published = match gone {
-            _ if self.accounts.are_kept() => Ok(()),
+            _ if self.accounts.are_only_asked() => Ok(()),
             true => self.connections.forget(&report.policy, &report.subject),
             // The start of an agent is no news to anybody.
             false if report.end == End::Ended(Class::Unlocated) => Ok(()),

@@ -126,7 +126,7 @@ impl Agent {
 
     /// Tells the clusters what every policy has come to, as far as it is news.
     pub(crate) fn publish_policies(&self) {
-        if !self.leading.leads() || self.accounts.are_kept() {
+        if !self.leading.leads() || self.accounts.are_only_asked() {
             return;
         }
         let mut told = self.statuses.lock();

@@ -14,6 +14,10 @@ pub(crate) struct TestArgs {
     /// `guests/<package>.wasm` or `guests/<folder>.wasm` in the target folders that cargo would use.
     #[arg(long, value_name = "COMPONENT")]
     pub(crate) component: Option<String>,
+    /// Write what came into `expected.yaml` of each case that fails, print how it differs from what was expected, and
+    /// keep the comments of what stays. A case whose `expected.yaml` is missing gets one.
+    #[arg(long)]
+    pub(crate) update: bool,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     pub(crate) output: TableFormat,

@@ -11,7 +11,8 @@ pub(crate) struct ServerArgs {
     /// Flags shared with `status`.
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
-    /// Write nothing to an API server but the Lease where one is asked for; tell what would be written.
+    /// Write nothing to an API server but the Lease where one is asked for; tell what would be written. With `--once` all
+    /// of it is printed on standard output as `render --diff` does, credentials hidden.
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Work only while holding the Lease in this namespace of `local`, or of the first context where none is called so: one

@@ -3,7 +3,7 @@
 pub(crate) mod settings;
 
 use anyhow::{Context as _, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::Read as _;
 use std::path::Path;
@@ -68,15 +68,16 @@ pub(crate) struct Settings {
 }
 
 /// An object by name, as cases write it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Reference {
     /// Group and version; not needed where the kind says enough.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) api_version: String,
     /// Kind.
     pub(crate) kind: String,
     /// Absent for what is cluster-scoped.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
     /// Name.
     pub(crate) name: String,
@@ -179,6 +180,12 @@ pub(crate) fn place_of(reference: &ObjectRef) -> String {
 }
 
 impl Reference {
+    /// An object whose kind says enough.
+    pub(crate) fn of(object: &ObjectRef) -> Self {
+        let ObjectRef { kind, namespace, name, .. } = object.clone();
+        Self { api_version: String::new(), kind, namespace, name }
+    }
+
     /// Takes the object out of a directory in memory, whoever put it there.
     pub(crate) fn remove(&self, directory: &Directory) {
         let reference = ObjectRef::local(&self.api_version, &self.kind, self.namespace.as_deref(), &self.name);

@@ -1,9 +1,10 @@
 //! `transom test`: the cases of policies and guests, through the built components; those of policies also through the
-//! agent's own pipeline, in memory. Never changes an expectation.
+//! agent's own pipeline, in memory. Never changes an expectation but where `--update` asks for it.
 
 mod compare;
 mod guest;
 mod policy;
+mod update;
 
 use crate::args::TableFormat;
 use crate::args::guest::TestArgs;
@@ -16,6 +17,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use transom_engine::Engine;
+use update::Came;
 
 /// The files of a case; the last is for cases of policies, and may be absent.
 const FILES: [&str; 3] = ["given.yaml", "expected.yaml", "then.yaml"];
@@ -25,6 +28,14 @@ struct Verdict {
     case: PathBuf,
     /// How it differs from what is expected, line by line; empty when it does not.
     differences: Vec<String>,
+    /// Whether what came was written where it is expected.
+    updated: bool,
+}
+
+impl Verdict {
+    fn failed(&self) -> bool {
+        !self.updated && !self.differences.is_empty()
+    }
 }
 
 /// What was loaded for one case and serves the next.
@@ -60,21 +71,21 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let verdicts = block_on(async {
         let mut verdicts: Vec<Verdict> = Vec::with_capacity(cases.len());
         for case in cases {
-            verdicts.push(judge(&engine, case, &mut warm).await);
+            verdicts.push(judge(&engine, case, &mut warm, args.update).await);
         }
         verdicts
     })?;
     match args.output {
         TableFormat::Table => table(&verdicts, screen),
         TableFormat::Json => {
-            let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case, "passed": verdict.differences.is_empty(), "differences": verdict.differences}));
+            let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case, "passed": !verdict.failed(), "differences": verdict.differences, "updated": verdict.updated}));
             screen.json(&rows.collect());
         }
     }
     for warning in warm.guests.warnings() {
         screen.note(format_args!("{} {warning}", screen.tinted("warning", Tint::Yellow, 8)));
     }
-    let failed = verdicts.iter().any(|verdict| !verdict.differences.is_empty());
+    let failed = verdicts.iter().any(Verdict::failed);
     Ok(if failed { Ending::Failed } else { Ending::Right })
 }
 
@@ -138,24 +149,66 @@ fn whole(case: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Runs one case, and writes what came where it is expected, when that is asked for and makes the case pass.
+async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -> Verdict {
+    let expected = case.join("expected.yaml");
+    // A case begins with what is given.
+    let is_new = updates && fs::symlink_metadata(&expected).is_err() && case.join("given.yaml").is_file();
+    if is_new && let Err(error) = fs::write(&expected, "") {
+        let differences = vec![format!("failed to write `{}`: {error}", expected.display())];
+        return Verdict { case, differences, updated: false };
+    }
+    let before = fs::read(&expected).unwrap_or_default();
+    let ran = one(engine, &case, warm).await;
+    let (mut differences, came) = ran.unwrap_or_else(|error| (vec![format!("{error:#}")], None));
+    // Of a new case also that nothing comes is written down.
+    let mut updated = is_new && differences.is_empty();
+    if let Some(came) = came.filter(|_| updates && !differences.is_empty()) {
+        let again = match update::write(&expected, &came) {
+            Ok(()) => one(engine, &case, warm).await.map(|(left, _)| left),
+            Err(error) => Err(error),
+        };
+        updated = again.as_ref().is_ok_and(Vec::is_empty);
+        if !updated {
+            let left = again.unwrap_or_else(|error| vec![format!("{error:#}")]);
+            differences.push(format!("not updated: {}", left.join("; ")));
+        }
+    }
+    if !updated && updates {
+        let restored = if is_new { fs::remove_file(&expected) } else { restore(&expected, &before) };
+        differences.extend(restored.err().map(|error| format!("failed to restore `{}`: {error}", expected.display())));
+    }
+    Verdict { case, differences, updated }
+}
+
+/// Puts back what stood in a file, where something else stands there.
+fn restore(path: &Path, before: &[u8]) -> std::io::Result<()> {
+    let same = fs::read(path).map_or(true, |now| now == before);
+    if same { Ok(()) } else { fs::write(path, before) }
+}
+
 /// Runs one case: of a guest when it lies in the guest's crate, else of the policy that it lies under.
-async fn judge(engine: &transom_engine::Engine, case: PathBuf, warm: &mut Warm) -> Verdict {
-    let found = match (whole(&case), guest::crate_above(&case)) {
-        (Err(error), _) => Err(error),
-        (Ok(()), Some(home)) => guest::run(engine, &home, &case, &mut warm.guests),
-        (Ok(()), None) => policy::run(engine, &case, &mut warm.policies).await,
+async fn one(engine: &Engine, case: &Path, warm: &mut Warm) -> anyhow::Result<(Vec<String>, Option<Came>)> {
+    whole(case)?;
+    let (differences, came) = match guest::crate_above(case) {
+        Some(home) => guest::run(engine, &home, case, &mut warm.guests)?,
+        None => policy::run(engine, case, &mut warm.policies).await?,
     };
-    let differences = found.unwrap_or_else(|error| vec![format!("{error:#}")]);
-    Verdict { case, differences }
+    Ok((differences, Some(came)))
 }
 
 fn table(verdicts: &[Verdict], screen: &Screen) {
     for verdict in verdicts {
-        let passed = verdict.differences.is_empty();
-        let word = if passed { screen.tinted("passed", Tint::Green, 6) } else { screen.tinted("FAILED", Tint::Red, 6) };
+        let word = match verdict {
+            _ if verdict.failed() => screen.tinted("FAILED", Tint::Red, 7),
+            Verdict { updated: true, .. } => screen.tinted("updated", Tint::Yellow, 7),
+            _ => screen.tinted("passed", Tint::Green, 7),
+        };
         screen.line(format_args!("{word}  {}", verdict.case.display()));
         verdict.differences.iter().for_each(|line| screen.line(format_args!("        {line}")));
     }
-    let failed = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
-    screen.line(format_args!("{} passed, {failed} failed", verdicts.len() - failed));
+    let failed = verdicts.iter().filter(|verdict| verdict.failed()).count();
+    let updated = verdicts.iter().filter(|verdict| verdict.updated).count();
+    let of_updates = if updated > 0 { format!("{updated} updated, ") } else { String::new() };
+    screen.line(format_args!("{} passed, {of_updates}{failed} failed", verdicts.len() - failed - updated));
 }

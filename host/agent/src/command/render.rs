@@ -1,11 +1,11 @@
 //! `transom render`: what would be written, by the very code that writes. Never writes, and shows no credential unasked.
 
-mod difference;
+pub(crate) mod difference;
 mod form;
 
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
-use crate::args::{EvaluateArgs, RenderArgs};
+use crate::args::{EvaluateArgs, RenderArgs, Reveal};
 use crate::command::block_on;
 use crate::command::case::{self, Given, settings};
 use crate::command::session::Session;
@@ -16,12 +16,13 @@ use crate::policies::loads::Loading;
 use crate::telemetry;
 use crate::{command::run, command::summary};
 use anyhow::bail;
+use serde_json::Value;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
 use transom_core::contract::AgentFacts;
 use transom_core::object::Object;
-use transom_core::redact::Marks;
+use transom_core::redact::{Marks, redact};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::time::parse_rfc3339;
 
@@ -109,6 +110,16 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
         all.objects.extend(one.objects);
     }
     Ok((Path::new("-"), Some(all)))
+}
+
+/// An object as it may be shown, by what is to be revealed.
+fn shown(object: &Object, reveal: Option<Reveal>, marks: &Marks) -> Value {
+    if reveal == Some(Reveal::All) { object.body.clone() } else { redact(&object.body, marks) }
+}
+
+/// The marks of this output, which show names where they are asked for.
+fn marks_for(reveal: Option<Reveal>) -> Marks {
+    if reveal == Some(Reveal::Names) { marks().showing_names() } else { marks() }
 }
 
 /// Marks of one run tell nothing to the next: the key is the process's own.

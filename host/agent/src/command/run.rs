@@ -13,7 +13,7 @@ use crate::policies::Source;
 use crate::policies::at_work::AtWork;
 use crate::policies::loads::Loading;
 use crate::policies::swap::Swap;
-use crate::{command::connect, command::summary, metrics, policies::watch, telemetry};
+use crate::{command::connect, command::summary, command::would, metrics, policies::watch, telemetry};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -63,6 +63,9 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     if args.once {
         let Prepared { agent, swap, .. } = prepare(args).await?;
         drive(&agent, screen).await;
+        if would::is_asked_for(args) {
+            would::print(&agent, screen).await;
+        }
         agent.tidy_status(&swap.at_work().names());
         agent.publish_policies();
         let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
@@ -124,7 +127,11 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let names = connect::names(args);
     let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));
     let agent = agent(connect::open(args).await?, &args.evaluate).within(&budget);
-    let agent = Arc::new(if args.asked { agent.only_asked() } else { agent });
+    let agent = Arc::new(match args {
+        RunArgs { asked: true, .. } => agent.only_asked(),
+        _ if would::is_asked_for(args) => agent.read_only(),
+        _ => agent,
+    });
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {
         Some(options) => Some(admin::start(Arc::clone(&agent), options, reviews(&agent)).await?),

@@ -1,5 +1,5 @@
 //! A kubeconfig as it may be shown: where it leads, and marks instead of what it holds.
-//! Never shows a name from inside it, nor a field that is not listed here.
+//! Never shows a name from inside it unasked, nor a field that is not listed here.
 
 use super::{Source, url};
 use crate::redact::Marks;
@@ -45,15 +45,59 @@ const USER: &[(&str, Show)] = &[
 const CONTEXT: &[(&str, Show)] =
     &[("cluster", Show::Mark("name")), ("user", Show::Mark("name")), ("namespace", Show::Dns)];
 
+/// How names of one document are shown.
+struct Names<'a> {
+    marks: &'a Marks,
+    /// Every text that a user of the document has, where names are shown at all.
+    secrets: Vec<&'a str>,
+}
+
+impl Names<'_> {
+    /// A name as it is where that is asked for, unless a credential of the same document is in it.
+    fn name(&self, value: &Value) -> Value {
+        let shown = value.as_str().filter(|_| self.marks.show_names());
+        match shown.filter(|name| !self.secrets.iter().any(|secret| name.contains(secret))) {
+            Some(name) => Value::from(name),
+            None => self.marks.hide_value("name", value),
+        }
+    }
+}
+
+/// Every text of users that may be a credential: all but their names, and what names or locates one.
+fn hidden<'a>(users: &'a Value, found: &mut Vec<&'a str>) {
+    const OPEN: [&str; 8] = [
+        "name",
+        "username",
+        "client-certificate",
+        "client-key",
+        "tokenFile",
+        "apiVersion",
+        "command",
+        "interactiveMode",
+    ];
+    match users {
+        Value::String(text) if !text.is_empty() => found.push(text),
+        Value::Array(items) => items.iter().for_each(|item| hidden(item, found)),
+        Value::Object(map) => {
+            map.iter().filter(|(key, _)| !OPEN.contains(&key.as_str())).for_each(|(_, value)| hidden(value, found));
+        }
+        _ => {}
+    }
+}
+
 impl Source {
     /// Its structure: servers and flags as they are, everything else as marks, fields that are not known as one.
     pub(crate) fn redacted(&self, marks: &Marks) -> Value {
+        let users = self.document.get("users").filter(|_| marks.show_names());
+        let mut secrets = Vec::new();
+        users.into_iter().for_each(|users| hidden(users, &mut secrets));
+        let marks = &Names { marks, secrets };
         let mut shown = Map::new();
         let mut rest = Map::new();
         for (key, value) in &self.document {
             match (key.as_str(), value) {
                 ("apiVersion" | "kind", _) => drop(shown.insert(key.clone(), value.clone())),
-                ("current-context", _) => drop(shown.insert(key.clone(), marks.hide_value("name", value))),
+                ("current-context", _) => drop(shown.insert(key.clone(), marks.name(value))),
                 ("clusters", Value::Array(items)) => {
                     shown.insert(key.clone(), entries(items, "cluster", CLUSTER, marks));
                 }
@@ -69,12 +113,12 @@ impl Source {
     }
 }
 
-fn entries(items: &[Value], inner: &str, known: &[(&str, Show)], marks: &Marks) -> Value {
+fn entries(items: &[Value], inner: &str, known: &[(&str, Show)], marks: &Names<'_>) -> Value {
     let entry = |item: &Value| {
         let mut shown = Map::new();
         let mut rest = item.as_object().cloned().unwrap_or_default();
         if let Some(name) = rest.remove("name") {
-            shown.insert("name".to_owned(), marks.hide_value("name", &name));
+            shown.insert("name".to_owned(), marks.name(&name));
         }
         if let Some(Value::Object(map)) = rest.remove(inner) {
             shown.insert(inner.to_owned(), fields(map, known, marks));
@@ -85,7 +129,7 @@ fn entries(items: &[Value], inner: &str, known: &[(&str, Show)], marks: &Marks) 
     items.iter().map(entry).collect()
 }
 
-fn fields(mut map: Map<String, Value>, known: &[(&str, Show)], marks: &Marks) -> Value {
+fn fields(mut map: Map<String, Value>, known: &[(&str, Show)], marks: &Names<'_>) -> Value {
     let mut shown = Map::new();
     for (key, how) in known {
         if let Some(value) = map.remove(*key) {
@@ -96,7 +140,7 @@ fn fields(mut map: Map<String, Value>, known: &[(&str, Show)], marks: &Marks) ->
     Value::Object(shown)
 }
 
-fn show(value: &Value, key: &str, how: Show, marks: &Marks) -> Value {
+fn show(value: &Value, key: &str, how: Show, marks: &Names<'_>) -> Value {
     let harmless = match (how, value) {
         (Show::Flag, Value::Bool(_)) => true,
         (Show::Url, Value::String(text)) => !text.contains(['@', '?', '#']) && url::proxy(text).is_ok(),
@@ -105,14 +149,15 @@ fn show(value: &Value, key: &str, how: Show, marks: &Marks) -> Value {
     };
     match how {
         _ if harmless => value.clone(),
-        Show::Mark(kind) => marks.hide_value(kind, value),
-        Show::Flag | Show::Url | Show::Dns => marks.hide_value(key, value),
+        Show::Mark("name") => marks.name(value),
+        Show::Mark(kind) => marks.marks.hide_value(kind, value),
+        Show::Flag | Show::Url | Show::Dns => marks.marks.hide_value(key, value),
     }
 }
 
 /// Fields that are not known stand together as one mark: even their names may say too much.
-fn add_rest(shown: &mut Map<String, Value>, rest: Map<String, Value>, marks: &Marks) {
+fn add_rest(shown: &mut Map<String, Value>, rest: Map<String, Value>, marks: &Names<'_>) {
     if !rest.is_empty() {
-        shown.insert("?".to_owned(), marks.hide_value("fields", &Value::Object(rest)));
+        shown.insert("?".to_owned(), marks.marks.hide_value("fields", &Value::Object(rest)));
     }
 }

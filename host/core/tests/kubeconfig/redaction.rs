@@ -41,6 +41,46 @@ fn a_kubeconfig_is_shown_as_its_structure() {
 }
 
 #[test]
+fn names_are_shown_where_they_are_asked_for_unless_they_are_credentials() {
+    let source = with(two(), "/users/1/user/hunter", json!("x"));
+    let named = |source: &Value| {
+        let object = secret(json!({"kubeconfig": base64(&source.to_string())}));
+        redact(&object, &Marks::new([7; 32]).showing_names())["data"]["kubeconfig"].clone()
+    };
+    let config = named(&source);
+    for pointer in [
+        "/clusters/0/name",
+        "/users/1/name",
+        "/contexts/0/name",
+        "/contexts/1/context/cluster",
+        "/contexts/1/context/user",
+        "/current-context",
+    ] {
+        assert_eq!(config.pointer(pointer), source.pointer(pointer), "{pointer}");
+    }
+    for hidden in ["hunter", "opaque", "pass", "LS0tLS1", "MII"] {
+        assert!(!config.to_string().contains(hidden), "{hidden} in {config}");
+    }
+    // Whoever names something by a credential shows it nowhere.
+    for (pointer, value) in [
+        ("/users/1/user/token", json!(CANARY)),
+        ("/users/1/user/password", json!(CANARY)),
+        ("/users/1/user/exec", json!({"env": [{"name": "TOKEN", "value": CANARY}], "args": ["--token", CANARY]})),
+        ("/users/1/user/auth-provider", json!({"config": {"id-token": CANARY}})),
+        ("/users/1/user/other", json!([{"deep": CANARY}])),
+    ] {
+        let source = with(source.clone(), pointer, value);
+        for name in
+            ["/contexts/0/name", "/clusters/0/name", "/users/0/name", "/current-context", "/contexts/0/context/user"]
+        {
+            let source = with(source.clone(), name, json!(format!("my-{CANARY}-x")));
+            let shown = named(&source).to_string();
+            assert!(!shown.contains(CANARY), "{pointer} {name}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn marks_hold_for_one_run() {
     let hide = |key: u8, bytes: &[u8]| Marks::new([key; 32]).hide("token", bytes);
     assert_eq!(hide(1, b"a"), hide(1, b"a"));

@@ -238,6 +238,14 @@ async fn once(stage: &Stage, words: &[&str]) -> Result<Vec<String>> {
     Ok(changing.map(|line| format!("{} {}", line.verb, line.uri)).collect())
 }
 
+/// What a read-only run says that it would write, with no credential in it.
+fn would(stage: &Stage) -> Result<String> {
+    let output = stage.command(&["--once", "--policy-objects", "--read-only"])?.output()?;
+    let would = String::from_utf8(output.stdout)?;
+    ensure!(output.status.success() && !would.contains("LS0tLS1"), "it failed, or shows PEM: {}", output.status);
+    Ok(would)
+}
+
 #[test]
 fn a_run_that_ends_leaves_the_last_status_and_a_read_only_one_leaves_nothing() -> Result<()> {
     on_stage(async |stage| {
@@ -247,6 +255,11 @@ fn a_run_that_ends_leaves_the_last_status_and_a_read_only_one_leaves_nothing() -
         stage.ready("late", false).await?;
         let asked = once(stage, &["--read-only"]).await?;
         ensure!(asked.is_empty(), "a read-only run asked for {asked:#?}");
+        let would = would(stage)?;
+        let name = "Secret klusterlet-one/external-managed-kubeconfig";
+        ensure!(would.contains(&format!("+++ {name}\n")) && would.contains("\n+kind: Secret"), "{would}");
+        ensure!(would.contains("<redacted client-key") && would.contains("server: https://kube-apiserver."), "{would}");
+        ensure!(would.matches("+++ ").count() == 1, "{would}");
         for namespaces in 0..2 {
             if namespaces == 1 {
                 stage.objects().namespace("klusterlet-late").await?;
@@ -258,6 +271,7 @@ fn a_run_that_ends_leaves_the_last_status_and_a_read_only_one_leaves_nothing() -
             ensure!(loaded(&status, 1) && status["counts"] == counts, "{status}, after {asked:#?}");
             ensure!(asked.iter().filter(|asked| asked.contains("/status")).count() == 1, "{asked:#?}");
         }
+        ensure!(self::would(stage)?.is_empty(), "nothing is new, and yet it would write");
         let asked = once(stage, &[]).await?;
         ensure!(asked.is_empty(), "nothing is new, and yet it asked for {asked:#?}");
         Ok(())

@@ -20,4 +20,5 @@ mod owners;
 mod policies;
 mod service_level;
 mod swap;
+mod tutorial;
 mod watching;

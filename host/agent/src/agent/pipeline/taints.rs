@@ -68,7 +68,7 @@ impl Agent {
             // that: what somebody made of it may look as it did before the write.
             seen.judged = left.map(Arc::from);
             let unknown = seen.judged.is_none() && outcome.failure().is_none();
-            if unknown && !self.accounts.are_kept() {
+            if unknown && !self.accounts.are_only_asked() {
                 self.push(key, Cause::Evaluate(Why::Unjudged), None);
             }
         }

@@ -1,48 +1,66 @@
 //! Compares objects as a reader would: data decoded, kubeconfigs parsed, digests of components left out.
-//! Never shows a value of a Secret: differences name paths.
+//! Never shows a credential: of a Secret, differences show what `transom render` shows.
 
+use crate::command::render::marks;
+use serde_json::value::Index;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use transom_api::labels;
 use transom_core::document::{self, Limits};
+use transom_core::redact::redact;
 
 /// What one value in a Secret may cost.
 const LIMITS: Limits = Limits { bytes: 2 << 20, nodes: 100_000, depth: 64 };
 
-/// The differences between two lists of objects, whatever their order.
-pub(super) fn objects(expected: &[Value], found: &[Value]) -> Vec<String> {
+/// How much of an object is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All of it.
+    Whole,
+    /// The fields that are named; lists have as many elements as are named.
+    Named,
+}
+
+/// The differences between what is expected and the objects that were written, whatever their order.
+pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) -> Vec<String> {
+    let wanted = expected.iter().map(|wanted| (wanted, Extent::Whole));
+    let wanted: Vec<_> = wanted.chain(partial.iter().map(|wanted| (wanted, Extent::Named))).collect();
     let mut differences = Vec::new();
-    for wanted in expected {
+    for (wanted, extent) in &wanted {
         match found.iter().find(|object| name(object) == name(wanted)) {
             None => differences.push(format!("{}: want it written, it was not", name(wanted))),
-            Some(object) => {
-                let mut paths = BTreeSet::new();
-                let hidden = wanted.get("kind").and_then(Value::as_str) == Some("Secret");
-                differ(&normal(wanted), &normal(object), "", &mut |path, want, have| {
-                    let difference = match hidden {
-                        true => format!("`{path}` differs"),
-                        false => format!("`{path}`: want {want}, have {have}"),
-                    };
-                    paths.insert(difference);
-                });
-                let of = format!("{}: ", name(wanted));
-                differences.extend(paths.into_iter().map(|difference| format!("{of}{difference}")));
-            }
+            Some(object) => differences.extend(one(wanted, object, *extent)),
         }
     }
-    let unwanted = found.iter().filter(|object| !expected.iter().any(|wanted| name(wanted) == name(object)));
+    let unwanted = found.iter().filter(|object| !wanted.iter().any(|(wanted, _)| name(wanted) == name(object)));
     differences.extend(unwanted.map(|object| format!("{}: want it not written, it was", name(object))));
     differences
 }
 
-fn name(object: &Value) -> String {
+/// The differences of one object.
+pub(super) fn one(wanted: &Value, found: &Value, extent: Extent) -> Vec<String> {
+    let marks = marks();
+    let forms = |object: &Value| (normal(object.clone(), decode), normal(redact(object, &marks), merge));
+    let (wanted, found) = (forms(wanted), forms(found));
+    let mut differences = BTreeSet::new();
+    differ(Side::of(&wanted), Side::of(&found), "", extent, &mut |path, want, have| {
+        differences.insert(match (want.shown(), have.shown()) {
+            // What is hidden may be shown the same on both sides, or not at all.
+            (Some(want), Some(have)) if want != have => format!("`{path}`: want {want}, have {have}"),
+            _ => format!("`{path}` differs"),
+        });
+    });
+    differences.into_iter().map(|difference| format!("{}: {difference}", name(&wanted.0))).collect()
+}
+
+/// What tells objects of a case apart.
+pub(super) fn name(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// An object in the form in which all that say the same are equal.
-fn normal(object: &Value) -> Value {
-    let mut object = object.clone();
+/// An object in the form in which all that say the same are equal; `data` brings that of a Secret into such a form.
+fn normal(mut object: Value, data: fn(&mut Map<String, Value>)) -> Value {
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(labels::COMPONENT);
         annotations.remove(labels::INPUTS);
@@ -51,14 +69,13 @@ fn normal(object: &Value) -> Value {
         }
     }
     if object.get("kind").and_then(Value::as_str) == Some("Secret") {
-        data(&mut object);
+        object.as_object_mut().into_iter().for_each(data);
     }
     object
 }
 
 /// `data` and `stringData` as what they say.
-fn data(object: &mut Value) {
-    let Some(map) = object.as_object_mut() else { return };
+fn decode(map: &mut Map<String, Value>) {
     let mut said = Map::new();
     if let Some(Value::Object(data)) = map.remove("data") {
         said.extend(data.into_iter().map(|(key, value)| (key, decoded(&value))));
@@ -69,10 +86,22 @@ fn data(object: &mut Value) {
     map.insert("data".to_owned(), Value::Object(said));
 }
 
+/// The same where both are redacted, which decodes them.
+fn merge(map: &mut Map<String, Value>) {
+    let parts = ["data", "stringData"].iter().filter_map(|key| map.remove(*key));
+    let said = parts.filter_map(|part| if let Value::Object(part) = part { Some(part) } else { None }).flatten();
+    let said = said.collect();
+    map.insert("data".to_owned(), Value::Object(said));
+}
+
 fn decoded(value: &Value) -> Value {
+    bytes(value).map_or(Value::Null, |bytes| parsed(&bytes))
+}
+
+/// What a value under `data` of a Secret stands for.
+pub(super) fn bytes(value: &Value) -> Option<Vec<u8>> {
     use base64::Engine as _;
-    let bytes = value.as_str().and_then(|text| base64::engine::general_purpose::STANDARD.decode(text.trim()).ok());
-    bytes.map_or(Value::Null, |bytes| parsed(&bytes))
+    value.as_str().and_then(|text| base64::engine::general_purpose::STANDARD.decode(text.trim()).ok())
 }
 
 /// A YAML document as its value, anything else as text.
@@ -80,21 +109,108 @@ fn parsed(bytes: &[u8]) -> Value {
     document::parse_one(bytes, LIMITS).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()))
 }
 
+/// A value, and how it is shown; nothing where it is absent, or its place is not shown.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    said: Option<&'a Value>,
+    shown: Option<&'a Value>,
+}
+
+impl<'a> Side<'a> {
+    fn of((said, shown): &'a (Value, Value)) -> Self {
+        Self { said: Some(said), shown: Some(shown) }
+    }
+
+    fn below(self, place: impl Index + Copy) -> Self {
+        let below = |value: &'a Value| value.get(place);
+        Self { said: self.said.and_then(below), shown: self.shown.and_then(below) }
+    }
+
+    fn value(self) -> &'a Value {
+        self.said.unwrap_or(&Value::Null)
+    }
+
+    /// As it may be shown: an absent value is null.
+    fn shown(self) -> Option<&'a Value> {
+        if self.value().is_null() { Some(&Value::Null) } else { self.shown }
+    }
+}
+
 /// The deepest paths at which two values differ.
-fn differ(expected: &Value, found: &Value, path: &str, tell: &mut impl FnMut(&str, &Value, &Value)) {
-    match (expected, found) {
-        (Value::Object(expected), Value::Object(found)) => {
-            for key in expected.keys().chain(found.keys()) {
+fn differ(
+    expected: Side<'_>,
+    found: Side<'_>,
+    path: &str,
+    extent: Extent,
+    tell: &mut impl FnMut(&str, Side<'_>, Side<'_>),
+) {
+    match (expected.value(), found.value()) {
+        (Value::Object(wanted), Value::Object(there)) => {
+            let unnamed = there.keys().filter(|key| extent == Extent::Whole && !wanted.contains_key(*key));
+            for key in wanted.keys().chain(unnamed) {
                 let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                differ(expected.get(key).unwrap_or(&Value::Null), found.get(key).unwrap_or(&Value::Null), &below, tell);
+                differ(expected.below(key.as_str()), found.below(key.as_str()), &below, extent, tell);
             }
         }
-        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
-            for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
-                differ(expected, found, &format!("{path}[{at}]"), tell);
+        (Value::Array(wanted), Value::Array(there)) if wanted.len() == there.len() => {
+            for at in 0..wanted.len() {
+                differ(expected.below(at), found.below(at), &format!("{path}[{at}]"), extent, tell);
             }
         }
-        _ if expected == found => {}
+        (wanted, there) if wanted == there => {}
         _ => tell(path, expected, found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn cluster(spec: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "ManagedCluster", "metadata": {"name": "c", "labels": {"a": "b"}}, "spec": spec})
+    }
+
+    #[test]
+    fn of_a_partial_object_only_what_is_named_counts() {
+        let found =
+            [cluster(json!({"taints": [{"key": "k", "effect": "NoSelect", "timeAdded": "t"}], "accepted": true}))];
+        let named = |spec: Value| json!({"kind": "ManagedCluster", "metadata": {"name": "c"}, "spec": spec});
+        for (spec, told) in [
+            (json!({"taints": [{"key": "k"}]}), None),
+            (json!({}), None),
+            (json!({"taints": [{"key": "k", "value": null}], "other": null}), None),
+            (json!({"taints": [{"key": "other"}]}), Some("`spec.taints[0].key`: want \"other\", have \"k\"")),
+            (json!({"taints": []}), Some("`spec.taints`: want [], have [{")),
+            (json!({"accepted": null}), Some("`spec.accepted`: want null, have true")),
+            (json!({"missing": 1}), Some("`spec.missing`: want 1, have null")),
+        ] {
+            let differences = objects(&[], &[named(spec.clone())], &found);
+            let is_told = told.is_none_or(|told| differences.len() == 1 && differences[0].contains(told));
+            assert!(is_told && differences.is_empty() == told.is_none(), "{spec}: {differences:?}");
+            // Whole, the rest counts, too.
+            assert!(!objects(&[named(spec)], &[], &found).is_empty());
+        }
+        assert!(objects(&[], &[], &found)[0].contains("want it not written"));
+        assert!(
+            objects(&[], &[json!({"kind": "Secret", "metadata": {"name": "c"}})], &found)[0]
+                .contains("want it written")
+        );
+    }
+
+    #[test]
+    fn of_a_secret_what_render_shows_is_wanted_and_had() {
+        let secret = |server: &str, token: &str| {
+            let config = format!(
+                "kind: Config\nclusters: [{{name: c, cluster: {{server: 'https://{server}'}}}}]\nusers: [{{name: u, user: {{token: {token}}}}}]\ncontexts: []\n"
+            );
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "annotations": {"other": token}}, "stringData": {"kubeconfig": config, "password": token}})
+        };
+        let told =
+            objects(&[secret("one.example.com", "Canary1")], &[], &[secret("two.example.com", "Canary2")]).join("\n");
+        assert!(told.contains("`data.kubeconfig.clusters[0].cluster.server`: want \"https://one.example.com\", have \"https://two.example.com\""), "{told}");
+        assert!(told.contains("`data.kubeconfig.users[0].user.token`: want \"<redacted token, 7 bytes, "), "{told}");
+        assert!(told.contains("`data.password`") && told.contains("`metadata.annotations.other`"), "{told}");
+        assert!(!told.contains("Canary"), "{told}");
     }
 }

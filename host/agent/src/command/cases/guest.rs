@@ -9,6 +9,7 @@ mod expected;
 mod inputs;
 mod words;
 
+use super::update::Came;
 use crate::telemetry;
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
@@ -65,11 +66,11 @@ pub(super) fn crate_above(case: &Path) -> Option<PathBuf> {
     cases.parent().filter(|above| above.join("Cargo.toml").is_file()).map(Path::to_owned)
 }
 
-/// Gives the difference between the component's answer and what is expected.
+/// Gives the difference between the component's answer and what is expected, and the answer.
 ///
 /// # Errors
 /// When a file of the case cannot be read, or the component gives no answer.
-pub(super) fn run(engine: &Engine, home: &Path, case: &Path, warm: &mut Warm) -> anyhow::Result<Vec<String>> {
+pub(super) fn run(engine: &Engine, home: &Path, case: &Path, warm: &mut Warm) -> anyhow::Result<(Vec<String>, Came)> {
     let given = read(&case.join("given.yaml"))?;
     let expected = read(&case.join("expected.yaml"))?;
     let guest = warm.guest(engine, home)?;
@@ -80,7 +81,8 @@ pub(super) fn run(engine: &Engine, home: &Path, case: &Path, warm: &mut Warm) ->
     if found != ask(guest, &given, &mut Said::default())? {
         bail!("asked twice, the guest gave two answers");
     }
-    Ok(expected::difference(&expected, &found).into_iter().collect())
+    let differences = expected::difference(&expected, &found).into_iter().collect();
+    Ok((differences, Came::Whole(expected::least(&found))))
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {

@@ -2,6 +2,7 @@
 //! Never writes a file.
 
 use super::compare;
+use super::update::{self, Came};
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::agent::known::Entry;
@@ -12,8 +13,8 @@ use crate::policies::load::Loaded;
 use crate::policies::loads::Loading;
 use crate::policies::{Found, Source};
 use anyhow::{Context as _, bail};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -36,11 +37,16 @@ const LIMITS: document::Limits = document::Limits { bytes: 16 << 20, nodes: 1_00
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Expected {
     /// Every object that is created or changed, whole; with a change, those of the change.
+    #[serde(default)]
     objects: Vec<Value>,
+    /// The same for objects of which only the fields count that are named.
+    #[serde(default)]
+    partial_objects: Vec<Value>,
     /// Every object that is removed.
     #[serde(default)]
     removed: Vec<Reference>,
     /// The state of every subject.
+    #[serde(default)]
     states: Vec<StateOf>,
     /// Who is put to evaluation by the change.
     woken: Option<Vec<Woken>>,
@@ -51,7 +57,7 @@ struct Expected {
 }
 
 /// The state of one subject.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct StateOf {
     subject: Reference,
@@ -60,7 +66,7 @@ struct StateOf {
 }
 
 /// Who is woken, and by what.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Woken {
     subject: Reference,
@@ -70,11 +76,11 @@ struct Woken {
 /// One revision of each component, so that its code stays compiled from case to case.
 pub(super) type Warm = BTreeMap<String, Arc<Loaded>>;
 
-/// Gives the differences between what came and what is expected.
+/// Gives the differences between what came and what is expected, and what came where there are some.
 ///
 /// # Errors
 /// When a file of the case or the policy cannot be read.
-pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyhow::Result<Vec<String>> {
+pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyhow::Result<(Vec<String>, Came)> {
     let Given { objects, case } = Given::read(&folder.join("given.yaml"))?;
     let case = case.unwrap_or_default();
     let expected = expected(&folder.join("expected.yaml"))?;
@@ -105,50 +111,76 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
         case.gone.iter().for_each(|gone| gone.remove(&session.directory));
         session.follow().await;
     }
-    let mut differences = objects_differ(&session, &expected);
-    differences.extend(states_differ(&session, &expected));
-    if changing {
-        let journal = session.agent.known.lock().journal.take().unwrap_or_default();
-        differences.extend(journal_differs(&journal, &expected));
+    let journal = changing.then(|| session.agent.known.lock().journal.take().unwrap_or_default());
+    let (mut differences, mut came) = objects_differ(&session, &expected);
+    let (of_states, states) = states_differ(&session, &expected);
+    differences.extend(of_states);
+    came.extend(states);
+    if let Some(journal) = journal {
+        let of_journal = journal_differs(&journal, &expected);
+        if !of_journal.is_empty() {
+            came.extend(journal_came(&journal, &expected));
+        }
+        differences.extend(of_journal);
     }
-    Ok(differences)
+    Ok((differences, Came::Parts(came)))
 }
 
 fn expected(path: &Path) -> anyhow::Result<Expected> {
     let failed = || format!("failed to read `{}`", path.display());
     let bytes = fs::read(path).with_context(failed)?;
-    let value = document::parse_one(&bytes, LIMITS).with_context(failed)?;
+    let value = match document::parse_one(&bytes, LIMITS).with_context(failed)? {
+        // So begins one that `--update` is to fill.
+        Value::Null => json!({}),
+        value => value,
+    };
     serde_json::from_value(value).with_context(failed)
 }
 
-fn objects_differ(session: &Session, expected: &Expected) -> Vec<String> {
+fn objects_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<String, Value>) {
     let written: Vec<ObjectRef> = session.take_written().into_keys().collect();
     let now = session.directory.read(&written).into_iter().filter_map(|read| read.ok().flatten());
     let found: Vec<Value> = now.map(|object| object.body).collect();
-    let mut differences = compare::objects(&expected.objects, &found);
+    let mut differences = compare::objects(&expected.objects, &expected.partial_objects, &found);
+    let mut came = Map::new();
+    if !differences.is_empty() {
+        let (whole, partial) = update::objects(&expected.objects, &expected.partial_objects, &found);
+        let parts = [("objects", whole, &expected.objects), ("partialObjects", partial, &expected.partial_objects)];
+        came.extend(
+            parts.into_iter().filter(|(_, new, old)| new != *old).map(|(key, new, _)| (key.to_owned(), json!(new))),
+        );
+    }
     let there = |reference: &ObjectRef| found.iter().any(|object| case::place(object) == case::place_of(reference));
     let removed: Vec<&ObjectRef> = written.iter().filter(|reference| !there(reference)).collect();
-    let unwanted = removed.iter().filter(|object| !expected.removed.iter().any(|wanted| names(wanted, object)));
-    differences.extend(unwanted.map(|object| format!("{object}: want it kept, it was removed")));
-    let missing = expected.removed.iter().filter(|wanted| !removed.iter().any(|object| names(wanted, object)));
-    differences.extend(missing.map(|wanted| format!("{} {}: want it removed, it was not", wanted.kind, wanted.name)));
+    let unwanted: Vec<_> =
+        removed.iter().filter(|object| !expected.removed.iter().any(|wanted| names(wanted, object))).collect();
+    let missing: Vec<_> =
+        expected.removed.iter().filter(|wanted| !removed.iter().any(|object| names(wanted, object))).collect();
+    if !(unwanted.is_empty() && missing.is_empty()) {
+        let known = expected.removed.iter().filter(|wanted| !missing.contains(wanted)).cloned();
+        let all: Vec<Reference> = known.chain(unwanted.iter().map(|object| Reference::of(object))).collect();
+        came.insert("removed".to_owned(), json!(all));
+    }
+    differences.extend(unwanted.iter().map(|object| format!("{object}: want it kept, it was removed")));
     differences
+        .extend(missing.iter().map(|wanted| format!("{} {}: want it removed, it was not", wanted.kind, wanted.name)));
+    (differences, came)
 }
 
-fn states_differ(session: &Session, expected: &Expected) -> Vec<String> {
+fn states_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<String, Value>) {
     let known = session.agent.known.lock();
     let found: Vec<_> = known
         .told
         .iter()
-        .map(|(key, told)| (&*key.subject, format!("{:?} {}", told.state, told.reason), &told.message))
+        .map(|(key, told)| (&*key.subject, format!("{:?} {}", told.state, told.reason), told))
         .collect();
     let mut differences = Vec::new();
     for wanted in &expected.states {
         let want = format!("{} {}", wanted.state, wanted.reason);
         match found.iter().find(|(subject, ..)| names(&wanted.subject, subject)) {
             Some((_, state, _)) if *state == want => {}
-            Some((subject, state, message)) => {
-                differences.push(format!("{subject}: want {want}, have {state}: {message}"));
+            Some((subject, state, told)) => {
+                differences.push(format!("{subject}: want {want}, have {state}: {}", told.message));
             }
             None => {
                 differences
@@ -159,7 +191,14 @@ fn states_differ(session: &Session, expected: &Expected) -> Vec<String> {
     let unwanted =
         found.iter().filter(|(subject, ..)| !expected.states.iter().any(|wanted| names(&wanted.subject, subject)));
     differences.extend(unwanted.map(|(subject, state, _)| format!("{subject}: want no state, have {state}")));
-    differences
+    let all = found.iter().map(|(subject, _, told)| StateOf {
+        subject: Reference::of(subject),
+        state: told.state.as_str().to_owned(),
+        reason: told.reason.as_str().to_owned(),
+    });
+    let all = all.collect::<Vec<_>>();
+    let came = (!differences.is_empty()).then(|| ("states".to_owned(), json!(all)));
+    (differences, came.into_iter().collect())
 }
 
 fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
@@ -197,6 +236,28 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
         }
     }
     differences
+}
+
+/// What the change led to, as far as the case says anything of it.
+fn journal_came(journal: &[Entry], expected: &Expected) -> Map<String, Value> {
+    let ran = || journal.iter().filter(|entry| entry.why.is_some());
+    let mut woken: Vec<Woken> = Vec::new();
+    for entry in ran() {
+        let subject = Reference::of(&entry.key.subject);
+        let by = entry.causes.iter().map(|by| cause(by).to_owned());
+        match woken.iter_mut().find(|known| known.subject == subject) {
+            Some(known) => known.causes.extend(by),
+            None => woken.push(Woken { subject, causes: by.collect() }),
+        }
+    }
+    woken.iter_mut().for_each(|known| known.causes.dedup());
+    let reasons: Vec<&String> = ran().filter_map(|entry| triggered(entry.why.as_ref()?)).flatten().collect();
+    let parts = [
+        ("woken", expected.woken.is_some(), json!(woken)),
+        ("evaluated", expected.evaluated.is_some(), json!(ran().next().is_some())),
+        ("reasons", expected.reasons.is_some(), json!(reasons)),
+    ];
+    parts.into_iter().filter(|(_, said, _)| *said).map(|(key, _, value)| (key.to_owned(), value)).collect()
 }
 
 fn triggered(why: &Why) -> Option<&Vec<String>> {

@@ -1,18 +1,18 @@
 //! Rendered objects as a difference, line by line. Never shows a credential unless it is told to.
 
 use super::Rendered;
+use crate::args::Reveal;
 use crate::output::Screen;
 use similar::TextDiff;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::object::Object;
-use transom_core::redact::redact;
 
 /// Prints what would change, in the form of `diff -u`. Marks of one run tell whether a hidden value differs.
-pub(super) fn print(rendered: &[Rendered], reveal: bool, screen: &Screen) {
-    let marks = super::marks();
+pub(crate) fn print(rendered: &[Rendered], reveal: Option<Reveal>, screen: &Screen) {
+    let marks = super::marks_for(reveal);
     let text = |object: &Option<Object>| {
         object.as_ref().map_or_else(String::new, |object| {
-            let body = if reveal { object.body.clone() } else { redact(&object.body, &marks) };
+            let body = super::shown(object, reveal, &marks);
             to_yaml_in_order(&body, &["apiVersion", "kind", "metadata"])
         })
     };

@@ -1,25 +1,27 @@
 //! Rendered objects as YAML, JSON or a table. Never shows a credential unless it is told to.
 
 use super::Rendered;
-use crate::args::OutputFormat;
+use crate::args::{OutputFormat, Reveal};
 use crate::output::{Screen, columns};
 use serde_json::{Value, json};
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::redact::redact;
 
 /// Prints all of them; what would be removed stands in the table only.
 ///
 /// # Errors
 /// When there is no randomness for the marks.
-pub(super) fn print(rendered: &[Rendered], form: OutputFormat, reveal: bool, screen: &Screen) -> anyhow::Result<()> {
+pub(super) fn print(
+    rendered: &[Rendered],
+    form: OutputFormat,
+    reveal: Option<Reveal>,
+    screen: &Screen,
+) -> anyhow::Result<()> {
     if form == OutputFormat::Table {
         table(rendered, screen);
         return Ok(());
     }
-    let marks = super::marks();
-    let shown = |one: &Rendered| {
-        one.after.as_ref().map(|after| if reveal { after.body.clone() } else { redact(&after.body, &marks) })
-    };
+    let marks = super::marks_for(reveal);
+    let shown = |one: &Rendered| one.after.as_ref().map(|after| super::shown(after, reveal, &marks));
     let items: Vec<Value> = rendered.iter().filter_map(shown).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     match form {

@@ -1,0 +1,202 @@
+//! Expectations of cases of policies and guests: objects of which only a part is expected, and `transom test --update`.
+//! Wants built guests (`cargo xtask guests`).
+#![cfg(test)]
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The top of the workspace.
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A case of the repository in a folder of its own, below its policy or guest.
+struct Copy {
+    folder: TempDir,
+    case: PathBuf,
+}
+
+impl Copy {
+    /// `of` is `policies/<policy>` or `guest/<guest>`.
+    fn new(of: &str, case: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (top().join(of), folder.path().join(of));
+        let copy = to.join("cases").join(case);
+        fs::create_dir_all(&copy).unwrap();
+        match of.starts_with("guest/") {
+            true => fs::write(to.join("Cargo.toml"), "").unwrap(),
+            false => drop(fs::copy(from.join("policy.yaml"), to.join("policy.yaml")).unwrap()),
+        }
+        for entry in fs::read_dir(from.join("cases").join(case)).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        Self { folder, case: copy }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.case.join("expected.yaml")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).unwrap()
+    }
+
+    fn change(&self, from: &str, to: &str) {
+        let text = self.text();
+        assert!(text.contains(from), "`{from}` is not there any more");
+        fs::write(self.file(), text.replacen(from, to, 1)).unwrap();
+    }
+
+    /// Exit code, and the row of the one case.
+    fn test(&self, words: &[&str]) -> (Option<i32>, Value) {
+        let mut transom = Command::new(env!("CARGO_BIN_EXE_transom"));
+        let output = transom.args(["test", "-o", "json"]).arg(self.folder.path()).args(words).current_dir(top());
+        let output = output.output().unwrap();
+        let rows: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("want rows, have {}", String::from_utf8_lossy(&output.stderr)));
+        assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
+        (output.status.code(), rows[0].clone())
+    }
+}
+
+#[test]
+fn of_a_partial_object_only_what_is_named_is_compared() {
+    let copy = Copy::new("policies/built-in-taints", "T08-becomes-unavailable");
+    let states = copy.text().split_once("\nstates:").map(|(_, states)| format!("states:{states}")).unwrap();
+    let expect = |objects: &str| fs::write(copy.file(), format!("{objects}{states}")).unwrap();
+    let named = |spec: &str| {
+        format!("partialObjects:\n- kind: ManagedCluster\n  metadata: {{name: cluster1}}\n  spec: {spec}\n")
+    };
+    let key = "cluster.open-cluster-management.io/unavailable";
+    expect(&named(&format!("{{taints: [{{key: {key}}}]}}")));
+    assert_eq!(copy.test(&[]).0, Some(0));
+    for (objects, told) in [
+        (named("{taints: [{key: other}]}"), format!("want \\\"other\\\", have \\\"{key}\\\"")),
+        (named("{taints: []}"), "`spec.taints`: want [], have".to_owned()),
+        (named("{taints: null}"), "`spec.taints`: want null, have".to_owned()),
+        (named("{hubAcceptsClient: false}"), "want false, have true".to_owned()),
+        (String::new(), "want it not written, it was".to_owned()),
+        (
+            format!("{}- {{kind: ManagedCluster, metadata: {{name: c2}}}}\n", named("{}")),
+            "want it written, it was not".to_owned(),
+        ),
+        ("partialObject: []\n".to_owned(), "unknown field `partialObject`".to_owned()),
+    ] {
+        expect(&objects);
+        let (code, row) = copy.test(&[]);
+        assert!(
+            code == Some(1) && row["differences"].to_string().contains(&told),
+            "{objects}: want {told}, have {row}"
+        );
+    }
+    // What differs is brought up to date in the same shape.
+    expect(&named("{taints: [{key: other}]}"));
+    assert_eq!(copy.test(&["--update"]).0, Some(0));
+    assert!(copy.text().contains(key) && !copy.text().contains("timeAdded"), "{}", copy.text());
+    assert_eq!(copy.test(&[]).0, Some(0));
+}
+
+#[test]
+fn an_update_makes_a_case_pass_and_leaves_what_is_right_as_it_is_written() {
+    let policy = "policies/built-in-taints";
+    for (of, case, from, to) in [
+        (policy, "T08-becomes-unavailable", "effect: NoSelect\n", "effect: PreferNoSelect\n"),
+        (policy, "T08-becomes-unavailable", "state: Applied", "state: Held"),
+        (policy, "T08-becomes-unavailable", "causes: [Changed]", "causes: [Audit]"),
+        (policy, "T08-becomes-unavailable", "evaluated: true", "evaluated: false"),
+        ("policies/external-managed-kubeconfig", "T01-port-443", "svc.cluster.local:443", "svc.cluster.local:444"),
+        ("policies/external-managed-kubeconfig", "V09-password-rotated", "reasons: [", "reasons: [Other, "),
+        ("guest/taints", "T14-swap", "no-select", "prefer-no-select"),
+        ("guest/kubeconfig", "T01-port-443", "port: 443", "port: 444"),
+        ("guest/trigger", "V02-becomes-available", "BecameAvailable", "Other"),
+    ] {
+        let case = match case {
+            // Its name says more than its row.
+            "V09-password-rotated" => found(&top().join(of), "V09"),
+            case => case.to_owned(),
+        };
+        let copy = Copy::new(of, &case);
+        assert_eq!(copy.test(&["--update"]).1["updated"], false, "{case}: nothing to update");
+        copy.change(from, to);
+        let wrong = copy.text();
+        let (code, row) = copy.test(&[]);
+        assert_eq!((code, &row["updated"], copy.text() == wrong), (Some(1), &false.into(), true), "{case}: {row}");
+        let (code, row) = copy.test(&["--update"]);
+        assert_eq!((code, &row["updated"]), (Some(0), &true.into()), "{case}: {row}");
+        assert!(row["differences"].as_array().is_some_and(|told| !told.is_empty()), "{case}: it is not told");
+        assert!(copy.text().starts_with(wrong.lines().next().unwrap()), "{case}: the comment is gone");
+        if of == policy && !from.starts_with("effect") {
+            let objects = |text: &str| text.split("\nstates:").next().map(str::to_owned);
+            assert_eq!(objects(&copy.text()), objects(&wrong), "{case}: more than what differs was written");
+        }
+        let right = copy.text();
+        let (code, row) = copy.test(&["--update"]);
+        assert_eq!((code, &row["updated"], copy.text() == right), (Some(0), &false.into(), true), "{case}: {row}");
+        assert_eq!(
+            fs::read_dir(&copy.case)
+                .unwrap()
+                .filter(|file| !["given.yaml", "expected.yaml", "then.yaml"]
+                    .contains(&file.as_ref().unwrap().file_name().to_str().unwrap()))
+                .count(),
+            0
+        );
+    }
+}
+
+/// The case of a row.
+fn found(of: &Path, row: &str) -> String {
+    let names = fs::read_dir(of.join("cases")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.into_iter().find(|name| name.starts_with(row)).unwrap()
+}
+
+#[test]
+fn a_new_case_gets_its_expectation_and_one_that_cannot_be_run_none() {
+    for (of, case) in [("policies/built-in-taints", "T08-becomes-unavailable"), ("guest/taints", "T14-swap")] {
+        let copy = Copy::new(of, case);
+        fs::remove_file(copy.file()).unwrap();
+        assert_eq!(copy.test(&[]).0, Some(1), "without the flag a file that is missing is a failure");
+        assert!(!copy.file().exists());
+        let (code, row) = copy.test(&["--update"]);
+        assert_eq!((code, &row["updated"]), (Some(0), &true.into()), "{row}");
+        assert_eq!(copy.test(&[]).0, Some(0));
+        // What cannot be read, and what is misspelt, is left alone.
+        for (file, text) in [("given.yaml", "a: [\n"), ("then.yml", "")] {
+            let before = fs::read_to_string(copy.case.join("given.yaml")).unwrap();
+            fs::write(copy.case.join(file), text).unwrap();
+            for expected in [Some("states: [wrong]\n"), None] {
+                match expected {
+                    Some(text) => fs::write(copy.file(), text).unwrap(),
+                    None => fs::remove_file(copy.file()).unwrap(),
+                }
+                let (code, row) = copy.test(&["--update"]);
+                assert_eq!((code, &row["updated"]), (Some(1), &false.into()), "{file}: {row}");
+                assert_eq!(fs::read_to_string(copy.file()).ok().as_deref(), expected, "{file}");
+            }
+            fs::remove_file(copy.case.join("then.yml")).ok();
+            fs::write(copy.case.join("given.yaml"), before).unwrap();
+        }
+    }
+}
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let copy = Copy::new("guest/taints", "T14-swap");
+    let elsewhere = copy.folder.path().join("elsewhere");
+    fs::write(&elsewhere, "ok: wrong\n").unwrap();
+    for there in [true, false] {
+        fs::remove_file(copy.file()).unwrap();
+        symlink(&elsewhere, copy.file()).unwrap();
+        if !there {
+            fs::remove_file(&elsewhere).unwrap();
+        }
+        let (code, row) = copy.test(&["--update"]);
+        assert_eq!((code, &row["updated"]), (Some(1), &false.into()), "{row}");
+        assert_eq!(fs::read_to_string(&elsewhere).ok().as_deref(), there.then_some("ok: wrong\n"));
+        assert!(copy.file().is_symlink());
+    }
+}

@@ -1,0 +1,136 @@
+//! The page `guest/README.md` followed to the letter, from an empty folder to a rendered cluster: its files are written as
+//! they stand there, its commands are run. It takes half a minute, because a compiler makes a guest natively and for
+//! WebAssembly: nothing less tells whether the first hour of a newcomer works.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use transom_e2e::program;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// A block of code on the page, and what the line before it says.
+struct Block {
+    before: String,
+    language: String,
+    text: String,
+}
+
+/// The blocks of one chapter.
+fn blocks(page: &str, chapter: &str) -> Result<Vec<Block>> {
+    let (_, rest) = page.split_once(&format!("\n## {chapter}\n")).context("the chapter is not there")?;
+    let text = rest.split("\n## ").next().unwrap_or_default();
+    let (mut blocks, mut open) = (Vec::new(), None::<Block>);
+    let mut before = String::new();
+    for line in text.lines() {
+        match (line.strip_prefix("```"), open.take()) {
+            (Some(_), Some(block)) => blocks.push(block),
+            (Some(language), None) => {
+                open = Some(Block { before: before.clone(), language: language.to_owned(), text: String::new() });
+            }
+            (None, Some(mut block)) => {
+                block.text.push_str(&format!("{line}\n"));
+                open = Some(block);
+            }
+            (None, None) if !line.is_empty() => before = line.to_owned(),
+            (None, None) => {}
+        }
+    }
+    ensure!(open.is_none(), "a block does not end");
+    Ok(blocks)
+}
+
+/// The file that a line names last.
+fn file(line: &str) -> Option<&str> {
+    line.split('`').skip(1).step_by(2).filter(|word| word.contains('.')).last()
+}
+
+/// Runs a block in a folder; gives what it said on both outputs.
+fn run(block: &str, folder: &Path) -> Result<String> {
+    let binary = program::binary()?.parent().context("the binary lies in no folder")?.to_owned();
+    let mut bash = Command::new("bash");
+    // Of the cargo that runs this test only the toolchain stays.
+    for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        bash.env_remove(name);
+    }
+    let mut path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+    if has_library()? {
+        bash.env("CARGO_NET_OFFLINE", "true");
+    } else if block.contains(TARGET) {
+        // As `cargo xtask guests` does with the compiler of Debian's packages.
+        ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "LD_LIBRARY_PATH"].iter().for_each(|name| drop(bash.env_remove(name)));
+        bash.env("RUSTC_BOOTSTRAP", "1").env("CARGO_UNSTABLE_BUILD_STD", "std,panic_abort");
+        path = format!("{}:/usr/bin:/bin", binary.display());
+    }
+    let output = bash.args(["-euc", block]).current_dir(folder).env("PATH", path).output()?;
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    if !output.status.success() {
+        bail!("{} of:\n{block}\n{said}", output.status);
+    }
+    Ok(said)
+}
+
+/// Whether the compiler on the path has the standard library of guests.
+fn has_library() -> Result<bool> {
+    let output = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output()?;
+    Ok(output.status.success() && Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+}
+
+#[test]
+fn the_page_can_be_followed_to_the_letter() -> Result<()> {
+    let top = tempfile::tempdir()?;
+    let root = program::root().canonicalize()?;
+    symlink(&root, top.path().join("transom"))?;
+    let guest = top.path().join("maintenance");
+    let page = fs::read_to_string(root.join("guest/README.md"))?;
+    let (mut written, mut said, mut installed) = (0, Vec::new(), false);
+    for Block { before, language, text } in blocks(&page, "A guest in ten minutes")? {
+        match language.as_str() {
+            // What is installed is what was built for this test.
+            "sh" if text.contains("cargo install") => {
+                ensure!(
+                    !installed
+                        && text
+                            .lines()
+                            .all(|line| line.contains("rustup target add") || line.contains("cargo xtask guests")),
+                    "{text}"
+                );
+                installed = true;
+            }
+            "sh" if !guest.exists() => {
+                said.push(run(&text, top.path())?);
+                // The versions of this repository, and a folder that lasts: dependencies are built once.
+                fs::copy(root.join("Cargo.lock"), guest.join("Cargo.lock"))?;
+                let target =
+                    program::binary()?.parent().and_then(Path::parent).context("no target folder")?.join("tutorial");
+                fs::create_dir_all(&target)?;
+                drop(fs::remove_dir_all(target.join("guests")));
+                symlink(&target, guest.join("target"))?;
+            }
+            "sh" => said.push(run(&text, &guest)?),
+            _ => {
+                let file = file(&before).with_context(|| format!("no file is named by: {before}"))?;
+                fs::write(guest.join(file), &text)?;
+                written += 1;
+            }
+        }
+    }
+    let said = said.join("\n");
+    ensure!(installed && written == 10, "{written} files were written");
+    for words in [
+        "test result: ok. 1 passed",
+        "target/guests/maintenance.wasm  ",
+        "taints-guest",
+        "passed   ./cases/labelled",
+        "2 passed, 0 failed",
+        "valid    maintenance",
+        "    taints:\n    - effect: NoSelect\n      key: example.com/maintenance",
+        "1  would be Applied",
+    ] {
+        ensure!(said.contains(words), "the page's commands never said `{words}`:\n{said}");
+    }
+    ensure!(!said.contains("is older than"), "{said}");
+    Ok(())
+}
