@@ -170,6 +170,16 @@ fn a_guest_that_is_not_built_is_told_where_its_component_belongs() {
 }
 
 #[test]
+fn what_lies_beside_a_folder_of_cases_hides_none_of_them() {
+    let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
+    for file in ["given.yaml", "expected.yaml"] {
+        // As the tutorial has one to render.
+        fs::write(copy.path().join("taints").join(file), "apiVersion: v1\n").unwrap();
+        assert_eq!(judged(&copy, &top()), (Some(0), "[]".to_owned()), "{file}");
+    }
+}
+
+#[test]
 fn a_component_is_looked_for_where_cargo_builds() {
     // Each file is looked at in its turn, so the one that was just written is the one that cannot be loaded.
     let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));

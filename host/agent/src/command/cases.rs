@@ -105,10 +105,11 @@ fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, St
 }
 
 /// Every case, in order of name: a folder that lies in one named `cases`, or holds a file of a case. One that holds only
-/// folders groups cases.
+/// folders groups cases, and one with a folder `cases` is no case, whatever else lies there.
 fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let in_cases = path.parent().and_then(Path::file_name).is_some_and(|name| name == "cases");
-    if FILES.iter().any(|name| path.join(name).is_file()) || (in_cases && !groups(path)?) {
+    let holds_one = FILES.iter().any(|name| path.join(name).is_file()) && !path.join("cases").is_dir();
+    if holds_one || (in_cases && !groups(path)?) {
         cases.push(path.to_owned());
         return Ok(());
     }
