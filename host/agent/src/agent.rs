@@ -12,15 +12,17 @@ mod pool;
 pub(crate) mod queue;
 mod settle;
 mod statuses;
+mod unwritten;
 mod workers;
 
 use crate::telemetry;
 use account::Accounts;
 use clock::Clock;
-use connections::Connections;
+use connections::{Cluster, Connections};
 use known::{Shared, Told};
 use lane::Lane;
 use pool::Pool;
+use queue::Cause;
 use statuses::Statuses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
@@ -37,7 +39,8 @@ use transom_core::policy::Writes;
 use transom_core::report::End;
 use transom_core::share::budget::Budget;
 use transom_core::signal::Signal;
-use transom_core::work::Key;
+use transom_core::work::{Key, Why};
+use unwritten::Unwritten;
 
 /// Room for documents with credentials, in KiB.
 pub(crate) struct Documents {
@@ -67,6 +70,7 @@ pub(crate) struct Agent {
     /// Whether the first policies were put to work.
     started: AtomicBool,
     statuses: Statuses,
+    unwritten: Unwritten,
     /// What each evaluation rests on, where the agent is only asked and writes nothing.
     pub(crate) accounts: Accounts,
     /// Whether a cluster told of a `Policy` object since the last look.
@@ -95,6 +99,7 @@ impl Agent {
             lanes: RwLock::default(),
             started: AtomicBool::default(),
             statuses: Statuses::default(),
+            unwritten: Unwritten::default(),
             accounts: Accounts::default(),
             policies_told: AtomicBool::default(),
             pool: Pool::new(Budget::default().threads()),
@@ -135,10 +140,12 @@ impl Agent {
         self.started.store(true, Ordering::Release);
     }
 
-    /// What readiness still waits for.
+    /// What readiness still waits for. A connection that is away holds up nothing while another can be used.
     pub(crate) fn unready(&self) -> Option<&'static str> {
-        (!self.started.load(Ordering::Acquire))
-            .then_some("the policies are being loaded, or what they watch is being listed")
+        if !self.started.load(Ordering::Acquire) {
+            return Some("the policies are being loaded, or what they watch is being listed");
+        }
+        self.connections.all_away().then_some("no API server has answered since the start")
     }
 
     /// The lanes of all policies.
@@ -184,14 +191,23 @@ impl Agent {
             known.contention.retain(|(of, _), _| **of != *policy);
             known.claims.remove_policy(policy)
         };
+        self.unwritten.forget(policy);
         telemetry::forgotten(policy);
         self.wake(woken);
     }
 
-    /// Takes note of everything that bears a stamp, before the first evaluation.
-    pub(crate) fn find_outputs(&self) {
-        for object in self.connections.stamped() {
-            self.known.lock().outputs.observe(&object);
+    /// Takes note of everything on a cluster that bears a stamp. What an evaluation that is over did not know of is looked
+    /// at once more.
+    pub(crate) fn find_outputs(&self, cluster: &Cluster) {
+        for object in cluster.stamped() {
+            let owner = {
+                let known = &mut *self.known.lock();
+                known.outputs.observe(&object);
+                known.outputs.owner(&object.reference).filter(|key| known.told.contains_key(*key)).cloned()
+            };
+            if let Some(key) = owner {
+                self.push(&key, Cause::Evaluate(Why::Input(object.reference)), None);
+            }
         }
     }
 

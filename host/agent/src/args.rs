@@ -11,6 +11,7 @@ use guest::{ComponentizeArgs, InspectArgs, TestArgs};
 use rbac::RbacArgs;
 use server::ServerArgs;
 use status::StatusArgs;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
@@ -37,7 +38,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Work on an API server, or on a directory of manifests, until stopped, or once.
     #[command(
-        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, 2 on wrong use. RUST_LOG says which log lines are shown."
+        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed or some connection did not answer, 2 on wrong use. RUST_LOG says which log lines are shown."
     )]
     Run(RunArgs),
     /// Show what would be written, and write nothing.
@@ -91,6 +92,15 @@ pub(crate) enum Command {
     Compile {
         /// How the agent's engine allocates.
         allocation: String,
+    },
+    /// Become another program, such as a credential plugin, that ends with the agent.
+    #[command(hide = true)]
+    Child {
+        /// The process of the agent.
+        parent: i32,
+        /// The program and its words.
+        #[arg(last = true)]
+        words: Vec<OsString>,
     },
     /// Print the least RBAC that the agent needs for its policies, with the reason for each rule.
     #[command(

@@ -4,6 +4,7 @@
 mod builtin;
 mod case;
 mod cases;
+mod child;
 mod componentize;
 mod connect;
 mod crd;
@@ -69,6 +70,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
             Ok(Ending::Right)
         }
         Command::Explain(args) => explain::explain(&args, screen),
+        Command::Child { parent, words } => child::become_program(parent, &words),
         Command::Compile { allocation } => {
             transom_engine::compile(allocation.as_str(), std::io::stdin(), std::io::stdout().lock())
                 .context("failed to compile")?;

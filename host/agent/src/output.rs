@@ -20,6 +20,8 @@ pub(crate) enum Ending {
     WouldChange,
     /// Some object, case or policy failed: 1.
     Failed,
+    /// With another code: that of a program that could not be run.
+    Code(u8),
 }
 
 impl From<Ending> for ExitCode {
@@ -28,6 +30,7 @@ impl From<Ending> for ExitCode {
             Ending::Right => Self::SUCCESS,
             Ending::Failed => Self::FAILURE,
             Ending::WouldChange => Self::from(3),
+            Ending::Code(code) => Self::from(code),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Signals to log lines and counts: the one place that decides level and sentence. Never logs a value of a document.
 
+pub(crate) mod connection;
 mod lines;
 #[cfg(feature = "otel")]
 pub(crate) mod traces;
@@ -35,7 +36,7 @@ const SUBJECT: &str = "transom::subject";
 /// The usual filter.
 const USUAL: &str = "info";
 /// The filter of a run that ends: it tells in its summary what became of subjects, but not what guests logged.
-const USUAL_ONCE: &str = "error,transom::subject=off,transom::guest=debug";
+const USUAL_ONCE: &str = "error,transom::subject=off,transom::guest=debug,transom::connection=info";
 
 /// Sends log lines to standard error, and keeps what a panic carries out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {

@@ -184,7 +184,7 @@ words! {
     ReadFailed: "An object could not be read.", "See the cause in the message; it is tried again.";
     WriteFailed: "A write did not succeed.", "See the cause in the message; it is tried again.";
     AgentFailed: "The agent itself failed while it evaluated the subject.", "Report the file and line in the log; the subject is tried again.";
-    KindMissing: "The API server does not know a kind that a policy names.", "Install the CRD of the kind; the watch starts by itself when it is there.";
+    KindMissing: "The API server does not know a kind that a policy names.", "Install the CRD of the kind; the watch starts by itself when it is there. Until then nothing is removed that depends on its objects.";
     ReadForbidden: "The API server does not let the agent read what a policy needs.", "Give the agent the rights that `transom rbac` prints.";
     WriteForbidden: "The API server does not let the agent write what a policy grants.", "Give the agent the rights that `transom rbac` prints.";
     WriteInvalid: "The API server calls what is written invalid.", "See the field in the message.";

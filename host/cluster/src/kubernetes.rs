@@ -29,7 +29,7 @@ mod watching;
 mod write;
 
 pub use access::{Access, Reviews};
-pub use connect::{ConnectError, KubernetesOptions, Settings};
+pub use connect::{ConnectError, KubernetesOptions, Settings, Standing};
 pub use counts::{Counts, Purpose, Verb};
 pub use events::Events;
 pub use feed::Observations;
@@ -45,6 +45,7 @@ use shared::Shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use transom_core::object::Object;
@@ -61,6 +62,14 @@ pub struct Kubernetes {
     shared: Arc<Shared>,
     following: Mutex<BTreeMap<Arc<Scope>, Following>>,
     writer: Writer,
+    greeting: AbortHandle,
+    patience: Duration,
+}
+
+impl Drop for Kubernetes {
+    fn drop(&mut self) {
+        self.greeting.abort();
+    }
 }
 
 /// The task of one watch; ends when this is dropped.
@@ -76,27 +85,53 @@ impl Drop for Following {
 }
 
 impl Kubernetes {
-    /// Makes a client and asks the API server once, so that a wrong address or credential is found here.
+    /// Makes a client and waits for the first answer, so that a wrong address or credential is found here.
     ///
     /// # Errors
-    /// When there is no usable kubeconfig or identity, or as of [`Kubernetes::connect_to`].
+    /// When there is no usable kubeconfig or identity, as of [`Kubernetes::start`], or when a credential plugin fails or the
+    /// API server does not answer within 10 s.
     pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
-        Self::connect_to(Settings::read(options).await?).await
+        let server = Self::start(Settings::read(options).await?)?;
+        let said = server.standing().wait_for(Option::is_some).await.map(|said| said.clone());
+        said.ok().flatten().unwrap_or(Ok(())).map(|()| server)
     }
 
-    /// The same with settings that were read.
+    /// The same with settings that were read, without waiting: the API server is asked in the background until it answers,
+    /// however long it is away, and what is watched meanwhile is listed then. Must be called inside of a tokio runtime.
     ///
     /// # Errors
-    /// When no client can be made of them, a credential plugin fails or does not end within a minute, or the API server
-    /// does not answer within 10 s.
-    pub async fn connect_to(settings: Settings) -> Result<Self, ConnectError> {
-        let client = connect::client(&settings).await?;
-        connect::greet(&settings, &client).await?;
-        let KubernetesOptions { name, read_only, .. } = settings.options;
+    /// When no client can be made of the settings.
+    pub fn start(settings: Settings) -> Result<Self, ConnectError> {
+        let client = connect::client(&settings)?;
+        let (tell, standing) = watch::channel(None);
         let resources = Resources::new(client.clone());
-        let writer = Writer::new(client.clone(), resources.clone(), read_only);
-        let shared = Arc::new(Shared::new(&name, client, resources, Arc::clone(writer.counts())));
-        Ok(Self { shared, following: Mutex::default(), writer })
+        let writer = Writer::new(client.clone(), resources.clone(), settings.options.read_only);
+        let counts = Arc::clone(writer.counts());
+        let shared = Arc::new(Shared::new(&settings.options.name, client.clone(), resources, counts, standing));
+        let patience = settings.patience();
+        let greeting = tokio::spawn(connect::greet(settings, client, tell)).abort_handle();
+        Ok(Self { shared, following: Mutex::default(), writer, greeting, patience })
+    }
+
+    /// Whether the API server has answered since the start.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.shared.standing.clone()
+    }
+
+    /// Why the API server has never answered; nothing once it has, or while its first answer is waited for.
+    pub fn trouble(&self) -> Option<ConnectError> {
+        self.shared.standing.borrow().clone()?.err()
+    }
+
+    /// Waits until the API server has answered for the first time.
+    pub async fn answered(&self) {
+        // It fails only when nobody asks any more.
+        drop(self.standing().wait_for(|standing| matches!(standing, Some(Ok(())))).await);
+    }
+
+    /// How long a first answer may take: a person may have to sign in before it.
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Name of the connection.
@@ -181,7 +216,7 @@ impl Kubernetes {
     /// a list of the one name, to which a watch has the right anyway; the cache learns what is answered.
     ///
     /// # Errors
-    /// As of [`Kubernetes::read`].
+    /// As of [`Kubernetes::read`], and `KindMissing` when its kind is not served now: that is no absence of the object.
     pub async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let asking = self.shared.asking(reference);
         let read = self.shared.confirm(reference).await?;

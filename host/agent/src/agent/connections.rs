@@ -2,6 +2,8 @@
 //! Never decides anything; a connection that fails fails only for the objects on it.
 
 mod adapter;
+mod opening;
+mod standing;
 mod times;
 
 pub(crate) use adapter::{Cluster, OnServer, Told};
@@ -10,10 +12,10 @@ use adapter::{refused, unread};
 use crate::telemetry::traces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
+use tokio::sync::watch;
 use transom_api::Word;
 use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
 use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
-use transom_core::catalogue::Catalogue;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
@@ -21,7 +23,7 @@ use transom_core::plan::Plan;
 use transom_core::policy::SubjectRule;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
-use transom_core::watches::{self, SecretReads};
+use transom_core::watches::SecretReads;
 
 /// The connections of an agent.
 pub(crate) struct Connections {
@@ -30,12 +32,24 @@ pub(crate) struct Connections {
     home: Option<String>,
     leadership: Mutex<Option<Leadership>>,
     policy_objects: bool,
+    /// Held while it is said what is watched.
+    watching: Mutex<()>,
+    /// Those that were opened: their first word was heard.
+    opened: watch::Sender<BTreeSet<String>>,
 }
 
 impl Connections {
     /// These connections by name.
     pub(crate) fn new(by_name: BTreeMap<String, Cluster>, secrets: SecretReads) -> Self {
-        Self { by_name, secrets, home: None, leadership: Mutex::default(), policy_objects: false }
+        Self {
+            by_name,
+            secrets,
+            home: None,
+            leadership: Mutex::default(),
+            policy_objects: false,
+            watching: Mutex::default(),
+            opened: watch::Sender::default(),
+        }
     }
 
     /// The same with a connection on which the agent does what is its own.
@@ -138,16 +152,11 @@ impl Connections {
         self.servers().next().is_some()
     }
 
-    /// Has every connection watch what the policies at work need, and waits until it was listed.
-    pub(crate) async fn watch(&self, catalogue: &Catalogue) {
-        for (name, cluster) in &self.by_name {
-            let wanted = || {
-                let mut wanted = watches::of(catalogue, name, self.secrets);
-                wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
-                wanted
-            };
-            cluster.watch(wanted).await;
-        }
+    /// A connection was opened, or is known to be away.
+    fn opened(&self, name: &str) {
+        self.opened.send_modify(|opened| {
+            opened.insert(name.to_owned());
+        });
     }
 
     /// Reads one object; nothing when there is none.
@@ -195,11 +204,6 @@ impl Connections {
         subjects
     }
 
-    /// Every Secret that bears a stamp.
-    pub(crate) fn stamped(&self) -> Vec<Object> {
-        self.all().flat_map(Cluster::stamped).collect()
-    }
-
     /// Performs the steps of a plan in order, each on the cluster of its object; stops at the first failure.
     pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
         let Plan { policy, subject, steps } = plan;
@@ -240,9 +244,10 @@ impl Connections {
         self.all().filter_map(|cluster| cluster.retain_status(policies, subjects).err()).collect()
     }
 
-    /// Tells every cluster about a policy.
+    /// Tells every cluster about a policy; fails as the first of those that cannot be told.
     pub(crate) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> std::io::Result<()> {
-        self.all().try_for_each(|cluster| cluster.publish_policy(policy, status))
+        let each = self.all().map(|cluster| cluster.publish_policy(policy, status));
+        each.fold(Ok(()), |first, told| first.and(told))
     }
 
     /// Writes what was told of policies and is not written yet, each once; for before the end.

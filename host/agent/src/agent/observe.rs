@@ -90,7 +90,7 @@ impl Agent {
     }
 
     /// What could not be read, not be said to be gone, or not be written to a server that was away, is looked at once more.
-    fn retry_unread(&self) {
+    pub(super) fn retry_unread(&self) {
         let unread = |told: &Told| told.end == End::Ended(Class::Unreachable);
         let keys: Vec<Key> =
             self.known.lock().told.iter().filter(|(_, told)| unread(told)).map(|(key, _)| key.clone()).collect();

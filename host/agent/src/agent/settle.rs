@@ -121,20 +121,15 @@ impl Agent {
             if gone { told_all.remove(key) } else { told_all.insert(key.clone(), lasting) }
         };
         self.statuses.changed();
-        let published = match gone {
-            _ if self.accounts.are_only_asked() => Ok(()),
-            true => self.connections.forget(&report.policy, &report.subject),
-            // The start of an agent is no news to anybody.
-            false if report.end == End::Ended(Class::Unlocated) => Ok(()),
-            false => self.connections.publish(report, uid),
-        };
         let transition = match before {
             None => Some(First::Sight),
             Some(before) => told.differs(&before).then_some(First::Change),
         };
         telemetry::evaluated(work, report, transition);
-        if let Err(error) = published {
-            telemetry::unpublished(report, &error);
+        // The start of an agent is no news to anybody.
+        let is_news = gone || report.end != End::Ended(Class::Unlocated);
+        if is_news && !self.accounts.are_only_asked() {
+            self.tell_subject(key, report, uid);
         }
     }
 

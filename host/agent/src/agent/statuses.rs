@@ -4,7 +4,7 @@ use super::Agent;
 use super::known::Told;
 use crate::policies::{Found, objects};
 use crate::telemetry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -41,6 +41,8 @@ struct Policies {
     last: BTreeMap<String, PolicyStatus>,
     /// What an earlier agent had told, until this one tells.
     found: BTreeMap<String, PolicyStatus>,
+    /// Those whose newest status could not be written, which was told.
+    unwritten: BTreeSet<String>,
 }
 
 impl Default for Statuses {
@@ -130,11 +132,13 @@ impl Agent {
             return;
         }
         let mut told = self.statuses.lock();
-        let Policies { catalogue, last, found } = &mut *told;
+        let Policies { catalogue, last, found, unwritten } = &mut *told;
+        unwritten.retain(|policy| catalogue.entries().any(|(name, _)| **name == **policy));
         let unwatched = self.connections.unwatched();
         for (policy, entry) in catalogue.entries() {
-            let begun = self.lane(policy).is_some_and(|lane| !lane.is_idle());
-            if begun && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
+            // One without a lane waits for its connections.
+            let looking = self.lane(policy).map_or(entry.revision.is_some(), |lane| !lane.is_idle());
+            if looking && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
                 continue;
             }
             let before = last.get(&**policy).cloned().or_else(|| found.remove(&**policy));
@@ -142,11 +146,22 @@ impl Agent {
             let status = self.policy_status(policy, entry, &unwatched, before.as_ref());
             // What was found differs in times only: it stays, and so do its times.
             let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
-            if news {
-                self.publish_policy(policy, &status);
+            if news && let Err(error) = self.connections.publish_policy(policy, &status) {
+                // What was told before is what the next look compares with: it writes what differs then.
+                last.extend(before.map(|before| (policy.to_string(), before)));
+                if unwritten.insert(policy.to_string()) {
+                    unpublished(policy, &error);
+                }
+                continue;
             }
+            unwritten.remove(&**policy);
             last.insert(policy.to_string(), before.filter(|_| !news).unwrap_or(status));
         }
+    }
+
+    /// How many policies have a status that could not be written.
+    pub(crate) fn unwritten_policies(&self) -> usize {
+        self.statuses.lock().unwritten.len()
     }
 
     /// Goes on telling until the task is ended.
@@ -180,14 +195,10 @@ impl Agent {
         let now_seconds = self.clock.now_seconds();
         summary::of(summary::Known { entry, unwatched, before, now_seconds }, standings)
     }
+}
 
-    fn publish_policy(&self, policy: &str, status: &PolicyStatus) {
-        if let Err(error) = self.connections.publish_policy(policy, status) {
-            telemetry::tell(&Signal::Unreadable {
-                place: format!("the status of {policy}"),
-                reason: Word::WriteFailed,
-                message: error.to_string(),
-            });
-        }
-    }
+/// The status of a policy could not be written; another look tries again.
+fn unpublished(policy: &str, error: &std::io::Error) {
+    let (place, message) = (format!("the status of {policy}"), error.to_string());
+    telemetry::tell(&Signal::Unreadable { place, reason: Word::WriteFailed, message });
 }

@@ -45,7 +45,7 @@ impl Agent {
     }
 
     /// Every subject of a policy, and every subject that is gone but left something behind.
-    fn enqueue_all(&self, lane: &Lane, why: &Why) {
+    pub(super) fn enqueue_all(&self, lane: &Lane, why: &Why) {
         let loaded = lane.loaded();
         let policy = &loaded.revision.policy;
         let subjects = self.connections.subjects(&policy.subject);

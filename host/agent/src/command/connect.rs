@@ -3,17 +3,20 @@
 use crate::agent::connections::{Cluster, Connections, OnServer};
 use crate::args::server::{NamedContext, ReachArgs, ServerArgs};
 use crate::args::{NamedDir, RunArgs};
+use crate::command::child;
 use crate::command::run::limits;
+use crate::telemetry;
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, DirectoryOptions};
-use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
+use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions, Settings};
 use transom_core::lease::Timing;
 use transom_core::reference::LOCAL;
 use transom_core::rights::{self, LEASE};
 
-/// Every connection that the flags name; without a directory, the API server of the kubeconfig or of the pod.
+/// Every connection that the flags name; without a directory, the API server of the kubeconfig or of the pod. Nothing is
+/// asked of an API server before its name and address were told, and none is waited for.
 ///
 /// # Errors
 /// When one cannot be opened, or two have one name.
@@ -24,12 +27,15 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         let limits = limits(args.evaluate.max_object_bytes);
         let options =
             DirectoryOptions { watch: !args.once, writable: !args.asked, limits, ..DirectoryOptions::new(name, dir) };
+        telemetry::connection::uses_directory(name, dir);
         insert(&mut by_name, name, &dir.display(), Cluster::Directory(Arc::new(Directory::open(options)?)))?;
     }
     let mut opened = Vec::new();
     for options in servers(args) {
         let what = options.context.clone().unwrap_or_else(|| "the API server".to_owned());
-        opened.push((what, Kubernetes::connect(options).await?));
+        let settings = Settings::read(options).await?;
+        telemetry::connection::uses(settings.name(), settings.context(), &settings.server());
+        opened.push((what, Kubernetes::start(settings)?));
     }
     // One lease for all connections: it lies where the agent itself runs.
     let home = rights::home(opened.iter().map(|(_, server)| server.name())).map(str::to_owned);
@@ -93,6 +99,7 @@ fn servers(args: &RunArgs) -> Vec<KubernetesOptions> {
         kubeconfig: kubeconfig.clone(),
         context: context.map(str::to_owned),
         read_only: *read_only,
+        guard: child::guard(),
     };
     if !context.is_empty() {
         return context.iter().map(|NamedContext { name, context }| options(name, Some(context))).collect();

@@ -4,10 +4,10 @@
 use crate::admin::{self, AdminOptions};
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
-use crate::agent::connections::{Cluster, Connections, Told};
+use crate::agent::connections::Connections;
 use crate::args::{AdminArgs, EvaluateArgs, LogFormat, RunArgs};
-use crate::command::block_on;
 use crate::command::summary::Done;
+use crate::command::{block_on, child};
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::at_work::AtWork;
@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use transom_artifacts::{Base, Location, builtin_names};
 use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
 use transom_core::contract::AgentFacts;
 use transom_core::kubeconfig::COST;
+use transom_core::reference::LOCAL;
 use transom_core::share::budget::{Budget, Costs};
 use transom_engine::{COMPILING_BYTES, Compiler, Engine, EngineOptions};
 
@@ -61,7 +62,8 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.evaluate)?;
     if args.once {
-        let Prepared { agent, swap, .. } = prepare(args).await?;
+        let Prepared { agent, swap, begun, opening: _opening, .. } = prepare(args).await?;
+        begun.await.context("failed to put the policies to work")?;
         drive(&agent, screen).await;
         if would::is_asked_for(args) {
             would::print(&agent, screen).await;
@@ -70,24 +72,27 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         agent.publish_policies();
         let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
         agent.stop();
-        return Ok(summary::tell(&agent, swap.at_work(), Done::Written, screen));
+        let ending = summary::tell(&agent, swap.at_work(), Done::Written, screen);
+        return Ok(if summary::unwritten(&agent, screen) { Ending::Failed } else { ending });
     }
     // From here on a signal ends the process in order, also while much is still listed.
     let mut ending = pin!(stopped()?);
-    let Prepared { agent, swap, observations, serving } = tokio::select! {
+    let Prepared { agent, swap, opening, begun, serving } = tokio::select! {
         ended = &mut ending => return ended.map(|()| Ending::Right),
         prepared = prepare(args) => prepared?,
     };
-    let watching = observations.into_iter().map(|told| tokio::spawn(follow(Arc::clone(&agent), told)));
-    let watching: Vec<_> = watching.collect();
     let telling = Arc::clone(&agent);
-    let telling = tokio::spawn(async move { telling.keep_publishing_policies().await });
+    let telling = tokio::spawn(async move {
+        tokio::join!(telling.keep_publishing_policies(), telling.keep_writing_statuses());
+    });
     let at_work = swap.at_work().clone();
     let swapping = watch::policies(Arc::clone(&agent), swap, base(args));
     // A policy may change before everything that is there was evaluated under it.
     let swapping = tokio::spawn(swapping);
-    // Only now it could do the work at once: nobody waits for a leader that is still listing.
     let work = async {
+        // It fails only by a fault of ours, which was told.
+        drop(begun.await);
+        // Only now it could do the work at once: nobody waits for a leader that is still listing.
         if agent.connections.stand().await {
             first(&agent, &at_work, screen).await;
         }
@@ -102,15 +107,19 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     // Calls in flight end; whatever hangs longer is found again at the next start.
     let _ = tokio::time::timeout(GRACE, agent.rested()).await;
     let _ = tokio::time::timeout(GRACE, agent.connections.release()).await;
-    watching.iter().chain(&serving).for_each(tokio::task::JoinHandle::abort);
+    drop(opening);
+    serving.iter().for_each(JoinHandle::abort);
     Ok(Ending::Right)
 }
 
-/// An agent whose clusters were listed and whose policies are at work.
+/// An agent whose clusters are being opened, and whose policies go to work as soon as what they need was listed.
 pub(crate) struct Prepared {
     pub(crate) agent: Arc<Agent>,
     pub(crate) swap: Swap,
-    observations: Vec<Told>,
+    /// Ends when all that was loaded was put to work.
+    pub(crate) begun: JoinHandle<()>,
+    /// Connections that are being opened or followed; they end with it.
+    pub(crate) opening: JoinSet<()>,
     serving: Option<JoinHandle<()>>,
 }
 
@@ -140,7 +149,8 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let loading = match files {
         Some(files) => files,
         None => {
-            agent.connections.watch(&Catalogue::default()).await;
+            agent.connections.watch(Catalogue::default);
+            agent.connections.first_listed(LOCAL, args.once).await;
             let given = agent.given(&base(args)).await;
             // What changes from here to the first word of the watch is seen by another look.
             agent.policies_told.store(true, Ordering::Release);
@@ -148,16 +158,17 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         }
     };
     let (swap, changes) = if args.once { loading.done().await? } else { loading.begun().await? };
-    let at_work = swap.at_work();
     if args.once {
-        check_found(at_work, &args.evaluate)?;
+        check_found(swap.at_work(), &args.evaluate)?;
     }
-    agent.connections.watch(&at_work.catalogue()).await;
-    let observations = agent.connections.all().map(Cluster::changes).collect();
-    agent.find_outputs();
-    at_work.publish(&agent, &changes);
-    agent.started();
-    Ok(Prepared { agent, swap, observations, serving })
+    let beginning = watch::begin(Arc::clone(&agent), swap.at_work().clone(), changes);
+    agent.connections.watch(|| swap.at_work().catalogue());
+    let (opening, started) = (agent.open(args.once), Arc::clone(&agent));
+    let begun = tokio::spawn(async move {
+        beginning.await;
+        started.started();
+    });
+    Ok(Prepared { agent, swap, begun, opening, serving })
 }
 
 /// Waits until everything that is there was evaluated, and tells what it came to under the policies of the start.
@@ -222,9 +233,8 @@ pub(crate) fn engine() -> anyhow::Result<Engine> {
 
 fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
     let concurrency = u32::try_from(budget.calls).unwrap_or(u32::MAX);
-    // The very file that runs, whatever has taken its place meanwhile.
-    let program = PathBuf::from("/proc/self/exe");
-    let compiler = Some(Compiler { program, words: vec!["compile".into()], seconds: COMPILING_SECONDS });
+    let compiler =
+        Some(Compiler { program: child::PROGRAM.into(), words: vec!["compile".into()], seconds: COMPILING_SECONDS });
     let trusted = builtin_names().filter_map(|name| Location::Builtin(name.to_owned()).fetch(None).ok());
     let trusted = trusted.map(|artifact| transom_engine::digest(&artifact.bytes)).collect();
     let options =
@@ -271,13 +281,6 @@ pub(crate) async fn drive(agent: &Arc<Agent>, screen: &Screen) {
         screen.progress(format_args!("{} left to evaluate", agent.left()));
     }
     screen.end_progress();
-}
-
-/// Feeds what a cluster tells to the agent.
-async fn follow(agent: Arc<Agent>, mut told: Told) {
-    loop {
-        agent.observe(told.next().await);
-    }
 }
 
 /// Takes the signals to stop from now on; what it gives waits for one.

@@ -34,12 +34,10 @@ impl Session {
     ) -> anyhow::Result<Self> {
         let directory = Arc::new(directory);
         let told = directory.changes();
-        let connections = Connections::new(
-            BTreeMap::from([(LOCAL.to_owned(), Cluster::Directory(Arc::clone(&directory)))]),
-            SecretReads::Watch,
-        );
+        let cluster = Cluster::Directory(Arc::clone(&directory));
+        let connections = Connections::new(BTreeMap::from([(LOCAL.to_owned(), cluster.clone())]), SecretReads::Watch);
         let agent = Arc::new(agent(connections));
-        agent.find_outputs();
+        agent.find_outputs(&cluster);
         let (swap, changes) = loading.done().await?;
         let at_work = swap.at_work().clone();
         at_work.publish(&agent, &changes);

@@ -13,7 +13,7 @@ use crate::args::status::StatusArgs;
 use crate::command::run::{self, Prepared};
 use crate::command::{block_on, summary};
 use crate::output::{Ending, Screen, columns};
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::sync::Arc;
 use transom_api::status::SubjectStatus;
@@ -88,7 +88,8 @@ pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Endin
 async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let run = args.as_run();
     run::check_policies(&run.evaluate)?;
-    let Prepared { agent, swap, .. } = run::prepare(&run).await?;
+    let Prepared { agent, swap, begun, opening: _opening, .. } = run::prepare(&run).await?;
+    begun.await.context("failed to put the policies to work")?;
     run::drive(&agent, screen).await;
     agent.stop();
     let mut rows = rows(&agent);
@@ -96,6 +97,8 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     if let Some((kind, name)) = one {
         rows.retain(|row| names(kind, name, &row.key.subject));
         if rows.is_empty() {
+            // What cannot be read may be why.
+            unread(&agent, screen);
             bail!("failed to find {kind} {name}: no policy is about it{}", about(&agent));
         }
     }

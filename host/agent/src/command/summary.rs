@@ -60,6 +60,19 @@ pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen)
     if right { Ending::Right } else { Ending::Failed }
 }
 
+/// Tries once more to write what could not be written, and tells what is left; true when something is.
+pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
+    agent.publish_policies();
+    let (subjects, policies) = (agent.write_left(), agent.unwritten_policies());
+    if let Some((count, error)) = &subjects {
+        screen.note(format_args!("failed to write the status of {count} subjects: {error}"));
+    }
+    if policies > 0 {
+        screen.note(format_args!("failed to write the status of {policies} policies"));
+    }
+    subjects.is_some() || policies > 0
+}
+
 /// Prints the policies that are refused or cannot be read; true when there is one.
 pub(crate) fn refused(at_work: &AtWork, screen: &Screen) -> bool {
     for (policy, refusal) in at_work.refusals() {

@@ -96,6 +96,13 @@ impl AtWork {
         self.lock().loaded.get(policy).cloned()
     }
 
+    /// The connections that a policy at work needs.
+    pub(super) fn clusters(&self, policy: &str) -> BTreeSet<String> {
+        let loaded = self.loaded_of(policy);
+        let clusters = loaded.iter().flat_map(|loaded| loaded.revision.policy.clusters());
+        clusters.map(|(_, cluster)| cluster.to_owned()).collect()
+    }
+
     /// Puts revisions to work as they are now, and tells what was loaded, bound, refused or removed.
     pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
         for (policy, change) in changes {

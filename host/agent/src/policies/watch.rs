@@ -7,10 +7,11 @@ use crate::policies::at_work::{AtWork, Changes};
 use crate::policies::follow::Following;
 use crate::policies::swap::Swap;
 use crate::telemetry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use transom_api::Word;
 use transom_artifacts::Base;
 use transom_core::catalogue::Change;
@@ -34,7 +35,6 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
             None
         }
     };
-    let listing = Arc::new(Mutex::new(()));
     let mut looks = tokio::time::interval(EVERY);
     loop {
         if let Some(following) = &mut following {
@@ -56,23 +56,33 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
                 [given, slow].concat()
             }
         };
-        put_to_work(&agent, swap.at_work(), changes, &listing);
+        put_to_work(&agent, swap.at_work(), changes);
     }
 }
 
 /// What does more waits until what it needs is watched, and holds up nothing meanwhile; all else counts at once.
-fn put_to_work(agent: &Arc<Agent>, at_work: &AtWork, changes: Changes, listing: &Arc<Mutex<()>>) {
+fn put_to_work(agent: &Arc<Agent>, at_work: &AtWork, changes: Changes) {
     let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
     let (later, now): (Changes, Changes) = changes.into_iter().partition(|(_, change)| more(change));
     at_work.publish(agent, &now);
-    if later.is_empty() {
-        return;
+    if !later.is_empty() {
+        drop(tokio::spawn(begin(Arc::clone(agent), at_work.clone(), later)));
     }
-    let (agent, at_work, listing) = (Arc::clone(agent), at_work.clone(), Arc::clone(listing));
-    tokio::spawn(async move {
-        // One after the other, so that the watches are those of the last of them.
-        let _turn = listing.lock().await;
-        agent.connections.watch(&at_work.catalogue()).await;
-        at_work.publish(&agent, &later);
+}
+
+/// Has watched what the policies at work need, and puts what changed to work: each policy as soon as the connections that
+/// it names are ready, so that one that is away or slow holds up no policy without it.
+pub(crate) async fn begin(agent: Arc<Agent>, at_work: AtWork, changes: Changes) {
+    agent.connections.watch(|| at_work.catalogue());
+    // What needs no connection, as a refusal, is told even where there is nothing of the kind.
+    let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
+    for (policy, change) in changes {
+        by_need.entry(at_work.clusters(&policy)).or_default().push((policy, change));
+    }
+    let (agent, at_work) = (&agent, &at_work);
+    let each = by_need.into_iter().map(|(clusters, changes)| async move {
+        agent.connections.ready(&clusters).await;
+        at_work.publish(agent, &changes);
     });
+    futures::future::join_all(each).await;
 }

@@ -4,15 +4,16 @@ mod config;
 pub(super) mod plugin;
 
 use super::cause::Cause;
+use super::pace::Pace;
 use super::stream;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config};
 use plugin::Plugin;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use transom_api::Word;
 
 /// How long a connection may take to be made, TLS included.
@@ -32,20 +33,26 @@ pub struct KubernetesOptions {
     pub context: Option<String>,
     /// Whether nothing may be written: what would be written is told instead.
     pub read_only: bool,
+    /// A program and its first words, run in place of a credential plugin with the plugin's own words behind: it binds the
+    /// plugin to end with the agent. Empty for the plugin itself.
+    pub guard: Vec<OsString>,
 }
 
 /// Why an API server cannot be used. Shown with the connection, its context and the address.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to use the API server of connection {place}: {message}")]
 pub struct ConnectError {
     /// The connection, as [`Settings::place`] calls it.
     pub place: String,
+    /// Why, in one word.
+    pub reason: Word,
     /// What was attempted on what, and why it failed; nothing that a kubeconfig holds.
     pub message: String,
-    /// Whether it is the server that is at fault, or what lies before it: another try may succeed without a change of the
-    /// kubeconfig.
-    pub passing: bool,
 }
+
+/// Whether an API server has answered since the start: nothing while the first answer is waited for, then why it has not
+/// answered yet, as of the last attempt. Once it has answered, this says so for good.
+pub type Standing = Option<Result<(), ConnectError>>;
 
 /// Where a connection leads, and as whom; nothing was sent yet.
 #[derive(Clone)]
@@ -65,7 +72,7 @@ impl Settings {
             Ok((context, config)) => Ok(Self { options, context, config }),
             Err(message) => {
                 let place = place(&options.name, options.context.as_deref(), None);
-                Err(ConnectError { place, message, passing: false })
+                Err(ConnectError { place, reason: Word::ReadFailed, message })
             }
         }
     }
@@ -93,8 +100,13 @@ impl Settings {
         place(self.name(), self.context(), Some(&self.server()))
     }
 
-    fn failed(&self, message: impl Into<String>, passing: bool) -> ConnectError {
-        ConnectError { place: self.place(), message: message.into(), passing }
+    /// How long a first answer may take: a person may have to sign in before it.
+    pub(super) fn patience(&self) -> Duration {
+        if self.config.auth_info.exec.is_some() { plugin::PATIENCE } else { GREETING }
+    }
+
+    fn failed(&self, reason: Word, message: impl Into<String>) -> ConnectError {
+        ConnectError { place: self.place(), reason, message: message.into() }
     }
 }
 
@@ -104,8 +116,8 @@ fn place(name: &str, context: Option<&str>, server: Option<&str>) -> String {
     if about.is_empty() { format!("`{name}`") } else { format!("`{name}` ({})", about.join(", ")) }
 }
 
-/// A client; nothing is sent to the server yet. A credential plugin is run for its certificate or its first token.
-pub(super) async fn client(settings: &Settings) -> Result<Client, ConnectError> {
+/// A client; nothing is sent to the server yet, and no credential plugin is run.
+pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
     let mut config = settings.config.clone();
     let agent = HeaderValue::from_static(concat!("transom/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
@@ -114,30 +126,36 @@ pub(super) async fn client(settings: &Settings) -> Result<Client, ConnectError> 
     // A server that is back is found soon: no connection waits for the long pauses between later attempts of TCP.
     config.connect_timeout = Some(CONNECT);
     // kube would wait for a plugin without an end, on a thread that others need.
-    let plugin = config.auth_info.exec.take().map(Plugin::new);
-    if let Some(plugin) = &plugin {
-        let said = plugin.credential().await.map_err(|error| settings.failed(error.to_string(), true))?;
-        if let Some((certificate, key)) = said.certificate {
-            config.auth_info.client_certificate_data = Some(STANDARD.encode(certificate));
-            config.auth_info.client_key_data = Some(STANDARD.encode(key).into());
-        }
-    }
-    let client = Client::try_from(config).map_err(|error| settings.failed(cause(&error), false))?;
-    Ok(plugin.map_or_else(|| client.clone(), |plugin| plugin.on(client.clone())))
+    let made = match config.auth_info.exec.take() {
+        Some(exec) => Plugin::new(exec, &settings.options.guard).client(config),
+        None => Client::try_from(config),
+    };
+    made.map_err(|error| settings.failed(Word::ReadFailed, cause(&error)))
 }
 
-/// Asks the API server for its version, so that a wrong address or credential is found early.
-pub(super) async fn greet(settings: &Settings, client: &Client) -> Result<(), ConnectError> {
-    let failed = |message: String| settings.failed(message, true);
+/// Asks the API server for its version until it answers, with back-off, and tells how that went: a wrong address or
+/// credential is found early, and a server that is away holds up nobody.
+pub(super) async fn greet(settings: Settings, client: Client, tell: watch::Sender<Standing>) {
+    let mut pace = Pace::default();
+    while let Err(cause) = ask(&client).await {
+        let wait = pace.wait(&cause);
+        tell.send_replace(Some(Err(settings.failed(cause.reason, cause.message))));
+        sleep(wait).await;
+    }
+    tell.send_replace(Some(Ok(())));
+}
+
+async fn ask(client: &Client) -> Result<(), Cause> {
     let answer = timeout(GREETING, stream::get(client, "", "version")).await;
-    match answer.map_err(|_| failed(Cause::late(GREETING).message))? {
-        Ok(_) => Ok(()),
+    match answer.map_err(|_| Cause::late(GREETING))? {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(unfit)) => Err(unfit.cause()),
         // Whoever refuses to tell its version is there.
         Err(cause) if cause.reason == Word::ReadForbidden => Ok(()),
         Err(cause) if cause.reason == Word::KindMissing => {
-            Err(failed("there is no API server at its address".to_owned()))
+            Err(Cause::new(Word::ReadFailed, "there is no API server at its address"))
         }
-        Err(cause) => Err(failed(cause.message)),
+        Err(cause) => Err(cause),
     }
 }
 

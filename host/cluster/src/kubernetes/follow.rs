@@ -49,6 +49,7 @@ impl Follow {
     pub(super) async fn run(self) {
         let mut pace = Pace::default();
         let mut progress = Progress::default();
+        self.shared.reached(self.number).await;
         loop {
             let before = progress.position.clone();
             (progress.since, progress.heard) = (None, false);

@@ -37,17 +37,15 @@ impl Shared {
         }
     }
 
-    /// Asks whether an object is there, by a list of its name.
+    /// Asks whether an object is there, by a list of its name. Where its kind is not served nothing says that it is gone: a
+    /// CRD may be on its way back, and its objects with it.
     pub(super) async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         if !is_named(reference) {
             return Ok(None);
         }
         let ObjectRef { api_version, kind, namespace, name, .. } = reference;
         let fail = |cause: Cause| failure(reference, &of(cause));
-        let path = match self.path(api_version, kind, namespace.as_deref()).await {
-            Err(cause) if cause.reason == Word::KindMissing => return Ok(None),
-            path => path.map_err(fail)?,
-        };
+        let path = self.path(api_version, kind, namespace.as_deref()).await.map_err(fail)?;
         self.counts.add(Verb::List, Purpose::Work);
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
         let answer = stream::page(&self.client, &path, &params).await.map_err(|cause| {

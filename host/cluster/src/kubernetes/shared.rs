@@ -2,6 +2,7 @@
 
 use super::cache::{Asked, Cache, Known};
 use super::cause::Cause;
+use super::connect::Standing;
 use super::counts::Counts;
 use super::decode;
 use super::feed::{Feed, News, Topic};
@@ -14,7 +15,7 @@ use kube::Client;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use transom_api::Word;
 use transom_core::object::Object;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub(super) next: AtomicU64,
     /// Rings when a watch was listed whole or is found unreadable.
     pub(super) settled: Notify,
+    /// Whether the API server has answered since the start.
+    pub(super) standing: watch::Receiver<Standing>,
     cache: RwLock<Cache>,
     feeds: Mutex<Vec<Weak<Feed>>>,
 }
@@ -48,7 +51,13 @@ pub(super) struct Asking {
 
 impl Shared {
     /// With nothing watched yet.
-    pub(super) fn new(name: &str, client: Client, resources: Resources, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(
+        name: &str,
+        client: Client,
+        resources: Resources,
+        counts: Arc<Counts>,
+        standing: watch::Receiver<Standing>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             resources,
@@ -56,6 +65,7 @@ impl Shared {
             counts,
             next: AtomicU64::default(),
             settled: Notify::new(),
+            standing,
             cache: RwLock::new(Cache::new(name)),
             feeds: Mutex::default(),
         }

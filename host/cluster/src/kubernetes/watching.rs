@@ -9,6 +9,7 @@ use super::watched::Watched;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use transom_api::Word;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
@@ -86,15 +87,27 @@ impl Shared {
     pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool) {
         self.with(number, |watched| {
             watched.restarts += 1;
-            if !told {
-                return Vec::new();
-            }
-            let message = format!("failed to watch {}: {}", watched.scope.kind, cause.message);
-            let known = watched.failure.as_ref().is_some_and(|fault| fault.reason == cause.reason);
-            watched.failure = Some(Fault { reason: cause.reason, message });
-            if known { Vec::new() } else { vec![about(watched)] }
+            if told { failed(watched, cause.reason, &cause.message) } else { Vec::new() }
         });
         self.settled.notify_waiters();
+    }
+
+    /// Waits until the API server has answered for the first time. Why it has not is what is wrong with the watch until then.
+    pub(super) async fn reached(&self, number: u64) {
+        let mut standing = self.standing.clone();
+        loop {
+            match standing.borrow_and_update().clone() {
+                Some(Ok(())) => return,
+                Some(Err(error)) => {
+                    self.with(number, |watched| failed(watched, error.reason, &error.message));
+                    self.settled.notify_waiters();
+                }
+                None => {}
+            }
+            if standing.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Waits until every watch was listed whole or is found unreadable.
@@ -121,6 +134,14 @@ impl Shared {
     fn with(&self, number: u64, change: impl FnOnce(&mut Watched) -> Vec<News>) {
         self.change(|cache| cache.watch(number).map(change).unwrap_or_default());
     }
+}
+
+/// A watch cannot be followed now; what is to be told of it.
+fn failed(watched: &mut Watched, reason: Word, message: &str) -> Vec<News> {
+    let message = format!("failed to watch {}: {message}", watched.scope.kind);
+    let known = watched.failure.as_ref().is_some_and(|fault| fault.reason == reason);
+    watched.failure = Some(Fault { reason, message });
+    if known { Vec::new() } else { vec![about(watched)] }
 }
 
 /// A watch is followed; what is to be told of it.

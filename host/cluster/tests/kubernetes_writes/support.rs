@@ -151,7 +151,12 @@ pub(crate) fn options(cluster: &Cluster, user: &User, server: &str) -> Result<Ku
     let name = format!("{}-{:?}.kubeconfig", user.name().replace(':', "-"), thread::current().id());
     let path = cluster.folder().join(name.replace(['(', ')'], "-"));
     std::fs::write(&path, cluster.kubeconfig_at(user, server)?).context("failed to write a kubeconfig")?;
-    Ok(KubernetesOptions { name: "local".to_owned(), kubeconfig: Some(path), context: None, read_only: false })
+    Ok(KubernetesOptions {
+        name: "local".to_owned(),
+        kubeconfig: Some(path),
+        context: None,
+        ..KubernetesOptions::default()
+    })
 }
 
 /// A connection as a user.

@@ -1,7 +1,8 @@
 //! What is kept until another object is gone, while nobody can say whether it is. Never removed on an old word.
 
+use crate::agent::Told;
 use crate::objects::{CLUSTERS, subject};
-use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
+use crate::stage::{CRDS, DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use transom_test_cluster::{Proxy, wait};
@@ -67,6 +68,42 @@ fn what_an_answer_told_while_a_list_was_asked_for_goes_when_the_list_does_not_na
         proxy.hold(None);
         let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
         wait::until("the end of what is needed no longer", DEADLINE, gone).await.with_context(|| agent.tail())?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn what_was_made_stays_while_a_kind_that_decides_about_it_is_not_served() -> Result<()> {
+    on_stage(async |stage| {
+        for name in ["one", "two"] {
+            stage.ready(name, true).await?;
+        }
+        let agent = stage.start_agent(&[])?;
+        for name in ["one", "two"] {
+            stage.wait_for_right(name, 6443).await?;
+        }
+        // Nobody can say whether a Klusterlet needs it; each further attempt asks the server anew.
+        stage.remove_crd(CRDS[2]).await?;
+        stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
+        let refused = async |name: &str| {
+            let said =
+                |told: &Told| told.subject == subject(name) && told.reason == "KindMissing" && told.why == "Retry";
+            let tried = async || Ok((agent.told(0)?.iter().filter(|told| said(told)).count() > 1).then_some(()));
+            wait::until("further attempts", DEADLINE, tried).await.with_context(|| agent.tail())
+        };
+        refused("one").await?;
+        // Nor whether the subjects are gone, when their own kind is not served.
+        stage.remove_crd(CRDS[0]).await?;
+        refused("two").await?;
+        for name in ["one", "two"] {
+            ensure!(stage.made(name).await?.is_some(), "what was made for {name} was removed");
+        }
+        stage.cluster.install_crds(&[CRDS[0], CRDS[2]]).await?;
+        for name in ["one", "two"] {
+            let gone = async || Ok(stage.made(name).await?.is_none().then_some(()));
+            wait::until("the end of what nobody needs", DEADLINE, gone).await.with_context(|| agent.tail())?;
+        }
         agent.stop()?;
         Ok(())
     })

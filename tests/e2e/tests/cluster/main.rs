@@ -20,6 +20,7 @@ mod faults;
 mod fleet;
 mod hostile;
 mod keepers;
+mod late;
 mod leases;
 mod machine;
 mod managed;

@@ -1,5 +1,6 @@
 //! The two adapters behind one face: a directory of manifests, or an API server. Never decides anything.
 
+use super::standing;
 use crate::telemetry;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -19,7 +20,7 @@ use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
-use transom_core::watches::{Scope, Watches};
+use transom_core::watches::Scope;
 
 /// How many files that cannot be read a status counts.
 const FILES: usize = 1_000;
@@ -41,11 +42,13 @@ pub(crate) struct OnServer {
     pub(crate) leading: Leading,
     statuses: Arc<PolicyStatuses>,
     writing: AbortHandle,
+    telling: AbortHandle,
 }
 
 impl Drop for OnServer {
     fn drop(&mut self) {
         self.writing.abort();
+        self.telling.abort();
     }
 }
 
@@ -57,7 +60,8 @@ impl OnServer {
         let statuses = Arc::new(server.writer().policy_statuses());
         let writes = Arc::clone(&statuses);
         let writing = tokio::spawn(async move { writes.run(unwritten).await }).abort_handle();
-        Self { server, events, leading, statuses, writing }
+        let telling = tokio::spawn(standing::tell(server.standing())).abort_handle();
+        Self { server, events, leading, statuses, writing, telling }
     }
 }
 
@@ -86,14 +90,6 @@ impl Cluster {
         }
     }
 
-    /// Has an API server watch what is wanted, and waits until it was listed; a directory is watched whole anyway.
-    pub(crate) async fn watch(&self, wanted: impl FnOnce() -> Watches) {
-        if let Self::Kubernetes(on) = self {
-            on.server.watch(wanted());
-            on.server.synced().await;
-        }
-    }
-
     pub(super) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         match self {
             Self::Directory(directory) => directory.read(std::slice::from_ref(reference)).pop().unwrap_or(Ok(None)),
@@ -109,7 +105,7 @@ impl Cluster {
     }
 
     /// The Secrets that bear a stamp, wherever they stand.
-    pub(super) fn stamped(&self) -> Vec<Object> {
+    pub(crate) fn stamped(&self) -> Vec<Object> {
         match self {
             Self::Directory(directory) => directory.stamped("v1", "Secret"),
             Self::Kubernetes(on) => on.server.stamped(),
@@ -218,8 +214,11 @@ impl Cluster {
         }
     }
 
-    /// Everything that cannot be read now.
+    /// Everything that cannot be read now; of a server that is away that, and nothing else.
     pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
+        if let Some(away) = self.away() {
+            return vec![away];
+        }
         match self {
             Self::Directory(directory) => directory.unreadable(),
             Self::Kubernetes(on) => on.server.unreadable(),

@@ -2,13 +2,13 @@
 //! to the next place when one is broken: the agent would work on another cluster. Never shows what a kubeconfig holds.
 
 use super::KubernetesOptions;
-use super::plugin::bearer;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use std::path::{Path, PathBuf};
+use transom_core::redact::visible::visible;
 
 /// Names files of kubeconfigs; the first to say something counts.
 const KUBECONFIG: &str = "KUBECONFIG";
@@ -31,21 +31,46 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
     let of_cluster = proxy_url(&kubeconfig, options.context.as_deref());
     let context = options.context.clone().or_else(|| kubeconfig.current_context.clone());
     let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let (at, name) = user(&kubeconfig, context.as_deref());
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice).await.map_err(about)?;
     config.proxy_url = proxy(of_cluster, &config.cluster_url).map_err(KubeconfigError::ParseProxyUrl).map_err(about)?;
-    usable(&config.auth_info).map_err(|why| format!("{place}: {why}"))?;
+    usable(&config.auth_info).map_err(|why| format!("{place}: user `{name}`: {at}.user.{why}"))?;
     Ok((context, config))
 }
 
-/// Refuses a credential with which no request can be made. A token that no header may hold would be a panic.
-fn usable(user: &AuthInfo) -> Result<(), &'static str> {
-    if user.token.as_ref().is_some_and(|token| bearer(token.expose_secret()).is_err()) {
-        return Err("users[].user.token holds a character that no header may hold, such as a line break");
+/// Refuses a credential with which no request can be made, by its field: what no header may hold would be a panic, or an
+/// error that quotes it.
+fn usable(user: &AuthInfo) -> Result<(), String> {
+    let plain = |field: &str, value: Option<&str>| match value {
+        Some(value) if value.chars().any(char::is_control) => {
+            Err(format!("{field} holds a control character, such as a line break"))
+        }
+        _ => Ok(()),
+    };
+    let secret = |value: &Option<SecretString>| value.as_ref().map(|value| value.expose_secret().to_owned());
+    plain("token", secret(&user.token).as_deref())?;
+    plain("username", user.username.as_deref())?;
+    plain("password", secret(&user.password).as_deref())?;
+    plain("as", user.impersonate.as_deref())?;
+    plain("as-uid", user.impersonate_uid.as_deref())?;
+    user.impersonate_groups.iter().flatten().try_for_each(|group| plain("as-groups", Some(group)))?;
+    for (name, values) in user.impersonate_user_extra.iter().flatten() {
+        values.iter().chain([name]).try_for_each(|text| plain("as-user-extra", Some(text)))?;
     }
-    if user.auth_provider.as_ref().is_some_and(|provider| provider.config.contains_key("cmd-path")) {
-        return Err("users[].user.auth-provider names a program by `cmd-path`; use users[].user.exec");
+    let Some(provider) = &user.auth_provider else { return Ok(()) };
+    provider.config.values().try_for_each(|value| plain("auth-provider.config", Some(value)))?;
+    if provider.config.contains_key("cmd-path") {
+        return Err("auth-provider names a program by `cmd-path`; use users[].user.exec".to_owned());
     }
     Ok(())
+}
+
+/// What the user of a context is called in messages: its place in the kubeconfig, and its name.
+fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
+    let named = kubeconfig.contexts.iter().find(|one| Some(one.name.as_str()) == context);
+    let name = named.and_then(|one| one.context.as_ref()?.user.clone()).unwrap_or_default();
+    let at = kubeconfig.auth_infos.iter().position(|one| one.name == name);
+    (at.map_or_else(|| "users[]".to_owned(), |at| format!("users[{at}]")), visible(&name).into_owned())
 }
 
 /// The kubeconfig that is to be used, and what it is called; nothing where none is given and the user has none.

@@ -1,28 +1,37 @@
 //! Credential plugins: programs named in a kubeconfig that say who the agent is. Never waits for one without an end, and
 //! never shows what one says.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
+use kube::Config;
 use kube::client::{Body, Client};
 use kube::config::{ExecConfig, ExecInteractiveMode};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{IsTerminal as _, Read as _};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tower::service_fn;
 use transom_core::document::{Limits, parse_one};
 use transom_core::time::parse_rfc3339;
 
 /// How long one run may take; a person may have to sign in meanwhile. What runs longer is killed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one request waits for a run that is under way.
 const WAIT: Duration = Duration::from_secs(8);
+/// How often it is looked whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
 /// A token is renewed so long before its end.
 const EARLY: Duration = Duration::from_secs(60);
 /// The most bytes that a plugin may say.
@@ -39,10 +48,9 @@ pub(in crate::kubernetes) struct PluginError {
 
 /// What a plugin said.
 #[derive(Clone)]
-pub(super) struct Credential {
+struct Credential {
     header: Option<HeaderValue>,
-    /// Certificate chain and key, both PEM.
-    pub(super) certificate: Option<(String, String)>,
+    certificate: Option<Pair>,
     until: Option<SystemTime>,
 }
 
@@ -61,39 +69,77 @@ impl Credential {
 /// A run that was begun, or ended with this.
 type Run = Shared<BoxFuture<'static, Result<Credential, PluginError>>>;
 
+/// Certificate chain and key, both PEM.
+type Pair = (String, String);
+
+/// The clients of one connection.
+struct Clients {
+    config: Config,
+    plain: Client,
+    /// The one for the certificate that a plugin gave last.
+    certified: Mutex<Option<(Pair, Client)>>,
+}
+
+impl Clients {
+    /// The client for a credential.
+    fn of(&self, said: &Credential) -> Result<Client, kube::Error> {
+        let Some(pair) = &said.certificate else { return Ok(self.plain.clone()) };
+        let mut certified = self.certified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, client)) = certified.as_ref().filter(|(of, _)| of == pair) {
+            return Ok(client.clone());
+        }
+        let mut config = self.config.clone();
+        config.auth_info.client_certificate_data = Some(STANDARD.encode(&pair.0));
+        config.auth_info.client_key_data = Some(STANDARD.encode(&pair.1).into());
+        let client = Client::try_from(config)?;
+        *certified = Some((pair.clone(), client.clone()));
+        Ok(client)
+    }
+}
+
 /// One plugin. At any time at most one run of it is under way, whoever waits for it.
 pub(super) struct Plugin {
     exec: ExecConfig,
+    /// What is run in its place, with the plugin's own words behind; nothing for the plugin itself.
+    guard: Vec<OsString>,
     run: Mutex<Option<Run>>,
 }
 
 impl Plugin {
     /// Nothing is run yet.
-    pub(super) fn new(exec: ExecConfig) -> Arc<Self> {
-        Arc::new(Self { exec, run: Mutex::default() })
+    pub(super) fn new(exec: ExecConfig, guard: &[OsString]) -> Arc<Self> {
+        Arc::new(Self { exec, guard: guard.to_vec(), run: Mutex::default() })
     }
 
     /// The credential, from a run that may take its time.
-    pub(super) async fn credential(&self) -> Result<Credential, PluginError> {
+    #[cfg(test)]
+    async fn credential(&self) -> Result<Credential, PluginError> {
         self.run().await
     }
 
-    /// The same client, with the plugin's token on every request.
-    pub(super) fn on(self: Arc<Self>, client: Client) -> Client {
-        let namespace = client.default_namespace().to_owned();
-        let with_token = move |mut request: http::Request<Body>| {
-            let (plugin, client) = (Arc::clone(&self), client.clone());
+    /// A client with the plugin's credential on every request: a token in a header, a certificate by a client of its own.
+    ///
+    /// # Errors
+    /// When no client can be made of the other settings.
+    pub(super) fn client(self: Arc<Self>, config: Config) -> Result<Client, kube::Error> {
+        let plain = Client::try_from(config.clone())?;
+        let namespace = plain.default_namespace().to_owned();
+        let clients = Arc::new(Clients { config, plain, certified: Mutex::default() });
+        let identified = move |mut request: http::Request<Body>| {
+            let (plugin, clients) = (Arc::clone(&self), Arc::clone(&clients));
             async move {
-                let soon = timeout(WAIT, plugin.run()).await;
-                let soon =
-                    soon.unwrap_or_else(|_| Err(plugin.error(format!("has not ended within {} s", WAIT.as_secs()))));
-                if let Some(header) = soon.map_err(|error| kube::Error::Service(error.into()))?.header {
-                    request.headers_mut().insert(AUTHORIZATION, header);
-                }
-                client.send(request).await
+                let late = |_| Err(plugin.error(format!("has not ended within {} s", WAIT.as_secs())));
+                let said = timeout(WAIT, plugin.run()).await.unwrap_or_else(late);
+                let client = said.and_then(|said| {
+                    if let Some(header) = &said.header {
+                        request.headers_mut().insert(AUTHORIZATION, header.clone());
+                    }
+                    clients.of(&said).map_err(|_| plugin.error("gave a certificate or key that cannot be used"))
+                });
+                client.map_err(|error| kube::Error::Service(error.into()))?.send(request).await
             }
         };
-        Client::new(service_fn(with_token), namespace)
+        Ok(Client::new(service_fn(identified), namespace))
     }
 
     /// The run whose credential still holds, or that is under way, or a new one. It goes on when nobody waits any more.
@@ -106,8 +152,8 @@ impl Plugin {
         if let Some(run) = last.as_ref().filter(usable) {
             return run.clone();
         }
-        let (exec, lost) = (self.exec.clone(), self.error("was given up"));
-        let task = tokio::spawn(async move { run(&exec).await.map_err(|message| error(&exec, message)) });
+        let (exec, guard, lost) = (self.exec.clone(), self.guard.clone(), self.error("was given up"));
+        let task = tokio::spawn(async move { run(&exec, &guard).await.map_err(|message| error(&exec, message)) });
         let run = async move { task.await.unwrap_or(Err(lost)) }.boxed().shared();
         *last = Some(run.clone());
         run
@@ -122,47 +168,83 @@ fn error(exec: &ExecConfig, message: impl Into<String>) -> PluginError {
     PluginError { command: exec.command.clone().unwrap_or_default(), message: message.into() }
 }
 
-/// A program at work; it ends with the value.
-struct Running(Child);
+/// A program at work. It is started, heard and waited for on one thread: it may be bound to end with that.
+#[derive(Default)]
+struct Running(Mutex<Option<Child>>);
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended already is only taken note of.
-        drop((self.0.kill(), self.0.wait()));
+impl Running {
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a program to its end; gives what it said. Whoever has said everything ends soon, or is ended.
+    fn run(&self, mut command: Command) -> Result<Vec<u8>, String> {
+        let mut child = command.spawn().map_err(|error| format!("cannot be run: {error}"))?;
+        let stdout = child.stdout.take().ok_or("has no output")?;
+        *self.child() = Some(child);
+        let mut said = Vec::new();
+        stdout.take(SAID_BYTES).read_to_end(&mut said).map_err(|_| "cannot be heard")?;
+        let until = Instant::now() + WAIT;
+        loop {
+            let ended = self.child().as_mut().ok_or("was given up")?.try_wait();
+            match ended {
+                Ok(Some(status)) if status.success() => return Ok(said),
+                Ok(Some(status)) => return Err(failed(status)),
+                Ok(None) if Instant::now() < until => thread::sleep(LOOK),
+                _ => return Err(late(WAIT)),
+            }
+        }
+    }
+
+    /// Ends it, with all that it has started where it has a group of its own.
+    fn end(&self) {
+        let Some(mut child) = self.child().take() else { return };
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        // Where it has no group there is none of that number.
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+        drop((child.kill(), child.wait()));
     }
 }
 
-async fn run(exec: &ExecConfig) -> Result<Credential, String> {
-    let mut running = command(exec)?.spawn().map(Running).map_err(|error| format!("cannot be run: {error}"))?;
-    let stdout = running.0.stdout.take().ok_or("has no output")?;
-    let ended = spawn_blocking(move || {
-        let mut said = Vec::new();
-        stdout.take(SAID_BYTES).read_to_end(&mut said).map(|_| said)
-    });
-    let late = || format!("has not ended within {} s", PATIENCE.as_secs());
-    let said = timeout(PATIENCE, ended).await.map_err(|_| late())?;
-    let said = said.ok().and_then(Result::ok).ok_or("cannot be heard")?;
-    // Whoever has said everything ends at once, or is ended.
-    let ended = async {
-        loop {
-            match running.0.try_wait() {
-                Ok(None) => sleep(Duration::from_millis(10)).await,
-                ended => return ended,
-            }
-        }
-    };
-    match timeout(WAIT, ended).await {
-        Ok(Ok(Some(status))) if status.success() => read(&said),
-        Ok(Ok(Some(status))) => Err(format!("failed with {status}")),
-        _ => Err(late()),
+/// Ends a program when nobody waits for it any more.
+struct Bound(Arc<Running>);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.0.end();
     }
+}
+
+fn failed(status: ExitStatus) -> String {
+    match status.code() {
+        // As shells say it, and so does whoever starts it for us.
+        Some(126 | 127) => format!("cannot be run, or a program that it needs: it failed with {status}"),
+        _ => format!("failed with {status}"),
+    }
+}
+
+fn late(after: Duration) -> String {
+    format!("has not ended within {} s", after.as_secs())
+}
+
+async fn run(exec: &ExecConfig, guard: &[OsString]) -> Result<Credential, String> {
+    let (running, command) = (Arc::new(Running::default()), command(exec, guard)?);
+    let (bound, running) = (Bound(Arc::clone(&running)), running);
+    let ended = spawn_blocking(move || running.run(command));
+    let said = timeout(PATIENCE, ended).await.map_err(|_| late(PATIENCE))?;
+    drop(bound);
+    read(&said.map_err(|_| "was given up")??)
 }
 
 /// The program with its arguments and variables, and what it is told about the question.
-fn command(exec: &ExecConfig) -> Result<Command, String> {
-    let mut command =
-        Command::new(exec.command.as_deref().ok_or("is not named: users[].user.exec.command is missing")?);
-    command.args(exec.args.iter().flatten());
+fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
+    let program = OsStr::new(exec.command.as_deref().ok_or("is not named: users[].user.exec.command is missing")?);
+    let mut words = guard.iter().map(OsString::as_os_str).chain([program]);
+    let mut command = Command::new(words.next().unwrap_or(program));
+    command.args(words).args(exec.args.iter().flatten());
     for variable in exec.env.iter().flatten() {
         if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
             command.env(name, value);
@@ -171,6 +253,10 @@ fn command(exec: &ExecConfig) -> Result<Command, String> {
     // It asks and tells a person where there is one; in a log its words might be a credential.
     let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let interactive = person && exec.interactive_mode != Some(ExecInteractiveMode::Never);
+    if !interactive {
+        // One that talks to a person must stay in the group that may.
+        command.process_group(0);
+    }
     let beside = || if interactive { Stdio::inherit() } else { Stdio::null() };
     command.stdin(beside()).stderr(beside()).stdout(Stdio::piped());
     let mut spec = json!({"interactive": interactive});
@@ -204,7 +290,7 @@ fn read(said: &[u8]) -> Result<Credential, String> {
 }
 
 /// The header of a token.
-pub(super) fn bearer(token: &str) -> Result<HeaderValue, ()> {
+fn bearer(token: &str) -> Result<HeaderValue, ()> {
     let mut header = HeaderValue::try_from(format!("Bearer {token}")).map_err(drop)?;
     header.set_sensitive(true);
     Ok(header)
@@ -221,7 +307,7 @@ mod tests {
     }
 
     async fn said(script: &str) -> Result<Credential, String> {
-        Plugin::new(sh(script)).credential().await.map_err(|error| error.to_string())
+        Plugin::new(sh(script), &[]).credential().await.map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -246,7 +332,7 @@ mod tests {
             assert!(!error.contains("hunter2"), "{error}");
         }
         let missing: ExecConfig = serde_json::from_value(json!({"command": "/nowhere/plugin"})).unwrap();
-        assert!(Plugin::new(missing).credential().await.unwrap_err().to_string().contains("cannot be run"));
+        assert!(Plugin::new(missing, &[]).credential().await.unwrap_err().to_string().contains("cannot be run"));
     }
 
     #[tokio::test]
@@ -255,14 +341,14 @@ mod tests {
         let (runs, path) =
             (|| std::fs::read_to_string(folder.path().join("runs")).unwrap().len(), folder.path().display());
         let lasting = format!("printf x >>{path}/runs; echo '{{\"status\": {{\"token\": \"t\"}}}}'");
-        let plugin = Plugin::new(sh(&lasting));
+        let plugin = Plugin::new(sh(&lasting), &[]);
         let both = futures::future::join(plugin.credential(), plugin.credential()).await;
         assert!(both.0.is_ok() && both.1.is_ok() && plugin.credential().await.is_ok());
         assert_eq!(runs(), 1);
         let past = "echo '{\"status\": {\"token\": \"t\", \"expirationTimestamp\": \"2001-01-01T00:00:00Z\"}}'";
         for script in [past, "exit 1"] {
             let before = runs();
-            let plugin = Plugin::new(sh(&format!("printf x >>{path}/runs; {script}")));
+            let plugin = Plugin::new(sh(&format!("printf x >>{path}/runs; {script}")), &[]);
             drop((plugin.credential().await, plugin.credential().await));
             assert_eq!(runs(), before + 2, "{script}");
         }

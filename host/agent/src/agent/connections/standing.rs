@@ -1,0 +1,73 @@
+//! Whether a connection can be used: what it watches, its first word, and why it does not answer. Never gives it up.
+
+use super::adapter::Cluster;
+use crate::telemetry;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use transom_cluster::kubernetes::{ConnectError, Standing};
+use transom_core::observation::Unreadable;
+use transom_core::watches::Watches;
+
+impl Cluster {
+    /// Has an API server watch what is wanted; a directory is watched whole anyway.
+    pub(super) fn watch(&self, wanted: impl FnOnce() -> Watches) {
+        if let Self::Kubernetes(on) = self {
+            on.server.watch(wanted());
+        }
+    }
+
+    /// Waits until what is watched was listed, or is known not to be readable.
+    pub(super) async fn listed(&self) {
+        if let Self::Kubernetes(on) = self {
+            on.server.synced().await;
+        }
+    }
+
+    /// Waits until an API server answered, or is known not to answer; `patiently` until it answered, within bounds.
+    pub(super) async fn first_word(&self, patiently: bool) {
+        let Self::Kubernetes(on) = self else { return };
+        if patiently {
+            // What it came to is told by `away`.
+            drop(timeout(on.server.patience(), on.server.answered()).await);
+        } else {
+            drop(on.server.standing().wait_for(Option::is_some).await);
+        }
+    }
+
+    /// Waits until an API server has answered for the first time.
+    pub(super) async fn answered(&self) {
+        if let Self::Kubernetes(on) = self {
+            on.server.answered().await;
+        }
+    }
+
+    /// Why an API server has not answered since the start.
+    pub(super) fn away(&self) -> Option<Unreadable> {
+        let Self::Kubernetes(on) = self else { return None };
+        let ConnectError { place, reason, message } = on.server.trouble()?;
+        Some(Unreadable { place: format!("connection {place}"), reason, message, objects: Vec::new() })
+    }
+}
+
+/// Tells why an API server does not answer, each cause once, and that it does in the end; of one that answers at once
+/// there is nothing to tell.
+pub(super) async fn tell(mut standing: watch::Receiver<Standing>) {
+    let mut told: Option<ConnectError> = None;
+    loop {
+        let now = standing.borrow_and_update().clone();
+        match (now, &told) {
+            (Some(Ok(())), _) => break,
+            (Some(Err(error)), before) if before.as_ref() != Some(&error) => {
+                telemetry::connection::away(&error.place, error.reason, &error.message);
+                told = Some(error);
+            }
+            _ => {}
+        }
+        if standing.changed().await.is_err() {
+            return;
+        }
+    }
+    if let Some(error) = told {
+        telemetry::connection::answers(&error.place);
+    }
+}

@@ -1,0 +1,86 @@
+//! Statuses of subjects that could not be written, as on a full disk: each is written as soon as it can be, unless a newer
+//! one was. Never decides what a status says.
+
+use super::Agent;
+use crate::telemetry;
+use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use transom_core::backoff;
+use transom_core::report::{End, Report};
+use transom_core::work::Key;
+
+/// The longest wait between two attempts: a disk with room again is found soon.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What could not be written, the newest for each subject.
+#[derive(Default)]
+pub(super) struct Unwritten {
+    left: Mutex<BTreeMap<Key, (Report, String)>>,
+    news: Notify,
+}
+
+impl Unwritten {
+    /// Held while something of it is written, so that nothing older is written after something newer.
+    fn left(&self) -> MutexGuard<'_, BTreeMap<Key, (Report, String)>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A policy is gone, and what was to be told of its subjects with it.
+    pub(super) fn forget(&self, policy: &str) {
+        self.left().retain(|key, _| *key.policy != *policy);
+    }
+}
+
+impl Agent {
+    /// Tells a subject's cluster what its evaluation came to, or that it is gone. What cannot be written now is written
+    /// later. One subject has one evaluation at a time.
+    pub(super) fn tell_subject(&self, key: &Key, report: &Report, uid: &str) {
+        // Whatever is older is never written from here on.
+        self.unwritten.left().remove(key);
+        if let Err(error) = self.write_status(report, uid) {
+            telemetry::unpublished(report, &error);
+            self.unwritten.left().insert(key.clone(), (report.clone(), uid.to_owned()));
+            self.unwritten.news.notify_one();
+        }
+    }
+
+    fn write_status(&self, report: &Report, uid: &str) -> io::Result<()> {
+        match report.end {
+            End::Gone => self.connections.forget(&report.policy, &report.subject),
+            _ => self.connections.publish(report, uid),
+        }
+    }
+
+    /// Tries once more what could not be written; gives what is left, and why the last of it failed.
+    pub(crate) fn write_left(&self) -> Option<(usize, io::Error)> {
+        let mut last = None;
+        let keys: Vec<Key> = self.unwritten.left().keys().cloned().collect();
+        for key in keys {
+            let mut left = self.unwritten.left();
+            let Some((report, uid)) = left.get(&key) else { continue };
+            match self.write_status(report, uid) {
+                Ok(()) => drop(left.remove(&key)),
+                Err(error) => last = Some(error),
+            }
+        }
+        last.map(|error| (self.unwritten.left().len(), error))
+    }
+
+    /// Goes on writing what is left, with back-off, until the task is ended.
+    pub(crate) async fn keep_writing_statuses(&self) {
+        let mut failures = 0;
+        loop {
+            if failures == 0 {
+                self.unwritten.news.notified().await;
+            }
+            let wait = backoff::delay_ms(failures, self.seeds.hash_one(failures));
+            sleep(Duration::from_millis(wait).min(LONGEST)).await;
+            failures = if self.write_left().is_none() { 0 } else { failures + 1 };
+        }
+    }
+}
