@@ -24,6 +24,7 @@ pub(crate) fn watch(stage: &Stage) -> Result<Agent> {
 }
 
 /// The bound held, and something is left of it: the agent itself takes less than three quarters.
+#[expect(clippy::print_stdout, reason = "how much it took is for people to read")]
 pub(crate) fn within_shipped(agent: &mut Agent, what: &str) -> Result<()> {
     let (together, alone) = (agent.held()?, agent.peak_bytes()?);
     println!("{what}: {} MiB, together {:?} MiB", alone >> 20, together.map(|peak| peak >> 20));
