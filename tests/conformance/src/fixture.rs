@@ -47,6 +47,15 @@ pub fn good_with(text: &str) -> Result<Vec<u8>> {
     complete(&format!("{}\n{text}", read("good")?), &read("common")?)
 }
 
+/// A guest of the world `taints-guest` from what is special about it.
+///
+/// # Errors
+/// When the text is no part of a module.
+pub fn taints_component(special: &str) -> Result<Vec<u8>> {
+    let common = fs::read_to_string(root().join("tests/fixtures/hostile/common.wat"))?;
+    complete(special, &common)
+}
+
 /// A guest of the world `taints-guest` as a compiler leaves it, a core module, from what is special about it.
 ///
 /// # Errors

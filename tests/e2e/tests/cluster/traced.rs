@@ -2,7 +2,7 @@
 //! written. What was said is searched by every test's end; here it is made as loud as it gets, libraries included.
 
 use crate::objects::{CLUSTERS, OUTPUT, rotated};
-use crate::stage::{HOME, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, HOME, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,9 +11,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use transom_e2e::program;
+use transom_test_cluster::{Fault, Proxy, wait};
 
-/// One way to connect: its name, the user of the kubeconfig, and whether it leads anywhere.
-type Way = (&'static str, Value, bool);
+/// One way to connect: its name, the user of the kubeconfig, and whether it leads anywhere, where that is not for others
+/// to say.
+type Way = (&'static str, Value, Option<bool>);
 
 fn talkative(command: &mut Command) -> &mut Command {
     command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full")
@@ -47,33 +49,37 @@ fn ways(stage: &Stage, folder: &Path) -> Result<Vec<Way>> {
     let broken = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", guard.plant("a broken key"));
     let encoded = |text: &str| STANDARD.encode(text);
     Ok(vec![
-        ("a token", json!({"token": token}), true),
-        ("a file with a token", json!({"tokenFile": folder.join("token")}), true),
-        ("a certificate", certified.clone(), true),
-        ("a plugin", plugin(folder, "good", &credential(token), 0)?, true),
-        ("a token that is refused", json!({"token": guard.plant("a refused token")}), false),
-        ("a password", json!({"username": "u", "password": guard.plant("a password")}), false),
+        ("a token", json!({"token": token}), Some(true)),
+        ("a file with a token", json!({"tokenFile": folder.join("token")}), Some(true)),
+        ("a certificate", certified.clone(), Some(true)),
+        ("a plugin", plugin(folder, "good", &credential(token), 0)?, Some(true)),
+        ("a token that is refused", json!({"token": guard.plant("a refused token")}), Some(false)),
+        ("a password", json!({"username": "u", "password": guard.plant("a password")}), Some(false)),
         (
             "a plugin's token that is refused",
             plugin(folder, "refused", &credential(&guard.plant("a plugin's token")), 0)?,
-            false,
+            Some(false),
         ),
-        ("a plugin that fails", plugin(folder, "fails", &guard.plant("what a plugin says"), 1)?, false),
+        ("a plugin that fails", plugin(folder, "fails", &guard.plant("what a plugin says"), 1)?, Some(false)),
         (
             "a plugin that babbles",
             plugin(folder, "babbles", &format!("{{\"status\": {}", guard.plant("no JSON")), 0)?,
-            false,
+            Some(false),
         ),
         (
             "a key that is none",
             json!({"client-certificate-data": certified["client-certificate-data"], "client-key-data": encoded(&broken)}),
-            false,
+            Some(false),
         ),
-        ("a key of another type", json!({"client-key-data": {"data": guard.plant("a key that is a mapping")}}), false),
+        (
+            "a key of another type",
+            json!({"client-key-data": {"data": guard.plant("a key that is a mapping")}}),
+            Some(false),
+        ),
         (
             "a token of two lines",
             json!({"token": format!("{}\nX-Header: y", guard.plant("a token of two lines"))}),
-            false,
+            Some(false),
         ),
     ])
 }
@@ -97,7 +103,7 @@ fn once(
     fs::write(&kubeconfig, serde_yaml::to_string(&document)?)?;
     let output = command.output()?;
     ensure!(
-        output.status.success() == *works,
+        works.is_none_or(|works| output.status.success() == works),
         "{name}: {}: {}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
@@ -119,11 +125,26 @@ fn no_way_to_connect_shows_its_credential() -> Result<()> {
             once(stage, &folder, way, at, |_, _| {})?;
         }
         let token = json!({"token": stage.agent.token()});
+        // Where a URL has something to hide, libraries print it with each request.
+        let server = stage.cluster.server();
+        let secret = |place: &str| stage.guard.plant(place);
+        for (at, address) in [
+            server.replace("https://", &format!("https://user:{}@", secret("a password of a server"))),
+            format!("{server}/?token={}", secret("a query of a server")),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let way = ("a server with more than a host", token.clone(), None);
+            once(stage, &folder, &way, count + 2 + at, |document, _| {
+                document["clusters"][0]["cluster"]["server"] = json!(address);
+            })?;
+        }
         let address = format!("http://user:{}@127.0.0.1:9", stage.guard.plant("a password of a proxy"));
-        once(stage, &folder, &("a proxy", token.clone(), false), count, |document, _| {
+        once(stage, &folder, &("a proxy", token.clone(), Some(false)), count, |document, _| {
             document["clusters"][0]["cluster"]["proxy-url"] = json!(address);
         })?;
-        once(stage, &folder, &("a proxy of the environment", token, false), count + 1, |_, command| {
+        once(stage, &folder, &("a proxy of the environment", token, Some(false)), count + 1, |_, command| {
             command.env("HTTPS_PROXY", &address).env_remove("NO_PROXY").env_remove("no_proxy");
         })?;
         Ok(())
@@ -135,7 +156,9 @@ fn an_agent_at_work_shows_nothing_of_what_it_reads_and_writes() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("loud", true).await?;
-        let mut command = stage.command(&["--policy-objects", "--lease-namespace", HOME])?;
+        let proxy = Proxy::start(&stage.cluster).await?;
+        let words = ["--policy-objects", "--lease-namespace", HOME];
+        let mut command = stage.command_of(&stage.agent, &proxy.server(), &words)?;
         let mut agent = stage.start_command(talkative(&mut command))?;
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("loud", 6443).await?;
@@ -146,6 +169,14 @@ fn an_agent_at_work_shows_nothing_of_what_it_reads_and_writes() -> Result<()> {
         let other = json!({"data": {"kubeconfig": STANDARD.encode(stage.guard.plant("what somebody else wrote"))}});
         stage.patch(SECRET, Some("klusterlet-loud"), OUTPUT, other).await?;
         stage.wait_for_right("loud", 6443).await?;
+        // Answers that nobody can read, with half of what is in them: lists and objects, Secrets among them.
+        proxy.fail(Some(Fault::Half));
+        proxy.cut();
+        stage.move_port("loud", 7443).await?;
+        let met = async || Ok((proxy.met() >= 10).then_some(()));
+        wait::until("half answers", DEADLINE, met).await?;
+        proxy.fail(None);
+        stage.wait_for_right("loud", 7443).await?;
         let said = agent.stop()?;
         // As loud as it gets: what is below `info` is there, of the agent's own.
         ensure!(["TRACE", "DEBUG"].iter().any(|level| said.contains(level)), "nothing below info was said");

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
-use transom_conformance::fixture::{good_with, hostile};
+use transom_conformance::fixture::{good_with, hostile, taints_component};
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::bound::Bound;
 use transom_e2e::program;
@@ -164,5 +164,28 @@ fn a_file_of_the_fleet_that_only_costs_is_refused_within_the_bound() -> Result<(
     works_on(&stage)?;
     within_shipped(&mut agent, "a file of 152 MiB")?;
     agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn what_a_guest_logs_is_shown_at_its_level_by_every_command() -> Result<()> {
+    let stage = Stage::new(0, 1)?;
+    let granted = ("      component: ./log-lines.wasm", "      component: ./log-lines.wasm\n      capabilities: [log]");
+    put_hostile(&stage, "lines", "log-lines", granted)?;
+    let guest = fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?.replace("500", "3");
+    let (fleet, policies) = (stage.fleet.display().to_string(), stage.policies.display().to_string());
+    let commands: [&[&str]; 2] =
+        [&["render", &fleet, "--policies", &policies], &["run", "--once", "--dir", &fleet, "--policies", &policies]];
+    for (number, level) in ["DEBUG", "INFO", "WARN"].into_iter().enumerate() {
+        let said = guest.replace("(call $log (i32.const 1)", &format!("(call $log (i32.const {number})"));
+        put(&stage.policies.join("log-lines.wasm"), &taints_component(&said)?)?;
+        for words in commands {
+            let output = stage.transom()?.args(words).output()?;
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            let lines: Vec<&str> = told.lines().filter(|line| line.contains("guest: Seen")).collect();
+            let right = |line: &&str| line.contains(&format!(" {level} ")) && line.contains("policy=lines");
+            ensure!(lines.len() == 3 && lines.iter().all(right), "{level}: {words:?}: {told}");
+        }
+    }
     Ok(())
 }
