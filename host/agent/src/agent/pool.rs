@@ -172,7 +172,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Barrier;
+    use std::collections::BTreeSet;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -193,10 +193,11 @@ mod tests {
                 told.send(at).unwrap();
             });
         }
-        go.send(true).unwrap();
+        // What all wait for has its turn last: a wait that kept the one thread would never end.
+        pool.spawn(&policy, async move { go.send(true).unwrap() });
         drop(told);
         let ended = tokio::task::spawn_blocking(move || {
-            (0..1_000).map(|_| heard.recv_timeout(SOON).unwrap()).collect::<std::collections::BTreeSet<_>>()
+            (0..1_000).map(|_| heard.recv_timeout(SOON).unwrap()).collect::<BTreeSet<_>>()
         });
         assert_eq!(ended.await.unwrap().len(), 1_000);
     }
@@ -204,27 +205,23 @@ mod tests {
     #[tokio::test]
     async fn one_policy_that_never_gives_back_leaves_a_thread_to_the_others() {
         let pool = Pool::new(4);
-        let held = Arc::new(Barrier::new(4));
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
         for _ in 0..30 {
             let held = Arc::clone(&held);
-            pool.spawn(&Arc::from("hangs"), async move {
-                held.wait();
-            });
+            pool.spawn(&Arc::from("hangs"), async move { drop(lock(&held).recv()) });
         }
         let (told, heard) = mpsc::channel();
         for at in 0..100 {
             let told = told.clone();
             pool.spawn(&Arc::from("works"), async move { told.send(at).unwrap() });
         }
-        let all = tokio::task::spawn_blocking(move || (0..100).all(|at| heard.recv_timeout(SOON) == Ok(at)));
-        assert!(all.await.unwrap());
-        // Three of the four threads hang; each round of the barrier lets them go.
-        let let_go = move || {
-            for _ in 0..10 {
-                held.wait();
-            }
-        };
-        tokio::task::spawn_blocking(let_go).await.unwrap();
+        let all = tokio::task::spawn_blocking(move || {
+            (0..100).map(|_| heard.recv_timeout(SOON)).collect::<Result<BTreeSet<_>, _>>()
+        });
+        assert_eq!(all.await.unwrap().map(|all| all.len()), Ok(100));
+        // Three of the four threads hang until here.
+        drop(hold);
     }
 
     #[tokio::test]

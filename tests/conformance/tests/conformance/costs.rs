@@ -25,6 +25,8 @@ const BOMBS: &[Bomb] = &[
     Bomb { name: "ways that join", make: ladder, size: 600, refused: &[MEMORY] },
     Bomb { name: "wide calls", make: wide_calls, size: 16, refused: &[MEMORY] },
     Bomb { name: "loops in loops", make: nested_loops, size: 500, refused: &[TIME, MEMORY] },
+    // Its memory stays small: without a limit of time it would be compiled.
+    Bomb { name: "much code", make: much_code, size: 40, refused: &[TIME] },
 ];
 
 /// Every local lives to the end, over so many calls.
