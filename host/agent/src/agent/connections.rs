@@ -246,8 +246,9 @@ impl Connections {
 
     /// Tells every cluster about a policy; fails as the first of those that cannot be told.
     pub(crate) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> std::io::Result<()> {
-        let each = self.all().map(|cluster| cluster.publish_policy(policy, status));
-        each.fold(Ok(()), |first, told| first.and(told))
+        // All are told before the first failure counts.
+        let told: Vec<_> = self.all().map(|cluster| cluster.publish_policy(policy, status)).collect();
+        told.into_iter().collect()
     }
 
     /// Writes what was told of policies and is not written yet, each once; for before the end.
