@@ -277,7 +277,7 @@ mod tests {
         let schedule = Schedule { now_seconds: 0, audit_seconds: 0, failures: 0, seed: 0 };
         let report = report::of(evaluation, result, schedule);
         assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
-        let writes = wrote.then(|| (WriteKind::Patch, subject)).into_iter().collect();
+        let writes = wrote.then_some((WriteKind::Patch, subject)).into_iter().collect();
         Report { writes, failures, ..report }
     }
 
