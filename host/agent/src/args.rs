@@ -2,6 +2,7 @@
 
 pub(crate) mod guest;
 pub(crate) mod rbac;
+pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod status;
 
@@ -9,13 +10,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use guest::{ComponentizeArgs, InspectArgs, TestArgs};
 use rbac::RbacArgs;
-use server::ServerArgs;
+use run::RunArgs;
 use status::StatusArgs;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use transom_core::reference::LOCAL;
-use transom_core::share::budget::DEFAULT_MIB;
 use transom_core::time::parse_rfc3339;
 
 /// Watches cluster objects, asks sandboxed guests what should follow, and applies the answer.
@@ -136,52 +134,6 @@ pub(crate) struct EvaluateArgs {
     pub(crate) self_managed_cluster: Option<String>,
 }
 
-/// Flags of `run`.
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// Folder of manifests in place of an API server, with the name of the connection in front when it is not `local`.
-    #[arg(long, value_name = "[NAME=]DIR", value_parser = parse_dir)]
-    pub(crate) dir: Vec<NamedDir>,
-    /// Flags of API servers.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-    /// Flags shared with `render`.
-    #[command(flatten)]
-    pub(crate) evaluate: EvaluateArgs,
-    /// MiB that guests, compilations and documents may use together, beside what the watched objects take.
-    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MIB)]
-    pub(crate) memory_budget: u64,
-    /// Do everything once, then end.
-    #[arg(long)]
-    pub(crate) once: bool,
-    /// Flags of the admin server.
-    #[command(flatten)]
-    pub(crate) admin: AdminArgs,
-    /// Form of the log lines on standard error.
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    pub(crate) log_format: LogFormat,
-    /// Whether the agent is only asked, and writes nothing anywhere: never a flag of `run`.
-    #[arg(skip)]
-    pub(crate) asked: bool,
-}
-
-/// Flags of the admin server.
-#[derive(Debug, Default, Args)]
-pub(crate) struct AdminArgs {
-    /// Where to answer /metrics, /healthz, /readyz and /debug/state; nowhere when absent.
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
-    pub(crate) admin_address: Option<SocketAddr>,
-    /// PEM file with the certificate of the admin server; read again when it changes.
-    #[arg(long, value_name = "FILE", requires_all = ["admin_address", "admin_tls_key"])]
-    pub(crate) admin_tls_cert: Option<PathBuf>,
-    /// PEM file with the key of this certificate.
-    #[arg(long, value_name = "FILE", requires = "admin_tls_cert")]
-    pub(crate) admin_tls_key: Option<PathBuf>,
-    /// Count copies of kubeconfigs also under the names that the hypershift-addon agent uses.
-    #[arg(long)]
-    pub(crate) compatibility_metrics: bool,
-}
-
 /// Flags of `render`.
 #[derive(Debug, Args)]
 pub(crate) struct RenderArgs {
@@ -233,15 +185,6 @@ pub(crate) struct ExplainArgs {
     pub(crate) policies: Option<PathBuf>,
 }
 
-/// Form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 /// Form of rendered objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
@@ -269,30 +212,6 @@ pub(crate) enum TableFormat {
     Table,
     /// For programs.
     Json,
-}
-
-/// A folder of manifests under the name of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedDir {
-    /// Name of the connection.
-    pub(crate) name: String,
-    /// The folder.
-    pub(crate) dir: PathBuf,
-}
-
-/// `NAME=DIR`, or `DIR` for the local connection; a path that exists as it stands is never split.
-fn parse_dir(text: &str) -> Result<NamedDir, String> {
-    let named = |name: &str, dir: &str| NamedDir { name: name.to_owned(), dir: PathBuf::from(dir) };
-    match text.split_once('=') {
-        Some((name, dir)) if !PathBuf::from(text).is_dir() => {
-            if is_connection(name) && !dir.is_empty() {
-                Ok(named(name, dir))
-            } else {
-                Err("want NAME=DIR, NAME of lower-case letters, digits and dashes".to_owned())
-            }
-        }
-        _ => Ok(named(LOCAL, text)),
-    }
 }
 
 /// Whether a connection may have this name.

@@ -8,7 +8,7 @@ pub(crate) mod traces;
 #[path = "telemetry/untraced.rs"]
 pub(crate) mod traces;
 
-use crate::args::LogFormat;
+use crate::args::run::LogFormat;
 use crate::metrics;
 use std::collections::BTreeMap;
 use std::panic;

@@ -1,7 +1,8 @@
 //! Flags of `status`. Never one that has anything written.
 
+use super::run::{AdminArgs, LogFormat, NamedDir, RunArgs, parse_dir};
 use super::server::{ReachArgs, ServerArgs};
-use super::{AdminArgs, EvaluateArgs, LogFormat, NamedDir, OutputFormat, RunArgs, parse_dir};
+use super::{EvaluateArgs, OutputFormat};
 use clap::Args;
 use transom_core::share::budget::DEFAULT_MIB;
 

@@ -1,8 +1,8 @@
 //! Opens what the flags name: directories, API servers, or both. Never decides what is done with them.
 
 use crate::agent::connections::{Cluster, Connections, OnServer};
+use crate::args::run::{NamedDir, RunArgs};
 use crate::args::server::{NamedContext, ReachArgs, ServerArgs};
-use crate::args::{NamedDir, RunArgs};
 use crate::command::child;
 use crate::command::run::limits;
 use crate::telemetry;

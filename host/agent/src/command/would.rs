@@ -1,7 +1,7 @@
 //! What a run that is read-only would write, against what is there. Never writes, and shows no credential.
 
 use crate::agent::Agent;
-use crate::args::RunArgs;
+use crate::args::run::RunArgs;
 use crate::command::render::{Rendered, difference};
 use crate::output::Screen;
 use serde_json::{Map, Value};

@@ -14,7 +14,7 @@ const HEAD: &str = "# Metrics
 | path | what | for whom |
 |---|---|---|
 | `/healthz` | 200 while the process lives | everybody |
-| `/readyz` | 200 once the policies are at work (or refused) and the watches are synced; one bad policy does not make the agent unready | everybody |
+| `/readyz` | 200 once the policies are at work (or refused) and the watches are synced, or known not to be readable; one bad policy, or one connection that is away beside another one, does not make the agent unready ([connections](connections.md)) | everybody |
 | `/metrics` | the metrics below, in the text format of Prometheus | from the same machine; else with a bearer token whose holder may `get` this path (TokenReview, then SubjectAccessReview on nonResourceURLs; remembered for a minute) |
 | `/debug/state` | queues, revisions, and every subject that is not as it should be, as JSON; no credential is in it | the same |
 
