@@ -2,7 +2,7 @@
 
 use crate::support::{compute, engine, engine_with, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
-use transom_conformance::fixture::{component, hostile, with_module};
+use transom_conformance::fixture::{component, good_with, hostile, with_module};
 use transom_core::contract::description::World;
 use transom_engine::{
     Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, Limits, LoadError, digest,
@@ -201,4 +201,28 @@ fn damaged_components_are_refused_or_answer_within_limits() {
         }
     }
     assert!(refused > 20 && loaded > 20, "{refused} refused, {loaded} loaded");
+}
+
+#[test]
+fn the_code_of_all_components_has_one_bound_and_what_goes_makes_room() {
+    let engine = engine_with(EngineOptions { max_code_bytes: 1 << 20, ..EngineOptions::default() });
+    let load = |number: usize| {
+        let bytes = good_with(&format!("(func (drop (i32.const {number})))")).unwrap();
+        engine.load(&bytes, World::Taints, &Capabilities::default())
+    };
+    let mut all = Vec::new();
+    let error = loop {
+        match load(all.len()) {
+            Ok(guest) => all.push(guest),
+            Err(error) => break error,
+        }
+        assert!(all.len() < 1_000, "there is no bound");
+    };
+    let together = "the code of all components together in bytes";
+    assert!(matches!(error, LoadError::TooLarge { what, .. } if what == together), "{error}");
+    assert!(all.len() > 1, "it is the bound of one");
+    assert!(load(0).is_ok(), "what is there is shared");
+    assert!(load(all.len()).is_err());
+    drop(all.pop());
+    assert!(load(1_000).is_ok());
 }

@@ -38,8 +38,22 @@ fn held(address: SocketAddr, count: usize, said: &[u8], times: usize) -> Result<
     Ok(all)
 }
 
+/// Peers that nobody wants, more than the server has places for, with a word with it after each kind of them.
+pub(crate) fn crowd(address: SocketAddr) -> Result<Vec<TcpStream>> {
+    let mut all = Vec::new();
+    for (count, said, times) in
+        [(64, HEALTH, 2_000), (64, METRICS, 50), (700, SILENT, 0), (200, HALF, 1), (200, BODY, 1), (64, METRICS, 1)]
+    {
+        all.extend(held(address, count, said, times)?);
+        for _ in 0..20 {
+            probed(address)?;
+        }
+    }
+    Ok(all)
+}
+
 /// Whether both probes are answered; each look has the deadline of the kit.
-fn probed(address: SocketAddr) -> Result<()> {
+pub(crate) fn probed(address: SocketAddr) -> Result<()> {
     for path in ["/healthz", "/readyz"] {
         let answer = http::get(address, path)?;
         ensure!(answer.status == 200, "{path}: {} {}", answer.status, answer.body);
@@ -51,15 +65,7 @@ fn probed(address: SocketAddr) -> Result<()> {
 fn probes_are_answered_whoever_holds_connections_and_whatever_they_do_not_read() -> Result<()> {
     let stage = Stage::new(3, 3)?;
     let (agent, address) = start(&stage, &[])?;
-    let mut all = Vec::new();
-    for (count, said, times) in
-        [(64, HEALTH, 2_000), (64, METRICS, 50), (700, SILENT, 0), (200, HALF, 1), (200, BODY, 1), (64, METRICS, 1)]
-    {
-        all.extend(held(address, count, said, times)?);
-        for _ in 0..20 {
-            probed(address)?;
-        }
-    }
+    let all = crowd(address)?;
     // Whoever reads gets everything, also now.
     wait::until("the metrics", DEADLINE, || {
         http::get(address, "/metrics").ok().filter(|answer| answer.body.contains("transom_policies"))

@@ -1,13 +1,18 @@
-//! Guests, policies and files that take all that they may have, and more: the agent works within the memory with
+//! Guests, policies, files and peers that take all that they may have, and more: the agent works within the memory with
 //! which it ships, under a bound that the kernel holds, and the other policies go on.
 
+use crate::admin::{crowd, probed};
+use crate::metrics::ready;
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::fs;
 use transom_conformance::fixture::{good_with, hostile, taints_component};
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::bound::Bound;
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
+use transom_e2e::swap::POLICY;
 use transom_support::wait;
 
 /// `resources.limits.memory` of what ships.
@@ -18,8 +23,12 @@ pub(crate) const GOOD: &str = "built-in-taints";
 
 /// Starts the agent within what ships, with nothing that an earlier one compiled.
 pub(crate) fn watch(stage: &Stage) -> Result<Agent> {
+    watch_with(stage, &[])
+}
+
+fn watch_with(stage: &Stage, words: &[&str]) -> Result<Agent> {
     let mut command = stage.run()?;
-    command.env("XDG_CACHE_HOME", stage.path("cache"));
+    command.args(words).env("XDG_CACHE_HOME", stage.path("cache"));
     Agent::bounded(&command, stage.path("log"), Bound::new(SHIPPED_BYTES, COMPILERS_BYTES)?)
 }
 
@@ -53,6 +62,25 @@ pub(crate) fn put_bomb(stage: &Stage) -> Result<()> {
         "(func $wide (param{values}) (result{values}) {gets}) (func (param{values}) (result{values}) {gets} {calls})"
     );
     put(&stage.policies.join("bomb.wasm"), &good_with(&text)?)
+}
+
+/// The shipped policy about HostedClusters with a component that answers as it is asked, and a large token in the source of
+/// each of them.
+fn put_answers(stage: &Stage, clusters: usize, ask: &str) -> Result<()> {
+    let settings = "        clusterDomain: cluster.local\n        naming:\n          precedence: Annotation\n";
+    let asked = format!("        ask: {ask}\n");
+    stage.put_policy(POLICY, &[("builtin:kubeconfig", "answers.wasm"), (settings, &asked)])?;
+    put(&stage.policies.join(POLICY).join("answers.wasm"), &program::component("fixture-answers")?)?;
+    let large = format!("token: {}\n", "t".repeat(600 << 10));
+    for at in 0..clusters {
+        let (path, text) = (stage.hosted(at), fs::read_to_string(stage.hosted(at))?);
+        let encoded = text.lines().find_map(|line| line.strip_prefix("  kubeconfig: ")).context("no kubeconfig")?;
+        let source = String::from_utf8(STANDARD.decode(encoded)?)?;
+        let (user, certificate) = source.split_once("    client-certificate-data:").context("no certificate")?;
+        let source = format!("{user}    {large}    client-certificate-data:{certificate}");
+        put(&path, text.replace(encoded, &STANDARD.encode(source)).as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Waits until the agent has said something of a cluster under a policy.
@@ -143,6 +171,28 @@ fn a_component_that_takes_too_much_to_compile_holds_up_nobody() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn an_answer_that_multiplies_what_it_was_given_costs_what_its_text_costs() -> Result<()> {
+    for (ask, word) in [("ManyAuthorities", "DuplicateEntry"), ("ManyUsers", "KubeconfigTooLarge")] {
+        let stage = Stage::new(CLUSTERS, 60)?;
+        stage.put_policy(GOOD, &[])?;
+        put_answers(&stage, CLUSTERS, ask)?;
+        let mut agent = watch(&stage)?;
+        works_on(&stage)?;
+        for at in DECIDED {
+            stage.wait_for_text(&stage.hosted_status(at), word)?;
+        }
+        works_on(&stage)?;
+        within_shipped(&mut agent, ask)?;
+        agent.stop()?;
+    }
+    Ok(())
+}
+
+/// HostedClusters of a fleet, and some of them that wait for nothing.
+const CLUSTERS: usize = 7;
+const DECIDED: [usize; 5] = [0, 1, 2, 4, 6];
+
 /// As many bytes as an attacker gave a file of the fleet.
 const FILE_BYTES: usize = 152 << 20;
 
@@ -187,5 +237,31 @@ fn what_a_guest_logs_is_shown_at_its_level_by_every_command() -> Result<()> {
             ensure!(lines.len() == 3 && lines.iter().all(right), "{level}: {words:?}: {told}");
         }
     }
+    Ok(())
+}
+
+#[test]
+fn all_of_it_at_once_is_survived() -> Result<()> {
+    let stage = Stage::new(CLUSTERS, 200)?;
+    stage.put_policy(GOOD, &[])?;
+    put_answers(&stage, CLUSTERS, "ManyUsers")?;
+    put_hostile(&stage, "hog", "hog", ("", ""))?;
+    let granted = ("      component: ./log-flood.wasm", "      component: ./log-flood.wasm\n      capabilities: [log]");
+    put_hostile(&stage, "flood", "log-flood", granted)?;
+    put_bomb(&stage)?;
+    let mut agent = watch_with(&stage, &["--admin-address", "127.0.0.1:0", "--log-format", "json"])?;
+    let address = ready(&agent)?;
+    let peers = crowd(address)?;
+    put(&stage.fleet.join("lines.yaml"), "- a\n".repeat(FILE_BYTES / 4).as_bytes())?;
+    stage.wait_for_text(&stage.policy_status("bomb"), "ComponentTooLarge")?;
+    wait_for_status(&stage, "hog", "edge-00199", "GuestTimedOut")?;
+    for at in DECIDED {
+        stage.wait_for_text(&stage.hosted_status(at), "KubeconfigTooLarge")?;
+    }
+    works_on(&stage)?;
+    probed(address)?;
+    drop(peers);
+    within_shipped(&mut agent, "all at once")?;
+    agent.stop()?;
     Ok(())
 }

@@ -26,13 +26,19 @@ pub(crate) fn start(stage: &Stage, words: &[&str]) -> Result<(Agent, SocketAddr)
 pub(crate) fn start_command(stage: &Stage, command: &mut Command) -> Result<(Agent, SocketAddr)> {
     command.args(["--admin-address", "127.0.0.1:0", "--log-format", "json"]);
     let agent = Agent::start(command, stage.path("log"))?;
+    let address = ready(&agent)?;
+    Ok((agent, address))
+}
+
+/// Waits until an agent that logs JSON is ready; gives the address of its admin server.
+pub(crate) fn ready(agent: &Agent) -> Result<SocketAddr> {
     let address = wait::until("the address of the admin server", DEADLINE, || {
         let log = agent.log().ok()?;
         let line = log.lines().find(|line| line.contains("the admin server listens"))?;
         serde_json::from_str::<Value>(line).ok()?["address"].as_str()?.parse().ok()
     })?;
     wait::until("readiness", DEADLINE, || http::get(address, "/readyz").ok().filter(|answer| answer.status == 200))?;
-    Ok((agent, address))
+    Ok(address)
 }
 
 /// Runs promtool on some text; gives what it says of it, and whether it is content.
