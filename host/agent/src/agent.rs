@@ -3,6 +3,7 @@
 pub(crate) mod account;
 pub(crate) mod clock;
 pub(crate) mod connections;
+mod documents;
 mod invoke;
 pub(crate) mod known;
 pub(crate) mod lane;
@@ -19,6 +20,7 @@ use crate::telemetry;
 use account::Accounts;
 use clock::Clock;
 use connections::{Cluster, Connections};
+use documents::Documents;
 use known::{Shared, Told};
 use lane::Lane;
 use pool::Pool;
@@ -41,21 +43,6 @@ use transom_core::share::budget::Budget;
 use transom_core::signal::Signal;
 use transom_core::work::{Key, Why};
 use unwritten::Unwritten;
-
-/// Room for documents with credentials, in KiB.
-pub(crate) struct Documents {
-    /// What is left of it.
-    pub(crate) left: Arc<Semaphore>,
-    /// How much there is.
-    pub(crate) all: u32,
-}
-
-impl Documents {
-    fn new(budget: &Budget) -> Self {
-        let all = u32::try_from(budget.documents >> 10).unwrap_or(u32::MAX);
-        Self { left: Arc::new(Semaphore::new(all as usize)), all }
-    }
-}
 
 /// One agent.
 pub(crate) struct Agent {

@@ -175,6 +175,12 @@ impl Directory {
         references.iter().map(|reference| self.shared.read_one(reference)).collect()
     }
 
+    /// Bytes that an object takes at most once it is read.
+    pub fn weigh(&self, reference: &ObjectRef) -> usize {
+        let effective = self.shared.store().effective(reference);
+        effective.weigh()
+    }
+
     /// The objects of a kind in a namespace, or in all.
     pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
         let first = ObjectRef {

@@ -201,6 +201,11 @@ impl Kubernetes {
         }
     }
 
+    /// Bytes that an object takes at most once it is read; nothing where it must be asked for.
+    pub fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
+        self.shared.weigh(reference)
+    }
+
     /// An object, asked for; the cache learns what is answered.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 mod aside;
 pub mod client_go;
-mod cost;
+pub(crate) mod cost;
 pub mod emit;
 mod error;
 mod fields;

@@ -4,4 +4,5 @@ pub mod allowance;
 pub mod budget;
 pub mod often;
 pub mod pace;
+pub mod room;
 pub mod turns;

@@ -168,7 +168,12 @@ impl Connections {
         traces::gather(&reference.kind, read).await
     }
 
-    /// The same for an audit: what only an answer to us has told is asked for anew.
+    /// Bytes that an object takes at most once it is read; nothing where that is known only then.
+    pub(crate) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
+        self.by_name.get(&reference.cluster)?.weigh(reference)
+    }
+
+    /// As [`Connections::read`] for an audit: what only an answer to us has told is asked for anew.
     ///
     /// # Errors
     /// As of [`Connections::read`].

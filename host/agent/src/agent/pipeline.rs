@@ -7,6 +7,7 @@ mod often;
 mod prune;
 mod taints;
 
+use crate::agent::documents::Room;
 use crate::agent::invoke::answer;
 use crate::agent::known::Entry;
 use crate::agent::lane::Lane;
@@ -29,6 +30,7 @@ use transom_core::plan::brake::Admitted;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, End, Evaluation, Success};
+use transom_core::share::room;
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::Limits;
@@ -48,12 +50,14 @@ pub(crate) struct Seen {
     audits: bool,
     /// When time alone may change an answer.
     pub(crate) ask_again_at: Option<i64>,
+    /// What this evaluation holds of the room for what is read.
+    room: Room,
     /// When the first client certificate ends in what is to be there, in seconds since 1970.
     pub(crate) ends_seconds: Option<i64>,
 }
 
 impl Seen {
-    fn new(work: &WorkItem) -> Self {
+    fn new(work: &WorkItem, room: Room) -> Self {
         let evaluation = Evaluation { key: work.key.clone(), target: None, inputs: None, observed_generation: None };
         Self {
             evaluation,
@@ -62,6 +66,7 @@ impl Seen {
             judged: None,
             audits: work.why == Why::Audit,
             ask_again_at: None,
+            room,
             ends_seconds: None,
         }
     }
@@ -93,10 +98,10 @@ impl Agent {
             journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.why.clone()) });
         }
         let Some(work) = admitted else { return };
-        let mut seen = Seen::new(&work);
+        let mut seen = Seen::new(&work, self.documents.room(&work.key.policy));
         self.accounts.begin(&work.key);
         let trace = traces::Evaluation::begin(&work);
-        let result = trace.follow(self.attempt(&loaded, &work, &mut seen)).await;
+        let result = trace.follow(self.attempt_within_room(&loaded, &work, &mut seen)).await;
         // A failure that ends with time is timed, like an answer that does.
         seen.ask_again(result.as_ref().err().and_then(|failure| failure.ask_again_at));
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
@@ -116,6 +121,24 @@ impl Agent {
             self.forget(&lane.policy);
         }
         trace.end(&report);
+    }
+
+    /// Stages 3 to 7, from the beginning again where there was no room for what they read: nothing was written then.
+    async fn attempt_within_room(
+        &self,
+        loaded: &Arc<Loaded>,
+        work: &WorkItem,
+        seen: &mut Seen,
+    ) -> Result<Success, Failure> {
+        loop {
+            let result = self.attempt(loaded, work, seen).await;
+            if !seen.room.lacks() {
+                return result;
+            }
+            let Seen { room, .. } = std::mem::replace(seen, Seen::new(work, self.documents.room(&work.key.policy)));
+            seen.room = room.again().await;
+            self.accounts.begin(&work.key);
+        }
     }
 
     /// Stages 3 to 7.
@@ -155,12 +178,32 @@ impl Agent {
         }
     }
 
-    /// Reads an object; an audit asks the cluster for what no watch has confirmed.
-    pub(crate) async fn look_at(&self, reference: &ObjectRef, seen: &Seen) -> Result<Option<Object>, Failure> {
-        match seen.audits {
+    /// Reads an object, within the room for what is read; an audit asks the cluster for what no watch has confirmed.
+    pub(crate) async fn look_at(&self, reference: &ObjectRef, seen: &mut Seen) -> Result<Option<Object>, Failure> {
+        let known = self.room_for(reference, seen)?;
+        self.look_within(reference, known, seen).await
+    }
+
+    /// Takes room for an object before it is decoded; false where only the answer to a request says how much it is.
+    fn room_for(&self, reference: &ObjectRef, seen: &mut Seen) -> Result<bool, Failure> {
+        let weight = self.connections.weigh(reference);
+        seen.room.take(reference, weight.unwrap_or_default()).map(|()| weight.is_some())
+    }
+
+    async fn look_within(
+        &self,
+        reference: &ObjectRef,
+        known: bool,
+        seen: &mut Seen,
+    ) -> Result<Option<Object>, Failure> {
+        let object = match seen.audits {
             true => self.connections.read_confirmed(reference).await,
             false => self.connections.read(reference).await,
+        }?;
+        if let Some(object) = object.as_ref().filter(|_| !known) {
+            seen.room.take(reference, room::of_value(&object.body))?;
         }
+        Ok(object)
     }
 
     /// Stage 7, for a plan that may be empty. Others hear of what was written; to its writer it is what it saw last.
@@ -176,6 +219,7 @@ impl Agent {
         seen.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
         let steps = plan.steps.clone();
         self.known.lock().about_to_write(key, &steps);
+        seen.room.finish();
         let mut outcome = traces::apply(self.connections.apply(plan)).await;
         outcome.stopped = stopped;
         self.wrote(key, &steps, &outcome);

@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use transom_api::Word;
+use transom_core::share::room;
 
 /// One object in one file of a user.
 #[derive(Clone, Debug)]
@@ -92,6 +93,14 @@ impl Effective {
         match self {
             Self::Absent | Self::Duplicate(_) => false,
             Self::Users(value, _) | Self::Made(value) => value.contains(text),
+        }
+    }
+
+    /// Bytes that the value takes at most once it is parsed, the fields that are laid over it aside.
+    pub(super) fn weigh(&self) -> usize {
+        match self {
+            Self::Absent | Self::Duplicate(_) => 0,
+            Self::Users(text, _) | Self::Made(text) => room::of_text(text.as_bytes()),
         }
     }
 

@@ -10,10 +10,13 @@ use transom_api::{Word, labels};
 use transom_core::object::Object;
 use transom_core::projection::{Paths, read};
 use transom_core::reference::ObjectRef;
+use transom_core::share::room;
 use transom_core::watches::{Keep, Scope};
 
 /// The largest object, in bytes as the API server writes it.
 const OBJECT_BYTES: usize = 1_572_864;
+/// The most that an object may take once it is decoded whole: a map takes a hundred times its letters.
+const DECODED_BYTES: usize = 24 << 20;
 
 /// What is said of an answer that no API server gives.
 #[derive(Debug, PartialEq, Eq)]
@@ -158,6 +161,10 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
     if text.len() > OBJECT_BYTES {
         return Err(too_large());
     }
+    if fields.is_none() && room::of_text(text.as_bytes()) > DECODED_BYTES {
+        let message = format!("it takes more than {} MiB once it is decoded", DECODED_BYTES >> 20);
+        return Err(Fault { reason: Word::ObjectTooLarge, message });
+    }
     read::object(text, fields).map_err(|_| unusable())
 }
 
@@ -247,6 +254,20 @@ mod tests {
         let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "data": "{large}"}}"#);
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
         assert!(matches!(&item.content, Content::Fault(fault) if fault.reason == Word::ObjectTooLarge));
+    }
+
+    #[test]
+    fn what_takes_too_much_once_it_is_decoded_is_too_large_unless_it_is_left_out() {
+        let maps = vec![json!({"canary": {}}); 30_000];
+        let text = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": maps}).to_string();
+        let item = read(&text, &Keep::default()).unwrap().item.unwrap();
+        let Content::Fault(fault) = &item.content else { panic!("{:?}", item.key) };
+        assert!(fault.reason == Word::ObjectTooLarge && fault.message.contains("decoded"), "{fault:?}");
+        let reference = ObjectRef::local("v1", "Secret", None, "a");
+        assert!(matches!(answer(&text, &reference), Ok(Err(fault)) if fault.reason == Word::ObjectTooLarge));
+        let keep = Keep { fields: Some(Paths::parse(&["status"]).unwrap()), ..Keep::default() };
+        let item = read(&text, &keep).unwrap().item.unwrap();
+        assert!(matches!(&item.content, Content::Body(bytes) if bytes.len() < 100));
     }
 
     #[test]

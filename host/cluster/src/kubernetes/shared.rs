@@ -21,6 +21,7 @@ use transom_api::Word;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
+use transom_core::share::room;
 
 /// What the parts of one connection share.
 pub(super) struct Shared {
@@ -153,6 +154,16 @@ impl Shared {
     pub(super) fn known(&self, reference: &ObjectRef) -> Option<Result<Option<Object>, ReadFailure>> {
         let known = self.cache().find(reference);
         Self::restore(reference, known)
+    }
+
+    /// Bytes that an object takes at most once it is decoded, where it is known.
+    pub(super) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
+        let known = self.cache().find(reference);
+        match known {
+            Known::Unknown => None,
+            Known::Absent | Known::There(_, Content::Fault(_)) => Some(0),
+            Known::There(_, Content::Body(bytes)) => Some(room::of_text(&bytes)),
+        }
     }
 
     /// An object as it was last heard of, also while its watch is still being listed.

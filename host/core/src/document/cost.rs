@@ -15,13 +15,13 @@ const LEAST: usize = 96 << 20;
 /// Bytes for each event of the YAML parser, which holds all of a document in one list that grows by doubling.
 const EVENT: usize = 140;
 /// A value in a list, which grows by doubling.
-pub(super) const ITEM: usize = 80;
+pub(crate) const ITEM: usize = 80;
 /// A map with anything in it: its first node has room for eleven entries.
-pub(super) const MAP: usize = 640;
+pub(crate) const MAP: usize = 640;
 /// An entry of a map, in nodes that may be half empty.
-pub(super) const ENTRY: usize = 110;
+pub(crate) const ENTRY: usize = 110;
 /// A text beside its letters.
-pub(super) const TEXT: usize = 16;
+pub(crate) const TEXT: usize = 16;
 /// A document beside its value.
 pub(super) const DOCUMENT: usize = 128;
 

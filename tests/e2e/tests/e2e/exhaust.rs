@@ -189,6 +189,46 @@ fn an_answer_that_multiplies_what_it_was_given_costs_what_its_text_costs() -> Re
     Ok(())
 }
 
+#[test]
+fn what_evaluations_read_is_decoded_within_the_bound() -> Result<()> {
+    // Letters cost themselves; small maps cost a hundred times their letters, and no evaluation may read so much.
+    let maps = format!("[{}{{}}]", "{\"a\":1},".repeat(50_000));
+    let letters = format!("\"{}\"", "x".repeat(1 << 20));
+    for (policies, value, word) in [(12, letters, "reason:"), (1, maps, "ObjectTooLarge")] {
+        let stage = Stage::new(4, 60)?;
+        stage.put_policy(GOOD, &[])?;
+        put_answers(&stage, 4, "ManyReads")?;
+        let granted = "    write:\n";
+        let many = "    - {role: many, kind: ConfigMap, namespace: \"{subject.namespace}\", name: \"many-*\"}\n";
+        let path = stage.policies.join(POLICY).join("policy.yaml");
+        stage.edit(&path, granted, &format!("{many}{granted}"))?;
+        let text = fs::read_to_string(&path)?;
+        for at in 0..policies {
+            let text = text.replace(&format!("name: {POLICY}\nspec"), &format!("name: reads-{at:02}\nspec"));
+            put(&stage.policies.join(POLICY).join(format!("reads-{at:02}.yaml")), text.as_bytes())?;
+        }
+        fs::remove_file(path)?;
+        for at in 0..12 {
+            let named = format!("{{\"name\":\"many-{at}\",\"namespace\":\"clusters\"}}");
+            let map = format!("{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{named},\"data\":{value}}}");
+            put(&stage.fleet.join(format!("many-{at}.json")), map.as_bytes())?;
+        }
+        let mut agent = watch(&stage)?;
+        works_on(&stage)?;
+        for at in 0..policies {
+            for cluster in 0..3 {
+                let told = stage.hosted_status(cluster);
+                let told = told.file_name().context("no name")?;
+                stage.wait_for_text(&stage.own().join(format!("status/reads-{at:02}")).join(told), word)?;
+            }
+        }
+        works_on(&stage)?;
+        within_shipped(&mut agent, word)?;
+        agent.stop()?;
+    }
+    Ok(())
+}
+
 /// HostedClusters of a fleet, and some of them that wait for nothing.
 const CLUSTERS: usize = 7;
 const DECIDED: [usize; 5] = [0, 1, 2, 4, 6];

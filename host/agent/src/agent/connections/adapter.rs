@@ -97,6 +97,13 @@ impl Cluster {
         }
     }
 
+    pub(super) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
+        match self {
+            Self::Directory(directory) => Some(directory.weigh(reference)),
+            Self::Kubernetes(on) => on.server.weigh(reference),
+        }
+    }
+
     pub(super) fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef> {
         match self {
             Self::Directory(directory) => directory.list(api_version, kind, None),

@@ -58,13 +58,16 @@ impl Agent {
     ) -> Result<Success, Failure> {
         let view = inputs::subject(subject, &loaded.revision.decide)?;
         let asking = Asking { agent: self, loaded, key, subject, view };
+        let before = seen.room.used();
         let gathered = asking.gather(seen).await?;
         asking.succeed(&gathered, seen).await?;
         let proposal = asking.transform(&gathered, seen)?;
         let plan = asking.plan(&gathered, &proposal, seen)?;
         seen.ends_seconds = gathered.sources.only()?.kubeconfig.ends_seconds(&proposal);
-        // Nothing of it is kept while a server is waited for.
-        let Gathered { target, .. } = gathered;
+        // Nothing of it but the plan is kept while a server is waited for.
+        let target = gathered.target.clone();
+        drop(gathered);
+        seen.room.back(before + (seen.room.used() - before) / 2);
         let mut outcome = self.apply(key, plan, seen).await;
         let mut kept = None;
         if outcome.is_whole() {
@@ -115,6 +118,7 @@ impl Asking<'_> {
         let limits = self.agent.kubeconfig_limits;
         let (mut rounds, mut found, mut inputs, mut sources) =
             (Rounds::default(), Vec::new(), Vec::new(), Sources::new(limits));
+        let room = seen.room.used();
         let complete = loop {
             let asked = self.require(&inputs)?;
             let target = asked.target.clone();
@@ -126,12 +130,12 @@ impl Asking<'_> {
                     if let Claim::Unlocated { remaining } = claim {
                         return Err(kubeconfig::unlocated(&target, remaining));
                     }
+                    // What was read before makes room before more is read.
+                    drop((existing, std::mem::take(&mut found)));
+                    sources = Sources::new(limits);
+                    seen.room.back(room);
                     found = self.read(needs, seen).await?;
-                    // What an earlier round took is given back before more is asked for.
-                    drop(std::mem::replace(&mut sources, Sources::new(limits)));
-                    sources =
-                        Sources::with_room(limits, &found, (&self.agent.documents.left, self.agent.documents.all))
-                            .await;
+                    seen.room.take_up_to(sources.cost(&found))?;
                     inputs::judge(&found, described)?;
                     inputs = inputs::cross(&found, described, |found, object, key| sources.read(found, object, key))?;
                 }
@@ -164,8 +168,10 @@ impl Asking<'_> {
         self.agent.known.lock().about_to_read(self.key, references);
         seen.objects.extend(references.iter().map(|object| (object.clone(), None)));
         let mut objects = Vec::with_capacity(references.len());
-        for reference in references {
-            let object = self.agent.look_at(reference, seen).await?.map(Arc::new);
+        // Room for all of them is taken before the first is decoded.
+        let known: Vec<_> = references.iter().map(|reference| self.agent.room_for(reference, seen)).collect();
+        for (reference, known) in references.iter().zip(known.into_iter().collect::<Result<Vec<_>, _>>()?) {
+            let object = self.agent.look_within(reference, known, seen).await?.map(Arc::new);
             seen.read(reference, object.as_deref());
             objects.push(object);
         }

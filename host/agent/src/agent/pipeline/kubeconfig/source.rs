@@ -2,8 +2,6 @@
 //! Never says what is in one: failures name the Secret and a path.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transom_api::Word;
 use transom_core::contract::credentials::SourceView;
 use transom_core::contract::decide::Form;
@@ -28,29 +26,22 @@ pub(super) struct Read {
 pub(super) struct Sources {
     by_role: BTreeMap<String, Read>,
     limits: KubeconfigLimits,
-    /// Held as long as they are.
-    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Sources {
     /// None yet.
     pub(super) fn new(limits: KubeconfigLimits) -> Self {
-        Self { by_role: BTreeMap::new(), limits, _room: None }
+        Self { by_role: BTreeMap::new(), limits }
     }
 
-    /// None yet, with room for those that were found; waits until as much memory is left as reading them may take.
-    pub(super) async fn with_room(
-        limits: KubeconfigLimits,
-        found: &[Found],
-        (left, all): (&Arc<Semaphore>, u32),
-    ) -> Self {
+    /// Bytes that it takes at most to read those that were found, and to put one together again.
+    pub(super) fn cost(&self, found: &[Found]) -> usize {
         let text = |found: &Found| match &found.need.form {
             Form::Kubeconfig(key) => found.object.as_ref()?.data(key)?.as_str().map(str::len),
             Form::Presence | Form::Object | Form::Service => None,
         };
-        let bytes: usize = found.iter().filter_map(text).map(|bytes| bytes.min(limits.bytes.saturating_mul(2))).sum();
-        let kib = u32::try_from(bytes.saturating_mul(COST).div_ceil(1 << 10)).unwrap_or(u32::MAX).min(all);
-        Self { _room: Arc::clone(left).acquire_many_owned(kib).await.ok(), ..Self::new(limits) }
+        let most = self.limits.bytes.saturating_mul(2);
+        found.iter().filter_map(text).map(|bytes| bytes.min(most)).sum::<usize>().saturating_mul(COST)
     }
 
     /// What one may cost.

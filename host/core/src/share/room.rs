@@ -1,0 +1,60 @@
+//! How much memory an object takes while it is decoded, and what one evaluation may hold of the room for all of them.
+//! Never exact, and never too low.
+
+use crate::document::cost::{ENTRY, ITEM, MAP, TEXT};
+use serde_json::Value;
+
+/// Bytes that compact JSON takes at most once it is decoded, known before anything of it is.
+pub fn of_text(json: &[u8]) -> usize {
+    let (mut bytes, mut quoted, mut escaped) = (json.len(), false, false);
+    for byte in json {
+        if quoted {
+            (quoted, escaped) = (escaped || *byte != b'"', !escaped && *byte == b'\\');
+            continue;
+        }
+        bytes += match byte {
+            b'"' => {
+                quoted = true;
+                TEXT
+            }
+            b'{' => MAP,
+            b':' => ENTRY,
+            b'[' | b',' => ITEM,
+            _ => 0,
+        };
+    }
+    bytes
+}
+
+/// Bytes that a value takes, counted as [`of_text`] counts its text.
+pub fn of_value(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => ITEM,
+        Value::String(text) => ITEM + TEXT + text.len(),
+        Value::Array(items) => ITEM + items.iter().map(of_value).sum::<usize>(),
+        Value::Object(fields) => {
+            MAP + fields.iter().map(|(key, value)| ENTRY + TEXT + key.len() + of_value(value)).sum::<usize>()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_text_weighs_what_its_values_take_and_letters_weigh_themselves() {
+        for (value, least, most) in [
+            (json!({"data": {"a": "x".repeat(1 << 20)}}), 1 << 20, (1 << 20) + 4_000),
+            (json!(vec![json!({"a": 1}); 10_000]), 640 * 10_000, 900 * 10_000),
+            (json!(vec![0; 10_000]), 64 * 10_000, 100 * 10_000),
+            (json!({"a": "{[,:".repeat(10_000)}), 40_000, 45_000),
+            (json!({"a": "\\\"{".repeat(10_000)}), 30_000, 60_000),
+        ] {
+            let weight = of_text(value.to_string().as_bytes());
+            assert!((least..most).contains(&weight), "{weight}, not {least} to {most}");
+            assert!((least..most).contains(&of_value(&value)), "{}", of_value(&value));
+        }
+    }
+}
