@@ -56,6 +56,7 @@ impl Agent {
             Observation::Readable(place) => {
                 self.statuses.changed();
                 telemetry::tell(&Signal::Readable { place });
+                self.locate_new();
                 self.retry_unread();
             }
         }

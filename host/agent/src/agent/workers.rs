@@ -74,6 +74,30 @@ impl Agent {
         }
     }
 
+    /// Something can be read that could not: subjects of which nothing is known yet are located before an unstamped target
+    /// of their policy is written, as at a start. The oldest of several would be told last as well as first.
+    pub(super) fn locate_new(&self) {
+        for lane in self.lanes() {
+            let loaded = lane.loaded();
+            let policy = &loaded.revision.policy;
+            if !matches!(policy.writes, Writes::Kubeconfig(_)) {
+                continue;
+            }
+            let subjects = self.connections.subjects(&policy.subject);
+            let keys = subjects.iter().map(|subject| Key::new(&lane.policy, subject));
+            let new: Vec<Key> = {
+                let mut known = self.known.lock();
+                let new = |key: &Key| !known.told.contains_key(key) && known.claims.target(key).is_none();
+                let new: Vec<Key> = keys.filter(new).collect();
+                new.iter().for_each(|key| known.claims.expect(key));
+                new
+            };
+            for key in new {
+                lane.push(&key.subject, Cause::Evaluate(Why::Appeared), None);
+            }
+        }
+    }
+
     /// Waits until no lane has anything to do now.
     pub(crate) async fn idle(&self) {
         loop {

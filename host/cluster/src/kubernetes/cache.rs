@@ -196,7 +196,6 @@ mod tests {
     use crate::kubernetes::shelf::{Item, Shelf};
     use serde_json::json;
     use std::sync::Arc;
-    use std::time::Instant;
     use transom_api::Word;
     use transom_core::watches::Keep;
 
@@ -213,16 +212,8 @@ mod tests {
     fn cache() -> Cache {
         let mut cache = Cache::new("local");
         for (number, scope) in [(OPAQUE, scope(None, Some("type=Opaque"))), (EXACT, scope(Some("made"), None))] {
-            cache.watches.push(Watched {
-                number,
-                scope,
-                keep: Keep { namespaces: vec!["n*".into()], ..Keep::default() },
-                shelf: Shelf::default(),
-                synced: true,
-                failure: None,
-                restarts: 0,
-                last_word: Instant::now(),
-            });
+            let keep = Keep { namespaces: vec!["n*".into()], ..Keep::default() };
+            cache.watches.push(Watched::new(number, scope, keep));
             cache.begin(number);
             cache.listed(number, "1");
         }
@@ -280,6 +271,36 @@ mod tests {
         // It changed its type: it is still there for whoever watches it by name.
         assert_eq!(told(&cache.told_gone(OPAQUE, "6", Some("n/made"))), Vec::<String>::new());
         assert_eq!(told(&cache.told_gone(EXACT, "7", Some("n/made"))), ["-made"]);
+    }
+
+    #[test]
+    fn what_a_first_list_names_is_told_when_all_of_it_is_known_also_after_it_failed() {
+        let mut cache = Cache::new("local");
+        cache.watches.push(Watched::new(OPAQUE, scope(None, Some("type=Opaque")), Keep::default()));
+        cache.begin(OPAQUE);
+        assert_eq!(told(&cache.put(OPAQUE, item("a", 5, "x"))), Vec::<String>::new());
+        // It fails, and is begun again.
+        cache.begin(OPAQUE);
+        for name in ["a", "b"] {
+            assert_eq!(told(&cache.put(OPAQUE, item(name, 5, "x"))), Vec::<String>::new());
+        }
+        assert_eq!(told(&cache.listed(OPAQUE, "9")), ["=a", "=b"]);
+        cache.begin(OPAQUE);
+        assert_eq!(told(&cache.put(OPAQUE, item("c", 10, "x"))), ["=c"]);
+        assert_eq!(told(&cache.listed(OPAQUE, "11")), ["-a", "-b"]);
+    }
+
+    #[test]
+    fn a_watch_is_not_settled_by_what_its_server_was_before_it_answered() {
+        let mut watched = Watched::new(OPAQUE, scope(None, None), Keep::default());
+        assert!(!watched.is_settled(false) && !watched.is_settled(true));
+        let failure = Some(Fault { reason: Word::ServerUnavailable, message: String::new() });
+        (watched.failure, watched.away) = (failure, true);
+        assert!(watched.is_settled(false) && !watched.is_settled(true));
+        watched.away = false;
+        assert!(watched.is_settled(true));
+        (watched.failure, watched.synced) = (None, true);
+        assert!(watched.is_settled(true));
     }
 
     #[test]

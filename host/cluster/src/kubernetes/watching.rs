@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::cause::Cause;
 use super::feed::{News, Topic};
 use super::shared::Shared;
-use super::shelf::{Fault, Shelf};
+use super::shelf::Fault;
 use super::watched::Watched;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,16 +24,7 @@ impl Shared {
                 (watched.number, watched.keep, watched.synced) = (number, keep.clone(), false);
                 return cleared(watched);
             }
-            cache.watches.push(Watched {
-                number,
-                scope: Arc::clone(scope),
-                keep: keep.clone(),
-                shelf: Shelf::default(),
-                synced: false,
-                failure: None,
-                restarts: 0,
-                last_word: Instant::now(),
-            });
+            cache.watches.push(Watched::new(number, Arc::clone(scope), keep.clone()));
             Vec::new()
         });
         number
@@ -99,7 +90,11 @@ impl Shared {
             match standing.borrow_and_update().clone() {
                 Some(Ok(())) => return,
                 Some(Err(error)) => {
-                    self.with(number, |watched| failed(watched, error.reason, &error.message));
+                    self.with(number, |watched| {
+                        let news = failed(watched, error.reason, &error.message);
+                        watched.away = true;
+                        news
+                    });
                     self.settled.notify_waiters();
                 }
                 None => {}
@@ -112,7 +107,8 @@ impl Shared {
 
     /// Waits until every watch was listed whole or is found unreadable.
     pub(super) async fn settle(&self) {
-        self.wait_while(|cache| cache.watches.iter().any(|one| !one.synced && one.failure.is_none())).await;
+        let answers = || matches!(*self.standing.borrow(), Some(Ok(())));
+        self.wait_while(|cache| cache.watches.iter().any(|one| !one.is_settled(answers()))).await;
     }
 
     /// Waits until what is known of an object is known for sure, or is found unreadable.
@@ -140,7 +136,7 @@ impl Shared {
 fn failed(watched: &mut Watched, reason: Word, message: &str) -> Vec<News> {
     let message = format!("failed to watch {}: {message}", watched.scope.kind);
     let known = watched.failure.as_ref().is_some_and(|fault| fault.reason == reason);
-    watched.failure = Some(Fault { reason, message });
+    (watched.failure, watched.away) = (Some(Fault { reason, message }), false);
     if known { Vec::new() } else { vec![about(watched)] }
 }
 

@@ -109,7 +109,7 @@ fn connections_that_are_away_or_slow_at_the_start_hold_up_no_other_and_work_as_s
         wire.carry(Carries::All);
         stage.wait_for_right("zone", 6443).await.with_context(|| agent.tail())?;
         stage.move_port("zone", 7443).await?;
-        stage.wait_for_right("zone", 7443).await?;
+        stage.wait_for_right("zone", 7443).await.with_context(|| agent.tail())?;
         agent.stop()?;
         let writes = stage.writes(mark).await?;
         // It is made once and moved once; each is a server-side apply.

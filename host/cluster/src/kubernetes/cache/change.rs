@@ -33,9 +33,16 @@ impl Cache {
         }
     }
 
-    /// A list named an object.
+    /// A list named an object. What the first whole list names is told when it ends.
     pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
-        self.shelve(number, item, Shelf::listed)
+        let news = self.shelve(number, item, Shelf::listed);
+        match self.watch(number).filter(|watched| !watched.synced) {
+            Some(watched) => {
+                watched.untold.extend(news);
+                Vec::new()
+            }
+            None => news,
+        }
     }
 
     /// An event told of an object, if it is one that is kept, and that the watch is at a version.
@@ -123,7 +130,7 @@ impl Cache {
         watched.synced = true;
         let gone = watched.shelf.end(version);
         let (scope, keep) = (Arc::clone(&watched.scope), watched.keep.clone());
-        let mut news = Vec::new();
+        let mut news = std::mem::take(&mut watched.untold);
         for (key, kept) in gone.iter().filter(|(key, _)| keep.admits(&self.reference(&scope, key))) {
             let after = self.merged(&scope, key);
             let before = after.map_or(kept, |after| later(kept, after));

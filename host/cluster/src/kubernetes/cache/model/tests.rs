@@ -4,13 +4,12 @@
 use super::*;
 use crate::kubernetes::decode;
 use crate::kubernetes::feed::{News, Topic};
-use crate::kubernetes::shelf::{Item, Key, Shelf};
+use crate::kubernetes::shelf::{Item, Key};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 use transom_core::watches::Keep;
 
 /// Everything is watched once, and what bears a label once more: an object may come to lie in both or in one.
@@ -122,16 +121,7 @@ impl World {
     fn new() -> Self {
         let mut cache = Cache::new("local");
         for (number, labels) in WATCHES.into_iter().zip([None, Some("l=1")]) {
-            cache.watches.push(Watched {
-                number,
-                scope: scope(labels),
-                keep: Keep::default(),
-                shelf: Shelf::default(),
-                synced: false,
-                failure: None,
-                restarts: 0,
-                last_word: Instant::now(),
-            });
+            cache.watches.push(Watched::new(number, scope(labels), Keep::default()));
         }
         Self {
             version: 10,
