@@ -17,7 +17,7 @@ pub struct Costs {
 pub struct Budget {
     /// Calls of guests at once.
     pub calls: usize,
-    /// Bytes of documents with credentials that are read at once.
+    /// Bytes of what evaluations read at once, decoded.
     pub documents: u64,
 }
 
@@ -38,19 +38,23 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Shares out so many bytes: a quarter of what compiling leaves is for documents, the rest for calls.
+    /// Shares out so many bytes: a quarter of what compiling leaves is for documents, and what no whole call fits in; the
+    /// rest is for calls.
     ///
     /// # Errors
     /// With the least that is enough.
     pub fn share(bytes: u64, costs: &Costs) -> Result<Self, u64> {
         let left = bytes.saturating_sub(costs.compilation);
-        let documents = (left / 4).max(costs.document);
-        let calls = left.saturating_sub(documents) / costs.call.max(1);
+        let (documents, call) = ((left / 4).max(costs.document), costs.call.max(1));
+        let rest = left.saturating_sub(documents);
+        let calls = rest / call;
         if calls < FEWEST_CALLS {
             let for_calls = costs.call.saturating_mul(FEWEST_CALLS);
             let for_documents = costs.document.max(for_calls.div_ceil(3));
             return Err(costs.compilation.saturating_add(for_calls).saturating_add(for_documents));
         }
+        // Less than a call takes is of use for documents only.
+        let documents = documents + rest % call;
         Ok(Self { calls: usize::try_from(calls.min(MOST_CALLS)).unwrap_or(usize::MAX), documents })
     }
 
@@ -84,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_larger_budget_is_more_calls_at_once() {
-        for (mib, calls, documents) in [(256, 7, 48), (512, 16, 112), (1_024, 36, 240)] {
+        for (mib, calls, documents) in [(256, 7, 52), (512, 16, 128), (1_024, 36, 240)] {
             let budget = Budget::share(mib * MIB, &COSTS).unwrap();
             assert_eq!((budget.calls, budget.documents), (calls, documents * MIB));
         }
