@@ -1,4 +1,5 @@
-//! Pages tell of what is there: every path, metric, flag and CamelCase word in code that a page names exists in the tree.
+//! Pages tell of what is there: every path, metric, flag and CamelCase word in code that a page names exists in the tree,
+//! and so does every command and flag of `transom` in a command line that a page shows.
 //! Never judges what a page says about it.
 
 use crate::code;
@@ -22,21 +23,31 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
 
 fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
     let mut missing: Vec<String> = Vec::new();
+    let mut look = |span: &str, known: bool| {
+        if !known && !missing.iter().any(|one| one == span) {
+            missing.push(span.to_owned());
+        }
+    };
     for span in spans(&page.text) {
         let known = match kind(span) {
             Some(Kind::Path) => sources.iter().any(|source| ends(&source.path, span)),
             Some(Kind::Metric) => somewhere(sources, metric(span)),
             Some(Kind::Flag) => {
-                let field = span.trim_start_matches('-').replace('-', "_");
-                let of_transom = |source: &&Source| source.path.starts_with("host/agent/src/args");
-                sources.iter().filter(of_transom).any(|source| code::has_word(&source.text, &format!("{field}:")))
+                is_flag(sources, span)
                     || sources.iter().any(|source| source.is("rs") && code::has_word(&source.text, span))
             }
             Some(Kind::Word) => somewhere(sources, span),
             None => true,
         };
-        if !known && !missing.iter().any(|one| one == span) {
-            missing.push(span.to_owned());
+        look(span, known);
+    }
+    for words in command_lines(&page.text) {
+        for flag in words.iter().filter(|word| word.starts_with("--") && word.len() > 2) {
+            look(flag, is_flag(sources, flag) || ["--help", "--version"].contains(flag));
+        }
+        if let Some(command) = words.first().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())) {
+            let variant: String = command[..1].to_ascii_uppercase() + &command[1..];
+            look(command, of_transom(sources).any(|source| code::has_word(&source.text, &variant)));
         }
     }
     let finding = |span: String| Finding {
@@ -46,6 +57,37 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
         sentence: format!("names `{span}`, and nothing is called so: correct the page"),
     };
     missing.into_iter().map(finding).collect()
+}
+
+/// Where the commands and flags of `transom` stand.
+fn of_transom(sources: &[Source]) -> impl Iterator<Item = &Source> {
+    sources.iter().filter(|source| source.path.starts_with("host/agent/src/args"))
+}
+
+fn is_flag(sources: &[Source], flag: &str) -> bool {
+    let field = flag.trim_start_matches('-').replace('-', "_");
+    of_transom(sources).any(|source| code::has_word(&source.text, &format!("{field}:")))
+}
+
+/// The words of every call of `transom` in blocks and spans, without its own; a line that ends with `\` goes on.
+fn command_lines(text: &str) -> Vec<Vec<&str>> {
+    let mut calls: Vec<Vec<&str>> = Vec::new();
+    // Whether the call before is one of `transom`, and goes on.
+    let (mut ours, mut goes_on) = (false, false);
+    for part in text.split(['\n', '`']) {
+        for (index, call) in part.split(['|', '&', ';', '(', ')', '<', '>']).enumerate() {
+            let mut words = call.split_whitespace().filter(|word| !["$", "\\"].contains(word)).peekable();
+            if !(goes_on && index == 0) {
+                ours = words.next_if(|word| *word == "transom" || word.ends_with("/transom")).is_some();
+                calls.extend(ours.then(Vec::new));
+            }
+            if let Some(call) = calls.last_mut().filter(|_| ours) {
+                call.extend(words.map(|word| word.split(['=', '"', '\'']).next().unwrap_or(word)));
+            }
+        }
+        goes_on = part.trim_end().ends_with('\\');
+    }
+    calls
 }
 
 /// What a span of code names, as far as it can be looked up.
@@ -117,7 +159,7 @@ mod tests {
         let sources = [
             Source::new("docs/page.md", page),
             Source::new("host/agent/src/agent/pipeline.rs", "//! x"),
-            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, TargetClaimed transom_subjects"),
+            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, TargetClaimed transom_subjects Run"),
         ];
         check(&sources).len()
     }
@@ -136,5 +178,19 @@ mod tests {
             assert_eq!(named(&format!("see `{span}` there")), 0, "{span}");
         }
         assert_eq!(named("```\nsee `nowhere/at/all.rs`\n```\n"), 0, "a block is the reader's");
+    }
+
+    #[test]
+    fn a_command_line_names_commands_and_flags_that_are_there() {
+        for (line, missing) in [
+            ("transom run --read-only=x fleet | kubectl apply --server-side -f -", 0),
+            ("kubectl get x --all | ./target/release/transom run --reed-only", 1),
+            ("transom run \\\n  fleet \\\n  --reed-only", 1),
+            ("transom ruin fleet && helm upgrade --reuse-values", 1),
+            ("kubectl logs deploy/transom --all-containers", 0),
+        ] {
+            assert_eq!(named(&format!("```sh\n{line}\n```\n")), missing, "{line}");
+        }
+        assert_eq!(named("say `transom run --reed-only` once"), 1);
     }
 }

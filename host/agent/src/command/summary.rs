@@ -48,6 +48,7 @@ pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen)
         }
     }
     let failed = named.contains_key(&State::Failed);
+    reaches(agent, at_work, screen);
     let refused = refused(at_work, screen);
     let unreadable: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
@@ -58,6 +59,13 @@ pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen)
     }
     let right = !failed && unreadable.is_empty() && !refused;
     if right { Ending::Right } else { Ending::Failed }
+}
+
+/// Prints what RBAC cannot bind of the grants, which no plan shows.
+fn reaches(agent: &Agent, at_work: &AtWork, screen: &Screen) {
+    for (policy, message) in at_work.reaches(agent) {
+        screen.tell(format_args!("policy {policy}: {message}"), [("policy", json!(&*policy))]);
+    }
 }
 
 /// Tries once more to write what could not be written, and tells what is left; true when something is.

@@ -132,11 +132,21 @@ impl AtWork {
 
     /// Says of a policy that is put to work what RBAC cannot bind of its grant.
     fn tell_reach(&self, agent: &Agent, policy: &str, change: Change) {
-        let reads = agent.connections.secret_reads().filter(|_| matches!(change, Change::Loaded | Change::Swapped));
-        let Some((loaded, reads)) = self.loaded_of(policy).zip(reads) else { return };
-        for message in rights::every_secret(&loaded.revision.policy, reads, false) {
+        if !matches!(change, Change::Loaded | Change::Swapped) {
+            return;
+        }
+        for message in self.loaded_of(policy).iter().flat_map(|loaded| reach(agent, loaded)) {
             telemetry::tell(&Signal::PolicyReaches { policy: policy.into(), message });
         }
+    }
+
+    /// What RBAC cannot bind of the grants at work, by policy.
+    pub(crate) fn reaches(&self, agent: &Agent) -> Vec<(Arc<str>, String)> {
+        let known = self.lock();
+        let of = |(name, loaded): (&Arc<str>, &Arc<Loaded>)| {
+            reach(agent, loaded).into_iter().map(|message| (Arc::clone(name), message)).collect::<Vec<_>>()
+        };
+        known.loaded.iter().flat_map(of).collect()
     }
 
     fn tell(&self, policy: &Arc<str>, change: Change) {
@@ -161,4 +171,10 @@ impl AtWork {
         drop(known);
         telemetry::tell(&signal);
     }
+}
+
+/// What RBAC cannot bind of a grant; nothing where there is no API server.
+fn reach(agent: &Agent, loaded: &Loaded) -> Vec<String> {
+    let reads = agent.connections.secret_reads();
+    reads.map(|reads| rights::every_secret(&loaded.revision.policy, reads, false)).unwrap_or_default()
 }

@@ -54,7 +54,9 @@ fn why_a_cluster_has_no_secret_is_told_to_who_may_only_read() -> Result<()> {
             .collect();
         ensure!(seen == [("sourceless", "Failed"), ("late", "Waiting"), ("one", "WouldApply")], "{seen:?}");
         // An agent that was at work says since when.
-        ensure!(stage.command(&["--once", "--policy-objects"])?.output()?.status.code() == Some(1));
+        let once = stage.command(&["--once", "--policy-objects"])?.output()?;
+        let told = String::from_utf8_lossy(&once.stderr);
+        ensure!(once.status.code() == Some(1) && told.contains("every Secret of `local`"), "{told}");
         let subject = format!("{CLUSTERS}/sourceless");
         for words in [&["--policy-objects"][..], &[]] {
             let mut row = stage.ask(&reader, &[&["HostedCluster", &subject], words].concat())?;
