@@ -3,8 +3,10 @@
 //! Never reads a target: what its stamp says is an argument.
 
 use crate::object::Object;
+use crate::policy::SecretRule;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
+use crate::watches;
 use crate::work::Key;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -54,12 +56,31 @@ pub enum Claim {
     },
 }
 
+/// Where the targets of a policy may lie, for whatever subject: wildcards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reach {
+    cluster: String,
+    namespace: String,
+    name: String,
+}
+
+impl Reach {
+    fn holds(&self, target: &ObjectRef) -> bool {
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        self.cluster == target.cluster
+            && watches::matches(&self.namespace, namespace)
+            && watches::matches(&self.name, &target.name)
+    }
+}
+
 /// All claims. Losers of a release and those that waited for the last location are given back to be woken.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     by_target: HashMap<ObjectRef, BTreeMap<Key, Claimant>>,
     target_of: HashMap<Key, ObjectRef>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// Where the targets of each policy may lie.
+    reach: BTreeMap<Arc<str>, Vec<Reach>>,
     deferred: BTreeMap<Arc<str>, BTreeSet<Key>>,
 }
 
@@ -68,6 +89,16 @@ impl Claims {
     /// subject that is there at the start (or when a policy is loaded), before the first evaluation.
     pub fn expect(&mut self, key: &Key) {
         self.unlocated.entry(Arc::clone(&key.policy)).or_default().insert(key.clone());
+    }
+
+    /// Where the targets of a policy may lie: whoever wants one there waits for the subjects of that policy, too.
+    pub fn reaches(&mut self, policy: &Arc<str>, rules: &[SecretRule]) {
+        let reach = |rule: &SecretRule| Reach {
+            cluster: rule.cluster.clone(),
+            namespace: rule.namespace.wildcard("*"),
+            name: rule.name.wildcard("*"),
+        };
+        self.reach.insert(Arc::clone(policy), rules.iter().map(reach).collect());
     }
 
     /// An evaluation found out which target a subject wants. Returns who must be woken.
@@ -110,15 +141,17 @@ impl Claims {
     pub fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
         let keys: Vec<Key> = self.target_of.keys().filter(|key| *key.policy == *policy).cloned().collect();
         self.unlocated.remove(policy);
-        self.deferred.remove(policy);
-        let mut woken: Vec<Key> = keys.iter().flat_map(|key| self.release(key)).collect();
+        self.reach.remove(policy);
+        let mut woken = self.deferred.remove(policy).unwrap_or_default();
+        woken.extend(keys.iter().flat_map(|key| self.release(key)));
         woken.retain(|key| *key.policy != *policy);
-        woken
+        woken.into_iter().collect()
     }
 
     /// What a claimant may do with the target that it has set. `stamp` is the stamp on the target as it is, if any.
-    /// A claimant that must wait for locations is remembered and given back when the last one is there.
-    pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>) -> Claim {
+    /// A claimant that must wait for locations is remembered and given back when the last one is there. `others`: it also
+    /// waits for the subjects of other policies that may want its target.
+    pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Claim {
         let claimants = self.target_of.get(key).and_then(|target| self.by_target.get(target));
         let Some((claimants, me)) = claimants.and_then(|all| Some((all, all.get(key)?))) else {
             // Never without `set` before; then nobody else can hold it against us either.
@@ -131,7 +164,7 @@ impl Claims {
         let holder = match claimants.values().find(stamped) {
             Some(holder) => holder,
             None => {
-                let waited_for = self.waited_for(key, stamp);
+                let waited_for = self.waited_for(key, stamp, others);
                 if !waited_for.is_empty() {
                     let remaining = waited_for.iter().map(|policy| self.remaining(policy)).sum();
                     for policy in waited_for {
@@ -163,14 +196,21 @@ impl Claims {
         self.target_of.get(key)
     }
 
-    /// The policies whose subjects must be located first: the key's own, and that of a stamp whose subject may still
-    /// claim its target.
-    fn waited_for(&self, key: &Key, stamp: Option<&Stamp>) -> Vec<Arc<str>> {
-        let own = (self.remaining(&key.policy) > 0).then(|| Arc::clone(&key.policy));
-        let named = stamp.map(Stamp::key).filter(|named| {
-            named.policy != key.policy && self.unlocated.get(&named.policy).is_some_and(|keys| keys.contains(named))
-        });
-        own.into_iter().chain(named.map(|named| named.policy)).collect()
+    /// The policies whose subjects must be located first: the key's own, that of a stamp whose subject may still claim
+    /// its target, and others whose targets may lie there.
+    fn waited_for(&self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Vec<Arc<str>> {
+        let named = stamp.map(Stamp::key);
+        let reaches = |policy: &Arc<str>| {
+            let reach = self.reach.get(policy).zip(self.target_of.get(key));
+            others && reach.is_some_and(|(reach, target)| reach.iter().any(|reach| reach.holds(target)))
+        };
+        let waits = |(policy, keys): &(&Arc<str>, &BTreeSet<Key>)| {
+            !keys.is_empty()
+                && (**policy == key.policy
+                    || named.as_ref().is_some_and(|named| keys.contains(named))
+                    || reaches(policy))
+        };
+        self.unlocated.iter().filter(waits).map(|(policy, _)| Arc::clone(policy)).collect()
     }
 
     /// Takes a claim away; the other claimants of that target are given back.
@@ -202,7 +242,8 @@ impl Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{hosted, key, stamp, target};
+    use crate::policy::Writes;
+    use crate::sample::{hosted, key, kubeconfig_manifest, policy, stamp, target};
 
     fn claimant(name: &str, created: Option<i64>) -> Claimant {
         Claimant { key: key(name), uid: format!("uid-{name}"), created_seconds: created }
@@ -223,7 +264,7 @@ mod tests {
                 claims.set(claimant.clone(), target("demo"));
             }
             for claimant in claimants {
-                match claims.decide(&claimant.key, stamp) {
+                match claims.decide(&claimant.key, stamp, true) {
                     Claim::Lost { holder } => holders.insert(holder),
                     Claim::Kept { sole } => {
                         assert_eq!(sole, claimants.len() == 1);
@@ -264,15 +305,15 @@ mod tests {
             }
             claims.set(young.clone(), target("demo"));
             if !held_first {
-                assert_eq!(claims.decide(&young.key, None), Claim::Unlocated { remaining: 1 });
+                assert_eq!(claims.decide(&young.key, None, true), Claim::Unlocated { remaining: 1 });
                 assert_eq!(claims.set(old.clone(), target("demo")), vec![young.key.clone()]);
             }
-            assert_eq!(claims.decide(&young.key, None), Claim::Lost { holder: old.key.clone() });
+            assert_eq!(claims.decide(&young.key, None, true), Claim::Lost { holder: old.key.clone() });
             // It fails, is held or waits later: what it claims stays until it wants another target or is gone.
             assert_eq!(claims.keep(old.clone(), None), []);
-            assert_eq!(claims.decide(&young.key, None), Claim::Lost { holder: old.key.clone() });
+            assert_eq!(claims.decide(&young.key, None, true), Claim::Lost { holder: old.key.clone() });
             assert_eq!(claims.remove(&old.key), vec![young.key.clone()]);
-            assert_eq!(claims.decide(&young.key, None), Claim::Kept { sole: true });
+            assert_eq!(claims.decide(&young.key, None, true), Claim::Kept { sole: true });
         }
     }
 
@@ -282,7 +323,10 @@ mod tests {
         let (old, young) = (claimant("old", Some(1)), claimant("young", Some(2)));
         claims.set(young.clone(), target("demo"));
         claims.set(old.clone(), target("demo"));
-        assert_eq!(claims.decide(&old.key, Some(&stamp("young", "uid-young"))), Claim::Lost { holder: young.key });
+        assert_eq!(
+            claims.decide(&old.key, Some(&stamp("young", "uid-young")), true),
+            Claim::Lost { holder: young.key }
+        );
     }
 
     #[test]
@@ -291,11 +335,11 @@ mod tests {
         let (a, b) = (claimant("a", Some(1)), claimant("b", Some(2)));
         assert_eq!(claims.set(a.clone(), target("demo")), []);
         assert_eq!(claims.set(b.clone(), target("demo")), []);
-        assert_eq!(claims.decide(&b.key, None), Claim::Lost { holder: a.key.clone() });
+        assert_eq!(claims.decide(&b.key, None, true), Claim::Lost { holder: a.key.clone() });
         assert!(claims.claimed_by_another(&target("demo"), &a.key));
         assert_eq!(claims.set(a.clone(), target("demo")), [], "claiming the same again releases nothing");
         assert_eq!(claims.set(a.clone(), target("elsewhere")), vec![b.key.clone()]);
-        assert_eq!(claims.decide(&b.key, None), Claim::Kept { sole: true });
+        assert_eq!(claims.decide(&b.key, None, true), Claim::Kept { sole: true });
         claims.set(a.clone(), target("demo"));
         assert_eq!(claims.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(claims.remove(&b.key), []);
@@ -310,12 +354,49 @@ mod tests {
             claims.expect(key);
         }
         claims.set(b.clone(), target("demo"));
-        assert_eq!(claims.decide(&b.key, None), Claim::Unlocated { remaining: 2 });
-        assert_eq!(claims.decide(&b.key, Some(&stamp("b", "uid-b"))), Claim::Kept { sole: true });
-        assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a"))), Claim::Unlocated { remaining: 2 });
+        assert_eq!(claims.decide(&b.key, None, true), Claim::Unlocated { remaining: 2 });
+        assert_eq!(claims.decide(&b.key, Some(&stamp("b", "uid-b")), true), Claim::Kept { sole: true });
+        assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a")), true), Claim::Unlocated { remaining: 2 });
         assert_eq!(claims.keep(c, None), [], "a subject without a target counts as located");
         assert_eq!(claims.set(a.clone(), target("demo")), vec![b.key.clone()]);
-        assert_eq!(claims.decide(&b.key, None), Claim::Lost { holder: a.key });
+        assert_eq!(claims.decide(&b.key, None, true), Claim::Lost { holder: a.key });
+    }
+
+    #[test]
+    fn of_two_policies_that_may_want_a_target_none_wins_by_being_the_first() {
+        let of = |policy: &str, claimant: Claimant| Claimant {
+            key: Key::new(&policy.into(), &claimant.key.subject),
+            ..claimant
+        };
+        let (old, young) = (of("b", claimant("old", Some(1))), of("a", claimant("young", Some(2))));
+        let mut claims = Claims::default();
+        let rules = |namespace: &str| {
+            let mut manifest = kubeconfig_manifest();
+            manifest["spec"]["grant"]["write"][0]["namespace"] = namespace.into();
+            match policy(&manifest).writes {
+                Writes::Kubeconfig(rules) => rules,
+                Writes::Taints(_) => panic!("it writes Secrets"),
+            }
+        };
+        claims.reaches(&old.key.policy, &rules("klusterlet-*"));
+        for claimant in [&old, &young] {
+            claims.expect(&claimant.key);
+        }
+        claims.set(young.clone(), target("demo"));
+        // For ever it does not wait for others.
+        assert_eq!(claims.decide(&young.key, None, false), Claim::Kept { sole: true });
+        assert_eq!(claims.decide(&young.key, None, true), Claim::Unlocated { remaining: 1 });
+        assert_eq!(claims.set(old.clone(), target("demo")), vec![young.key.clone()]);
+        assert_eq!(claims.decide(&young.key, None, true), Claim::Lost { holder: old.key.clone() });
+        // A policy that is gone is waited for no longer, nor is one whose targets lie elsewhere.
+        claims.expect(&old.key);
+        claims.remove(&young.key);
+        claims.set(young.clone(), target("demo"));
+        assert_eq!(claims.decide(&young.key, None, true), Claim::Unlocated { remaining: 1 });
+        assert_eq!(claims.remove_policy(&old.key.policy), vec![young.key.clone()]);
+        claims.reaches(&old.key.policy, &rules("elsewhere-*"));
+        claims.expect(&old.key);
+        assert_eq!(claims.decide(&young.key, None, true), Claim::Kept { sole: true });
     }
 
     #[test]
@@ -325,9 +406,9 @@ mod tests {
         claims.expect(&a.key);
         claims.expect(&b.key);
         claims.set(b.clone(), target("demo"));
-        assert_eq!(claims.decide(&b.key, None), Claim::Unlocated { remaining: 1 });
+        assert_eq!(claims.decide(&b.key, None, true), Claim::Unlocated { remaining: 1 });
         assert_eq!(claims.remove(&a.key), vec![b.key.clone()]);
-        assert_eq!(claims.decide(&b.key, None), Claim::Kept { sole: true });
+        assert_eq!(claims.decide(&b.key, None, true), Claim::Kept { sole: true });
     }
 
     #[test]
@@ -336,7 +417,7 @@ mod tests {
         let (a, b) = (claimant("a", Some(2)), claimant("b", Some(1)));
         claims.keep(a.clone(), Some(&target("demo")));
         claims.set(b.clone(), target("demo"));
-        assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a"))), Claim::Lost { holder: a.key.clone() });
+        assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a")), true), Claim::Lost { holder: a.key.clone() });
         claims.set(a.clone(), target("elsewhere"));
         claims.keep(a.clone(), Some(&target("demo")));
         assert_eq!(claims.target(&a.key), Some(&target("elsewhere")), "what it claims counts more than an old stamp");
@@ -349,10 +430,10 @@ mod tests {
         claims.expect(&key("a"));
         claims.keep(unreadable(), Some(&target("demo")));
         claims.set(b.clone(), target("demo"));
-        assert_eq!(claims.decide(&b.key, Some(&stamp)), Claim::Lost { holder: key("a") });
+        assert_eq!(claims.decide(&b.key, Some(&stamp), true), Claim::Lost { holder: key("a") });
         assert_eq!(claims.remove(&key("a")), vec![b.key.clone()]);
         claims.keep(unreadable(), Some(&target("demo")));
-        assert_eq!(claims.decide(&b.key, Some(&stamp)), Claim::Kept { sole: true });
+        assert_eq!(claims.decide(&b.key, Some(&stamp), true), Claim::Kept { sole: true });
     }
 
     #[test]
@@ -365,10 +446,10 @@ mod tests {
         let ours = claimant("b", Some(1));
         claims.expect(&theirs.key);
         claims.set(ours.clone(), target("demo"));
-        assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Unlocated { remaining: 1 });
+        assert_eq!(claims.decide(&ours.key, Some(&stamp), true), Claim::Unlocated { remaining: 1 });
         assert_eq!(claims.set(theirs.clone(), target("demo")), vec![ours.key.clone()]);
-        assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Lost { holder: theirs.key.clone() });
+        assert_eq!(claims.decide(&ours.key, Some(&stamp), true), Claim::Lost { holder: theirs.key.clone() });
         assert_eq!(claims.remove_policy("other"), vec![ours.key.clone()]);
-        assert_eq!(claims.decide(&ours.key, Some(&stamp)), Claim::Kept { sole: true });
+        assert_eq!(claims.decide(&ours.key, Some(&stamp), true), Claim::Kept { sole: true });
     }
 }

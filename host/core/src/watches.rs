@@ -119,7 +119,7 @@ pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {
 }
 
 /// Whether a name matches a wildcard.
-fn matches(wildcard: &str, name: &str) -> bool {
+pub(crate) fn matches(wildcard: &str, name: &str) -> bool {
     let Some((first, others)) = wildcard.split_once('*') else { return wildcard == name };
     let (middle, last) = others.rsplit_once('*').unwrap_or(("", others));
     let inner = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));

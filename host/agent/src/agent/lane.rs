@@ -23,6 +23,8 @@ pub(crate) struct Turn {
 pub(crate) struct Lane {
     /// Name of the policy.
     pub(crate) policy: Arc<str>,
+    /// When the policy began to work.
+    pub(crate) begun: Instant,
     loaded: RwLock<Arc<Loaded>>,
     queue: Mutex<Queue>,
     changed: Notify,
@@ -35,6 +37,7 @@ impl Lane {
     pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
+            begun: Instant::now(),
             loaded: RwLock::new(loaded),
             queue: Mutex::default(),
             changed: Notify::new(),

@@ -102,6 +102,10 @@ impl Agent {
         self.accounts.begin(&work.key);
         let trace = traces::Evaluation::begin(&work);
         let result = trace.follow(self.attempt_within_room(&loaded, &work, &mut seen)).await;
+        let result = result.map_err(|failure| match failure.class {
+            Class::Unlocated => failure.until(seen.ask_again_at),
+            _ => failure,
+        });
         // A failure that ends with time is timed, like an answer that does.
         seen.ask_again(result.as_ref().err().and_then(|failure| failure.ask_again_at));
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));

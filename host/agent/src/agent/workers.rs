@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use transom_core::policy::Writes;
+use transom_core::reference::ObjectRef;
 use transom_core::work::{Key, Why};
 
 /// How many evaluations of one policy go on at once: as many as there are cores, and no fewer than this, so that
@@ -46,32 +47,35 @@ impl Agent {
 
     /// Every subject of a policy, and every subject that is gone but left something behind.
     pub(super) fn enqueue_all(&self, lane: &Lane, why: &Why) {
-        let loaded = lane.loaded();
-        let policy = &loaded.revision.policy;
-        let subjects = self.connections.subjects(&policy.subject);
-        let left: Vec<Key> = {
-            let mut known = self.known.lock();
-            let left: Vec<Key> = known.outputs.keys().filter(|key| key.policy == lane.policy).cloned().collect();
-            if matches!(policy.writes, Writes::Kubeconfig(_)) {
-                let keys = subjects.iter().map(|subject| Key::new(&lane.policy, subject));
-                // Who was suspended until now may never have been located.
-                let unknown: Vec<Key> = keys.filter(|key| known.claims.target(key).is_none()).collect();
-                unknown.iter().for_each(|key| known.claims.expect(key));
-            }
-            if matches!(policy.writes, Writes::Kubeconfig(_)) && *why == Why::Appeared {
-                // Whoever cannot be read now may still be there, and keeps what was made for it. Of a cluster that is not
-                // connected nobody is located, now or later; its targets are nobody's to take (`succession`).
-                let connected = left.iter().filter(|key| self.connections.has(&key.subject.cluster));
-                connected.for_each(|key| known.claims.expect(key));
-            }
-            left
-        };
+        let (subjects, left) = self.expect(&lane.loaded(), *why == Why::Appeared);
         for subject in &subjects {
             lane.push(subject, Cause::Evaluate(why.clone()), None);
         }
         for key in left {
             lane.push(&key.subject, Cause::Evaluate(why.clone()), None);
         }
+    }
+
+    /// The subjects of a policy, and those that are gone but left something behind: they are to be located before an
+    /// unstamped target is written that they may want. `at_first`: the policy has not worked yet.
+    pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
+        let policy = &loaded.revision.policy;
+        let subjects = self.connections.subjects(&policy.subject);
+        let mut known = self.known.lock();
+        let left: Vec<Key> = known.outputs.keys().filter(|key| key.policy == policy.name).cloned().collect();
+        let Writes::Kubeconfig(rules) = &policy.writes else { return (subjects, left) };
+        known.claims.reaches(&policy.name, rules);
+        let keys = subjects.iter().map(|subject| Key::new(&policy.name, subject));
+        // Who was suspended until now may never have been located.
+        let unknown: Vec<Key> = keys.filter(|key| known.claims.target(key).is_none()).collect();
+        unknown.iter().for_each(|key| known.claims.expect(key));
+        if at_first {
+            // Whoever cannot be read now may still be there, and keeps what was made for it. Of a cluster that is not
+            // connected nobody is located, now or later; its targets are nobody's to take (`succession`).
+            let connected = left.iter().filter(|key| self.connections.has(&key.subject.cluster));
+            connected.for_each(|key| known.claims.expect(key));
+        }
+        (subjects, left)
     }
 
     /// Something can be read that could not: subjects of which nothing is known yet are located before an unstamped target

@@ -6,7 +6,6 @@ use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
-use transom_api::Word;
 use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
 use transom_core::rights;
 use transom_core::signal::Signal;
@@ -105,6 +104,11 @@ impl AtWork {
 
     /// Puts revisions to work as they are now, and tells what was loaded, bound, refused or removed.
     pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
+        // Of several that begin together none wins by being the first: the subjects of all are to be located.
+        let new = changes.iter().filter(|(policy, change)| *change == Change::Loaded && agent.lane(policy).is_none());
+        for loaded in new.filter_map(|(policy, _)| self.loaded_of(policy)) {
+            agent.expect(&loaded, true);
+        }
         for (policy, change) in changes {
             let loaded = self.loaded_of(policy);
             match (change, loaded) {
@@ -155,6 +159,8 @@ impl AtWork {
         let revision = entry.and_then(|entry| entry.revision.as_ref());
         let policy = Arc::clone(policy);
         let signal = match (change, entry.and_then(|entry| entry.refused.as_ref())) {
+            // It was refused, and is not any more.
+            (Change::Refused, None) => return,
             (Change::Loaded, _) => Signal::PolicyLoaded { policy },
             (Change::Swapped, _) => Signal::Swapped { policy },
             (Change::Mended, _) => Signal::PolicyMended { policy },
@@ -162,9 +168,8 @@ impl AtWork {
             (Change::Bounded, _) => {
                 Signal::PolicyBounded { policy, suspended: revision.is_some_and(|one| one.policy.suspend) }
             }
-            (Change::Refused, refused) => {
-                let (reason, message) = refused
-                    .map_or((Word::PolicyInvalid, String::new()), |refused| (refused.word, refused.message.clone()));
+            (Change::Refused, Some(Refusal { word: reason, message })) => {
+                let (reason, message) = (*reason, message.clone());
                 Signal::SwapRefused { policy, reason, message, earlier_goes_on: revision.is_some() }
             }
         };

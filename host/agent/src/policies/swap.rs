@@ -228,7 +228,13 @@ impl Swap {
         // What changed while it was loaded is another content than the one before.
         newest.marks = done.marks;
         newest.failed = done.result.is_err();
-        let mut changes = match done.result {
+        // One that could not be loaded until now took part in nothing: what it owns may be another one's.
+        let before = if newest.failed { Changes::new() } else { self.overlaps() };
+        let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
+            self.at_work.loading(self.loads.count());
+            return before;
+        };
+        let now = match done.result {
             Ok(loaded) => {
                 let (loaded, place) = (Arc::new(loaded), newest.place.clone());
                 self.good.insert(Arc::clone(&name), Arc::clone(&loaded));
@@ -246,9 +252,9 @@ impl Swap {
                 changes
             }
         };
-        changes.extend(self.overlaps());
+        let after = self.overlaps();
         self.at_work.loading(self.loads.count());
-        changes
+        [before, now, after].concat()
     }
 
     /// Refuses the newest manifest. `anew`: it is another one, or its components are; then it is told again.

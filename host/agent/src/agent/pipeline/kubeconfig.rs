@@ -8,6 +8,7 @@ use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use source::Sources;
 use std::sync::Arc;
+use std::time::Duration;
 use transom_core::claims::{Claim, Claimant};
 use transom_core::contract::credentials::Proposal;
 use transom_core::contract::decide::{Input, Need, Requirement};
@@ -28,6 +29,12 @@ use transom_core::requirements::{self, Next, Rounds};
 use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 use transom_engine::Limits;
+
+/// For how long after its beginning a policy waits for the subjects of others that may want the same targets: with them the
+/// oldest is known, whichever policy was loaded first. A guest that takes long for each subject holds up others no longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Meanwhile it is asked again so often.
+const AGAIN_SECONDS: i64 = 5;
 
 /// One evaluation of this sort.
 struct Asking<'a> {
@@ -187,12 +194,16 @@ impl Asking<'_> {
         seen.read(target, existing.as_ref());
         self.agent.accounts.read(self.key, "target", target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);
+        let others = self.agent.lane(&self.key.policy).is_some_and(|lane| lane.begun.elapsed() < PATIENCE);
         let (woken, claim) = {
             let mut known = self.agent.known.lock();
             let woken = known.claims.set(Claimant::of(self.key, Some(self.subject)), target.clone());
-            (woken, known.claims.decide(self.key, stamp.as_ref()))
+            (woken, known.claims.decide(self.key, stamp.as_ref(), others))
         };
         self.agent.wake(woken);
+        if others && matches!(claim, Claim::Unlocated { .. }) {
+            seen.ask_again(Some(self.agent.clock.now_seconds().saturating_add(AGAIN_SECONDS)));
+        }
         Ok((existing, claim))
     }
 
