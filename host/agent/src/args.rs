@@ -23,7 +23,7 @@ use transom_core::time::parse_rfc3339;
     version,
     max_term_width = 120,
     arg_required_else_help = true,
-    after_help = "Environment:\n  RUST_LOG  which log lines are shown, such as `debug` or `info,transom::guest=debug` (lines of guests); `info` when\n            absent, and only errors and lines of guests where a command ends by itself"
+    after_help = "Environment:\n  RUST_LOG  which log lines are shown, such as `debug` or `info,transom::guest=debug` (lines of guests); `info` when\n            absent, and only errors and lines of guests and connections where a command\n            ends by itself"
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -36,7 +36,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Work on an API server, or on a directory of manifests, until stopped, or once.
     #[command(
-        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed or some connection did not answer, 2 on wrong use. RUST_LOG says which log lines are shown."
+        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, some policy was refused, or something could not be read, 2 on wrong use. RUST_LOG says which log lines are shown."
     )]
     Run(RunArgs),
     /// Show what would be written, and write nothing.
@@ -188,11 +188,11 @@ pub(crate) struct ExplainArgs {
 /// Form of rendered objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// A List.
+    /// For files and `kubectl`.
     Yaml,
-    /// A List.
+    /// For programs.
     Json,
-    /// A line for each object.
+    /// For people.
     Table,
 }
 

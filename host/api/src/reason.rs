@@ -158,7 +158,7 @@ words! {
     GuestMemoryExceeded: "The guest wanted more memory than its budget.", "Use another version of the guest.";
     GuestTablesExceeded: "The guest wanted larger tables than its budget.", "Use another version of the guest.";
     GuestStackOverflowed: "The guest recursed too deeply.", "Use another version of the guest.";
-    GuestTrapped: "The guest stopped with a trap.", "Look at the guest's log lines, or use its earlier version.";
+    GuestTrapped: "The guest stopped with a trap.", "The message says where it stopped; use the guest's earlier version.";
     AnswerTooLarge: "The guest's answer is larger than its budget.", "Use another version of the guest.";
     ArgumentTooLarge: "What the guest would be given is larger than the limit.", "Make the inputs named in the message smaller.";
     LogFlooded: "The guest wrote more log than its budget.", "Use another version of the guest.";

@@ -1,11 +1,12 @@
-//! The threads on which evaluations go on: few, and shared by all policies in turn. A guest takes the thread that asks
-//! it until its limits stop it; whatever waits for something else gives its thread back meanwhile.
+//! The threads on which evaluations go on: few, and shared by all policies, whoever used them least first. A guest takes
+//! the thread that asks it until its limits stop it; whatever waits for something else gives its thread back meanwhile.
 
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
 use tokio::runtime::Handle;
 use transom_core::share::turns::Turns;
 
@@ -52,7 +53,7 @@ enum Phase {
 impl Pool {
     /// So many threads. One policy has at most three of four, so that a guest that hangs leaves some to the others.
     pub(crate) fn new(threads: usize) -> Self {
-        let turns = Turns::new(threads - threads.div_ceil(4));
+        let turns = Turns::new(threads, threads - threads.div_ceil(4));
         let state = Mutex::new(State { turns, idle: 0, closed: false });
         Self { shared: Arc::new(Shared { state, work: Condvar::new() }), threads, started: Once::new() }
     }
@@ -112,9 +113,10 @@ impl Shared {
                 continue;
             };
             drop(state);
+            let begun = Instant::now();
             task.go_on();
             state = lock(&self.state);
-            state.turns.ended(&policy);
+            state.turns.ended(&policy, begun.elapsed());
         }
     }
 }

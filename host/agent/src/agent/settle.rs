@@ -19,6 +19,7 @@ use transom_core::object::Object;
 use transom_core::policy::Writes;
 use transom_core::report::{End, Report, Schedule};
 use transom_core::signal::Signal;
+use transom_core::time::parse_rfc3339;
 use transom_core::work::{Key, Why, WorkItem};
 
 impl Agent {
@@ -111,11 +112,12 @@ impl Agent {
             known.ends.remove(key);
             known.contention.remove(&(Arc::clone(&key.policy), report.subject.clone()));
         }
-        let earlier = self.statuses.found_since(key, &told);
+        let first = !self.known.lock().told.contains_key(key);
+        let earlier = first.then(|| self.since_before(key, &told)).flatten();
         let before = {
             let told_all = &mut self.known.lock().told;
             let mut lasting = told.clone().after(told_all.get(key));
-            if let Some(since) = earlier.filter(|_| !told_all.contains_key(key)) {
+            if let Some(since) = earlier {
                 lasting.since_seconds = since;
             }
             if gone { told_all.remove(key) } else { told_all.insert(key.clone(), lasting) }
@@ -131,6 +133,15 @@ impl Agent {
         if is_news && !self.accounts.are_only_asked() {
             self.tell_subject(key, report, uid);
         }
+    }
+
+    /// Since when a subject has been as it is, as an earlier agent told; a restart makes no wait shorter.
+    fn since_before(&self, key: &Key, now: &Told) -> Option<i64> {
+        self.statuses.found_since(key, now).or_else(|| {
+            let before = self.connections.reported(&key.policy, &key.subject)?;
+            let same = (before.state, before.reason.as_str()) == (now.state, now.reason.as_str());
+            same.then(|| parse_rfc3339(&before.since)).flatten()
+        })
     }
 
     /// A trigger guest ignored an update.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::Word;
-use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
+use transom_api::status::{PolicyStatus, SubjectStatus, WaitingStatus, WatchStatus};
 use transom_artifacts::Base;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
@@ -57,15 +57,18 @@ impl Statuses {
         self.news.notify_one();
     }
 
-    /// Since when a subject has been in its state for its reason, as an earlier agent told of the worst.
+    /// Since when a subject has been in its state for its reason, as an earlier agent told of the worst. Those that only
+    /// wait it has not told by name: since when the first of them waits says no more, and nothing less, of each.
     pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
         let told = self.lock();
-        let worst = &told.found.get(&*key.policy)?.worst;
+        let PolicyStatus { worst, waiting, .. } = told.found.get(&*key.policy)?;
         let same = |one: &&SubjectStatus| {
             (one.namespace.as_ref(), &one.name) == (key.subject.namespace.as_ref(), &key.subject.name)
                 && (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
         };
-        parse_rfc3339(&worst.iter().find(same)?.since)
+        let as_waiting = |one: &&WaitingStatus| (one.state, one.reason.as_str()) == (now.state, now.reason.as_str());
+        let since = worst.iter().find(same).map(|one| &one.since);
+        parse_rfc3339(since.or_else(|| Some(&waiting.iter().find(as_waiting)?.since))?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Policies> {

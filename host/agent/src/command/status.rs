@@ -99,6 +99,11 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
         if rows.is_empty() {
             // What cannot be read may be why.
             unread(&agent, screen);
+            if agent.lanes().iter().any(|lane| lane.loaded().revision.policy.subject.kind.eq_ignore_ascii_case(kind)) {
+                bail!(
+                    "failed to find {kind} {name}: there is none under a policy; want NAMESPACE/NAME, or NAME of what has no namespace"
+                );
+            }
             bail!("failed to find {kind} {name}: no policy is about it{}", about(&agent));
         }
     }
@@ -124,7 +129,17 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
         Some(Told { state, reason, message, .. }) => (state, reason, message),
         None => (State::Applied, Word::SourceGone.into(), String::new()),
     };
-    let standing = Standing::of(state, &account);
+    let reported = agent.reported(&key);
+    let failed = reported.as_ref().filter(|told| told.state == State::Failed);
+    let (standing, reason, message) = match (Standing::of(state, &account), failed) {
+        // Whoever is at work would write it as well, and says why it does not.
+        (Standing::WouldApply, Some(told)) => {
+            let reason = Word::ALL.iter().find(|word| word.as_str() == told.reason);
+            let reason = reason.map_or_else(|| Reason::Declared(told.reason.as_str().into()), |word| (*word).into());
+            (Standing::Failed, reason, told.message.clone())
+        }
+        (standing, _) => (standing, reason, message),
+    };
     let (reason, message, (meaning, remedy)) = match standing {
         Standing::WouldApply => (Word::ReadOnly.into(), String::new(), would_apply()),
         _ => {
@@ -132,7 +147,6 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
             (reason, message, explained)
         }
     };
-    let reported = agent.reported(&key);
     Row { key, standing, reason: reason.as_str().to_owned(), message, meaning, remedy, reported, account }
 }
 

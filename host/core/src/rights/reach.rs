@@ -22,7 +22,7 @@ pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> V
         };
         let lines: Vec<_> = because.iter().map(line).collect();
         Some(format!(
-            "the agent may {} every Secret of `{connection}`: RBAC binds exact names and namespaces only, and {} has patterns",
+            "the agent may {} every Secret of `{connection}`: RBAC binds exact names and namespaces only, and there are patterns in {}",
             verbs.join(", "),
             lines.join(", "),
         ))

@@ -10,9 +10,9 @@ use std::fs;
 use transom_conformance::fixture::{good_with, hostile, taints_component};
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::bound::Bound;
-use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::POLICY;
+use transom_e2e::{http, program};
 use transom_support::wait;
 
 /// `resources.limits.memory` of what ships.
@@ -107,6 +107,26 @@ fn a_guest_that_fills_its_memory_leaves_the_agent_within_its_own() -> Result<()>
     wait_for_status(&stage, "hog", "edge-00059", "GuestTimedOut")?;
     works_on(&stage)?;
     within_shipped(&mut agent, "full memories")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn guests_that_use_up_their_time_hold_up_none_that_does_not() -> Result<()> {
+    const CLUSTERS: f64 = 60.0;
+    let stage = Stage::new(0, 60)?;
+    stage.put_policy(GOOD, &[])?;
+    for at in 0..4 {
+        put_hostile(&stage, &format!("hog-{at}"), "hog", ("", ""))?;
+    }
+    let mut agent = watch_with(&stage, &["--admin-address", "127.0.0.1:0", "--log-format", "json"])?;
+    let admin = ready(&agent)?;
+    let evaluated = |policy: &str| http::metric(admin, "transom_evaluations_total", &format!("policy=\"{policy}"));
+    wait::until("the good policy", DEADLINE, || evaluated(GOOD).ok().filter(|count| *count >= CLUSTERS))?;
+    let hogs = evaluated("hog-")?;
+    // In turns each of the four would have come as far as the good one.
+    ensure!(hogs < CLUSTERS, "they were evaluated {hogs} times meanwhile");
+    within_shipped(&mut agent, "guests that use up their time")?;
     agent.stop()?;
     Ok(())
 }
