@@ -50,6 +50,13 @@ pub(crate) struct Written {
     pub(crate) value: Value,
 }
 
+impl Written {
+    /// The name of the policy, where the manifest says one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.value.pointer("/metadata/name").and_then(Value::as_str)
+    }
+}
+
 /// What was found at a source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Found {

@@ -240,6 +240,7 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::SwapRefused { policy, reason, message, earlier_goes_on } => {
             warn!(%policy, reason = reason.as_str(), earlier_goes_on, "refused: {message}");
         }
+        Signal::PolicyBounded { policy, suspended: true } => info!(%policy, "suspended"),
         Signal::PolicyBounded { policy, suspended } => {
             warn!(%policy, suspended, "the earlier revision goes on, within what the newest manifest allows");
         }

@@ -63,9 +63,11 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.evaluate)?;
     if args.once {
-        let Prepared { agent, swap, begun, opening: _opening, .. } = prepare(args).await?;
+        let Prepared { agent, swap, begun, mut opening, .. } = prepare(args).await?;
         begun.await.context("failed to put the policies to work")?;
         drive(&agent, screen).await;
+        // A connection that no policy needs is told as well when it does not answer.
+        while opening.join_next().await.is_some() {}
         if would::is_asked_for(args) {
             would::print(&agent, screen).await;
         }

@@ -7,7 +7,7 @@ use crate::policies::load::{self, Loaded};
 use crate::policies::swap::created_seconds;
 use crate::policies::{Source, Written};
 use anyhow::{Context as _, bail};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::Word;
@@ -92,7 +92,7 @@ fn judge(
 }
 
 fn name(written: &Written) -> &str {
-    written.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-")
+    written.name().unwrap_or("-")
 }
 
 fn tell(verdict: &Verdict, screen: &Screen) {

@@ -104,7 +104,8 @@ impl Swap {
         };
         let mut by_name: BTreeMap<Arc<str>, Vec<Written>> = BTreeMap::new();
         for written in &found.policies {
-            by_name.entry(name(written).into()).or_default().push(written.clone());
+            // One without a name is refused under its place.
+            by_name.entry(written.name().unwrap_or(&written.place).into()).or_default().push(written.clone());
         }
         let mut changes = self.unwritten(&found, &by_name);
         self.tell_broken(found.broken);
@@ -293,9 +294,4 @@ impl Swap {
         let all = self.newest.values().flat_map(|newest| newest.written.iter().flat_map(load::components));
         all.filter(|location| location.file().is_some()).collect()
     }
-}
-
-/// The name of a policy as it is written; one without a name is refused under its place.
-fn name(written: &Written) -> &str {
-    written.value.pointer("/metadata/name").and_then(serde_json::Value::as_str).unwrap_or(&written.place)
 }

@@ -136,7 +136,7 @@ fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> 
         }
         if Word::ALL.iter().any(|word| word.as_str() == reason.word && !word.is_shared()) {
             return Err(format!(
-                "the reason `{}` is a word of the agent; a guest says one of its own: CamelCase, at most 64 bytes, and not among those of `transom explain`",
+                "the reason `{}` is a word of the agent; a guest says one of its own: CamelCase, at most 64 bytes, and not a reason that `transom explain` lists as the agent's",
                 reason.word
             ));
         }

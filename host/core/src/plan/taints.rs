@@ -47,7 +47,7 @@ pub fn plan(
     if merged == current {
         return Ok(Plan::new(key, None));
     }
-    contention.permit(&subject.reference, mark(&current, rule), mark(&merged, rule), now_seconds)?;
+    contention.permit(&subject.reference, mark(&current, rule, added), mark(&merged, rule, added), now_seconds)?;
     let value = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
     let step = Step::Patch {
         reference: subject.reference.clone(),
@@ -57,11 +57,13 @@ pub fn plan(
     Ok(Plan::new(key, Some(step)))
 }
 
-/// A mark of what the policy writes of a list of taints: the owned ones without their times, which a cluster may set.
-fn mark(taints: &[Value], rule: &TaintsRule) -> Digest {
+/// A mark of what the policy writes of a list of taints: the owned ones, and whether they have a time where the policy
+/// gives them one; which one it is, is no difference.
+fn mark(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
     let owned = taints.iter().filter(|taint| rule.keys.contains(key_of(taint)));
     let text = |taint: &Value, field| taint.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let said = owned.map(|taint| json!([key_of(taint), text(taint, "value"), text(taint, "effect")]));
+    let timed = |taint: &Value| matches!(added, TimeAdded::SetByUs(_)) && has_time(taint);
+    let said = owned.map(|taint| json!([key_of(taint), text(taint, "value"), text(taint, "effect"), timed(taint)]));
     Digest::of(&Value::Array(said.collect()))
 }
 
@@ -231,13 +233,17 @@ mod tests {
 
     /// What a plan says while somebody else leaves `theirs`, each time at another second; ours is written when it may be.
     fn contended(rule: &TaintsRule, theirs: &[Value], times: i64) -> Vec<Option<i64>> {
+        contended_by(rule, theirs, times, TimeAdded::SetByCluster)
+    }
+
+    fn contended_by(rule: &TaintsRule, theirs: &[Value], times: i64, added: TimeAdded) -> Vec<Option<i64>> {
         let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
         let key = Key::new(&"taints".into(), &reference);
         let wanted = [Wanted { key: "a/one".to_owned(), value: String::new(), effect: Effect::NoSelect }];
         let mut contention = Contention::default();
         let mut plan = |taints: &[Value], at| {
             let subject = object(reference.clone(), json!({"spec": {"taints": taints}}));
-            let plan = super::plan(&key, &subject, rule, &wanted, TimeAdded::SetByCluster, (&mut contention, at));
+            let plan = super::plan(&key, &subject, rule, &wanted, added, (&mut contention, at));
             contention.written();
             plan.err().and_then(|failure| failure.ask_again_at)
         };
@@ -256,6 +262,8 @@ mod tests {
         assert_eq!(contended(&rule, std::slice::from_ref(&other), 3), stopped, "given another effect");
         assert_eq!(contended(&rule, &[ours.clone(), other], 3), stopped, "doubled");
         assert_eq!(contended(&rule, &[user.clone(), ours.clone(), user], 100), vec![None; 100], "others come and go");
+        let untimed = json!({"key": "a/one", "effect": "NoSelect"});
+        assert_eq!(contended_by(&rule, &[untimed], 3, TimeAdded::SetByUs(9)), stopped, "the time was taken away");
         assert_eq!(contended(&rule, &[ours], 100), vec![None; 100], "a webhook set the time");
     }
 

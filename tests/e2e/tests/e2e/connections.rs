@@ -178,6 +178,14 @@ fn a_run_that_ends_does_the_rest_and_names_what_did_not_answer() -> Result<()> {
         ensure!(said.lines().any(|one| one.starts_with(&line)), "`{line}` is missing: {said}");
     }
     ensure!(stage.secret(0).exists() && !said.contains(TOKEN), "{said}");
+    // One that no policy needs is named as well, however soon the rest is done.
+    let stage = Stage::new(1, 0)?;
+    let silent: Vec<Away> = all.into_iter().filter(|away| away.name == "silent").collect();
+    policies(&stage, &[])?;
+    let output = command(&stage, &silent)?.arg("--once").output()?;
+    let said = stderr(&output);
+    ensure!(code(&output) == Some(1) && said.contains("connection `silent`"), "{:?}: {said}", code(&output));
+    ensure!(stage.secret(0).exists(), "{said}");
     Ok(())
 }
 
