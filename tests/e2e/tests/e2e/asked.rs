@@ -79,8 +79,10 @@ fn one_subject_is_told_with_inputs_decision_plan_and_remedy() -> Result<()> {
     ensure!(row["plan"][0]["action"] == "create" && row["plan"][0]["manifest"]["kind"] == "Secret", "{row:#}");
     let tainted = rows(&stage, &["ManagedCluster", &fleet::managed_name(2)])?.pop().context("no row")?;
     ensure!(tainted["plan"][0]["fields"].get("spec.taints").is_some(), "{tainted:#}");
-    let nobody = ask(&stage, &["HostedCluster", "clusters/nobody"])?;
-    ensure!(code(&nobody) == Some(2) && stderr(&nobody).contains("is about HostedCluster"), "{}", stderr(&nobody));
+    for (kind, said) in [("HostedCluster", "there is none under a policy"), ("Widget", "is about HostedCluster")] {
+        let nobody = ask(&stage, &[kind, "clusters/nobody"])?;
+        ensure!(code(&nobody) == Some(2) && stderr(&nobody).contains(said), "{}", stderr(&nobody));
+    }
     Ok(())
 }
 
@@ -110,10 +112,38 @@ fn since_when_is_what_the_agent_told_and_no_credential_is_shown() -> Result<()> 
             );
         }
     }
+    // Of what the agent at work gave up nobody is told that it is written next.
+    let status = fs::read_to_string(stage.hosted_status(1))?;
+    let given_up = status.replace("state: Applied", "state: Failed").replace("reason: AsDesired", "reason: Contended");
+    fs::write(stage.hosted_status(1), given_up)?;
+    let row =
+        rows(&stage, &["HostedCluster", &format!("clusters/{}", fleet::hosted_name(1))])?.pop().context("no row")?;
+    ensure!(
+        row["state"] == "Failed" && row["reason"] == "Contended" && row["plan"][0]["action"] == "create",
+        "{row:#}"
+    );
+    ensure!(row["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()), "{row:#}");
     // A status that somebody put there is not waited for.
     fs::remove_file(stage.hosted_status(0))?;
     symlink("/dev/stdin", stage.hosted_status(0))?;
     let row = rows(&stage, &["HostedCluster", &missing])?.pop().context("no row")?;
     ensure!(row.get("reported").is_none() && row["reason"] == "SourceMissing", "{row:#}");
+    Ok(())
+}
+
+#[test]
+fn a_restart_makes_no_wait_shorter() -> Result<()> {
+    let stage = stage()?;
+    stage.once()?;
+    let status = || fs::read_to_string(stage.policy_status(POLICY));
+    ensure!(
+        status()?.contains(&format!("since: {NOW}")) || status()?.contains(&format!("since: \"{NOW}\"")),
+        "{}",
+        status()?
+    );
+    ensure!(status()?.contains("overdue: 0") && !status()?.contains("overdue: 1"), "{}", status()?);
+    let day = NOW.replace("2026-11-21", "2026-11-22");
+    ensure!(day != NOW && code(&stage.run()?.args(["--once", "--now", &day]).output()?) == Some(1));
+    ensure!(status()?.contains("overdue: 1"), "{}", status()?);
     Ok(())
 }
