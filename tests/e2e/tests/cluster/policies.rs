@@ -5,6 +5,7 @@ use crate::objects::CLUSTERS;
 use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use transom_test_cluster::wait;
 
 const POLICY: (&str, &str) = ("transom.dev/v1alpha1", "Policy");
@@ -135,6 +136,44 @@ async fn unavailable(stage: &Stage, name: &str) -> Result<()> {
     let mut status = stage.get(HOSTED, Some(CLUSTERS), name).await?.context("no HostedCluster")?["status"].take();
     status["conditions"][0]["status"] = json!("False");
     stage.put_status(HOSTED, Some(CLUSTERS), name, &status).await
+}
+
+#[test]
+fn an_object_that_names_a_file_of_the_host_is_refused_in_one_sentence_whether_it_is_there_or_not() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.ready("one", true).await?;
+        let components = tempfile::tempdir()?;
+        std::os::unix::fs::symlink("/etc/passwd", components.path().join("link.wasm"))?;
+        let folder = components.path().to_str().context("a path that is no text")?;
+        let agent = stage.start_agent(&["--policy-objects", "--components", folder])?;
+        stage.wait_for_right("one", 6443).await?;
+        let mut said = BTreeSet::new();
+        for (at, place) in ["/", "/etc/shadow", "/etc/nothing-is-here", "..", "../../../etc/shadow", "link.wasm"]
+            .into_iter()
+            .enumerate()
+        {
+            let component = json!({"spec": {"guests": {"decide": {"component": place}}}});
+            stage.patch(POLICY, None, NAME, component).await?;
+            let generation = i64::try_from(at)? + 2;
+            let status = stage
+                .wait_for_status(place, |status| {
+                    condition(status, "Loaded") == ("False", "ComponentNotAllowed")
+                        && status["observedGeneration"] == generation
+                })
+                .await?;
+            let conditions = status["conditions"].as_array().context("no conditions")?;
+            let loaded = conditions.iter().find(|one| one["type"] == "Loaded").context("no condition")?;
+            // Beside the place itself, which stands in backticks.
+            said.insert(loaded["message"].as_str().unwrap_or_default().split('`').step_by(2).collect::<String>());
+        }
+        ensure!(said.len() == 1 && said.iter().all(|text| !text.contains("sha256")), "{said:?}");
+        // What works goes on meanwhile.
+        stage.move_port("one", 7443).await?;
+        stage.wait_for_right("one", 7443).await?;
+        agent.stop()?;
+        Ok(())
+    })
 }
 
 #[test]
