@@ -285,9 +285,13 @@ mod tests {
             assert_eq!(told(&cache.put(OPAQUE, item(name, 5, "x"))), Vec::<String>::new());
         }
         assert_eq!(told(&cache.listed(OPAQUE, "9")), ["=a", "=b"]);
+        // Another watch that begins later adds nothing to wait for.
+        cache.watches.push(Watched::new(EXACT, scope(Some("a"), None), Keep::default()));
+        cache.begin(EXACT);
+        assert_eq!(told(&cache.put(EXACT, item("a", 9, "y"))), ["=a"]);
         cache.begin(OPAQUE);
         assert_eq!(told(&cache.put(OPAQUE, item("c", 10, "x"))), ["=c"]);
-        assert_eq!(told(&cache.listed(OPAQUE, "11")), ["-a", "-b"]);
+        assert_eq!(told(&cache.listed(OPAQUE, "11")), ["-b"], "the other watch still has a");
     }
 
     #[test]

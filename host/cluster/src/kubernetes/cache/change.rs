@@ -33,16 +33,22 @@ impl Cache {
         }
     }
 
-    /// A list named an object. What the first whole list names is told when it ends.
+    /// A list named an object. What the first whole list names is told when it ends, unless another watch was listed that
+    /// holds it: that one would find it as it is, and tell nothing.
     pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
         let news = self.shelve(number, item, Shelf::listed);
-        match self.watch(number).filter(|watched| !watched.synced) {
-            Some(watched) => {
-                watched.untold.extend(news);
-                Vec::new()
-            }
-            None => news,
+        if self.watch(number).is_none_or(|watched| watched.synced) {
+            return news;
         }
+        let listed = |news: &News| match &news.topic {
+            Topic::Object(object) | Topic::Fault(object) => self.about(object).any(|watched| watched.synced),
+            Topic::Watch(_) => true,
+        };
+        let (now, later): (Vec<_>, Vec<_>) = news.into_iter().partition(listed);
+        if let Some(watched) = self.watch(number) {
+            watched.untold.extend(later);
+        }
+        now
     }
 
     /// An event told of an object, if it is one that is kept, and that the watch is at a version.
