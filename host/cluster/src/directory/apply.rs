@@ -126,7 +126,7 @@ impl Writer<'_> {
         };
         let made = Made { text: text.into(), over };
         let yaml = object_text(body);
-        self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Box::new(self.target.clone()), made), &seen)
+        self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Arc::new(self.target.clone()), made), &seen)
     }
 
     /// Lays fields over the object of a user; an object that we made is changed itself.
@@ -167,7 +167,7 @@ impl Writer<'_> {
             return self.remove(Layer::Patch, &seen);
         }
         let text = patch.file(self.target);
-        self.put(Layer::Patch, &text, Content::Patch(Box::new(self.target.clone()), patch), &seen)
+        self.put(Layer::Patch, &text, Content::Patch(Arc::new(self.target.clone()), patch), &seen)
     }
 
     /// Removes an object that we made; one of a user only from what is shown, where nothing is written.

@@ -16,7 +16,7 @@ pub(super) enum News {
     /// The object looks different, or is gone.
     Object(Arc<ObjectRef>),
     /// Something cannot be read.
-    Unreadable(Unreadable),
+    Unreadable(Box<Unreadable>),
     /// What could not be read can be, or is gone.
     Readable(String),
 }
@@ -35,9 +35,9 @@ pub(super) enum Content {
     /// Objects of a user.
     Objects(Vec<Found>),
     /// An object that we made.
-    Made(Box<ObjectRef>, Made),
+    Made(Arc<ObjectRef>, Made),
     /// Fields that we laid over an object.
-    Patch(Box<ObjectRef>, Patch),
+    Patch(Arc<ObjectRef>, Patch),
     /// Nothing of use.
     Nothing,
 }

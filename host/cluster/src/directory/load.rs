@@ -138,7 +138,6 @@ pub(super) fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place,
     news
 }
 
-/// Takes bytes as those of a file of a user.
 /// Forgets a file in memory.
 pub(super) fn take_away(shared: &Shared, place: Place) {
     take_over(shared, [(place, Edit::Remove)]);
@@ -221,7 +220,7 @@ fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     let one = found.pop().filter(|one| found.is_empty() && *object_file(&one.reference) == *place.path)?;
     let first = std::str::from_utf8(bytes).ok()?.lines().next()?;
     let over = first.strip_prefix(OVER).map(|digest| digest.trim().into());
-    Some(Content::Made(Box::new(one.reference), Made { text: one.text, over }))
+    Some(Content::Made(one.reference, Made { text: one.text, over }))
 }
 
 /// The text of a file of ours.
@@ -238,7 +237,7 @@ fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     let document = manifest::document(bytes, shared.limits)?;
     let reference = manifest::reference(&document, &shared.name)?;
     (*object_file(&reference) == *place.path).then_some(())?;
-    Some(Content::Patch(Box::new(reference), Patch::from_document(&document)?))
+    Some(Content::Patch(reference.into(), Patch::from_document(&document)?))
 }
 
 #[cfg(test)]

@@ -15,6 +15,11 @@ const LIST_DEPTH: usize = 4;
 const LARGE: usize = 1 << 20;
 /// Most values in one document.
 const NODES: usize = 10_000_000;
+/// So many objects a file may have, whatever their size.
+const MANY: usize = 10_000;
+/// Bytes that the objects of a file must have on average when there are more: what is kept of each is larger than a small
+/// one is, and a file must not cost more than eight times its bytes.
+const LEAST: usize = 80;
 /// Most maps and lists inside each other.
 const DEPTH: usize = 100;
 
@@ -22,7 +27,7 @@ const DEPTH: usize = 100;
 #[derive(Clone, PartialEq)]
 pub(super) struct Found {
     /// Which object.
-    pub(super) reference: ObjectRef,
+    pub(super) reference: Arc<ObjectRef>,
     /// Compact JSON.
     pub(super) text: Arc<str>,
 }
@@ -54,7 +59,7 @@ impl Fault {
 /// The first fault refuses the whole file, so that a half-written file is never half believed.
 pub(super) fn objects(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
     let list = (bytes.len() > LARGE).then(|| List::of(bytes)).flatten();
-    match list.map(|list| items(&list, cluster, limits)) {
+    match list.map(|list| items(&list, bytes.len(), cluster, limits)) {
         Some(Ok(found)) => Ok(found),
         // It may be written in a way that only a parser understands.
         Some(Err(fault)) => documents(bytes, cluster, limits).map_err(|_| fault),
@@ -69,6 +74,7 @@ fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, 
         let place = format!("document {}, line {}", parsed.number, parsed.line);
         let value = parsed.value.map_err(|error| unparsable(parsed.number, &error))?;
         flatten(value, &place, LIST_DEPTH, &mut |object, place| {
+            room(found.len(), bytes.len())?;
             found.push(one(object, place, cluster, limits.object_bytes)?);
             Ok(())
         })
@@ -77,7 +83,7 @@ fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, 
 }
 
 /// Every object of one List, an item at a time.
-fn items(list: &List<'_>, cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
+fn items(list: &List<'_>, bytes: usize, cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
     let fault = |mut error: DocumentError, offset: usize| {
         error.line = error.line.map(|line| line + offset);
         unparsable(1, &error)
@@ -96,11 +102,21 @@ fn items(list: &List<'_>, cluster: &str, limits: Limits) -> Result<Vec<Found>, F
         };
         let place = format!("document 1, line {}, items[{index}]", piece.offset + 1);
         flatten(of_kind(item, kind.as_deref(), &head), &place, LIST_DEPTH - 1, &mut |object, place| {
+            room(found.len(), bytes)?;
             found.push(one(object, place, cluster, limits.object_bytes)?);
             Ok(())
         })?;
     }
     Ok(found)
+}
+
+/// Refuses one more object than a file of so many bytes may have.
+fn room(objects: usize, bytes: usize) -> Result<(), Fault> {
+    if objects < MANY.max(bytes / LEAST) {
+        return Ok(());
+    }
+    let most = format!("{MANY} objects or more must have {LEAST} bytes each on average");
+    Err(Fault::invalid(format!("it has too many small objects: {most}")))
 }
 
 /// The value of a file of one document; nothing when it is no such file.
@@ -180,7 +196,7 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
             objects: vec![reference],
         });
     }
-    Ok(Found { reference, text: text.into() })
+    Ok(Found { reference: reference.into(), text: text.into() })
 }
 
 /// The reference of an object, or which field is wrong.
@@ -351,6 +367,20 @@ mod tests {
         }
         let large = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n{}", lines("- a\n"));
         assert!(message(&large).contains("more than eight times its bytes"), "{}", message(&large));
+    }
+
+    #[test]
+    fn many_small_objects_are_refused_before_they_are_kept() {
+        let small = "{\"kind\":\"A\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"}}";
+        assert_eq!(read(&small.repeat(MANY)).unwrap().len(), MANY);
+        let documents = small.repeat(MANY + 1);
+        let typed = format!("{{\"kind\":\"AList\",\"items\":[{}]}}", vec![small; 40_000].join(","));
+        assert!(typed.len() > LARGE);
+        for text in [documents, typed] {
+            assert!(message(&text).contains("must have 80 bytes each"), "{}", message(&text));
+        }
+        let padded = format!("{small}{}", " ".repeat(LEAST - small.len()));
+        assert_eq!(read(&padded.repeat(MANY * 2)).unwrap().len(), MANY * 2);
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Shared {
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let store = self.store();
-        feed.push(store.unreadable().into_iter().map(News::Unreadable));
+        feed.push(store.unreadable().into_iter().map(Box::new).map(News::Unreadable));
         feed.push(store.references().filter(|at| matches!(store.seen(at), Seen::Value(_))).cloned().map(News::Object));
         feed.push_synced();
         self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&feed));

@@ -6,11 +6,15 @@ use super::names::digest;
 use super::patch::Patch;
 use super::tree::Place;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use transom_api::Word;
 use transom_core::share::room;
+
+/// How many of the files that one object stands in are named.
+const NAMED: usize = 4;
 
 /// One object in one file of a user.
 #[derive(Clone, Debug)]
@@ -142,11 +146,20 @@ pub(super) fn version(key: &RandomState, text: &str) -> u64 {
     key.hash_one(text)
 }
 
-/// The names of several files as one text, in a stable order.
+/// The names of several files as one text, in a stable order: the first few, each once.
 fn files(users: &[Source]) -> Arc<str> {
-    let mut names: Vec<String> =
-        users.iter().map(|user| Place::new(super::tree::Layer::User, &user.file).to_string()).collect();
-    names.sort_unstable();
+    let mut times: BTreeMap<&Path, usize> = BTreeMap::new();
+    for user in users {
+        *times.entry(&user.file).or_default() += 1;
+    }
+    let name = |(file, times): (&&Path, &usize)| {
+        let place = Place::new(super::tree::Layer::User, file);
+        if *times == 1 { place.to_string() } else { format!("{place} ({times} times)") }
+    };
+    let mut names: Vec<String> = times.iter().take(NAMED).map(name).collect();
+    if times.len() > NAMED {
+        names.push(format!("and {} more", times.len() - NAMED));
+    }
     names.join(", ").into()
 }
 
@@ -189,8 +202,12 @@ mod tests {
     fn an_object_in_two_files_cannot_be_read() {
         let key = RandomState::new();
         let slot = Slot { users: vec![source("1"), source("1")], made: made("1", None), ..Slot::default() };
-        assert_eq!(slot.effective().seen(&key), Seen::Duplicate("a.yaml, a.yaml".into()));
+        assert_eq!(slot.effective().seen(&key), Seen::Duplicate("a.yaml (2 times)".into()));
         assert_eq!(slot.effective().value().err().unwrap().reason, Word::DuplicateObject);
+        let file = |name: String| Source { file: Path::new(&name).into(), ..source("1") };
+        let slot = Slot { users: (0..9).map(|at| file(format!("{}.yaml", 9 - at))).collect(), ..Slot::default() };
+        let named = "1.yaml, 2.yaml, 3.yaml, 4.yaml, and 5 more";
+        assert_eq!(slot.effective().seen(&key), Seen::Duplicate(named.into()));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct Store {
     /// Folders that cannot be listed.
     closed: BTreeSet<Place>,
     files: BTreeMap<Place, File>,
-    slots: BTreeMap<Arc<ObjectRef>, Slot>,
+    slots: BTreeMap<Arc<ObjectRef>, Box<Slot>>,
     problems: BTreeMap<String, Unreadable>,
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
     /// Objects that are gone and left fields of ours behind.
@@ -86,7 +86,7 @@ impl Store {
 
     /// The slot of an object.
     pub(super) fn slot(&self, reference: &ObjectRef) -> Option<&Slot> {
-        self.slots.get(reference)
+        self.slots.get(reference).map(Box::as_ref)
     }
 
     /// What is seen of an object.
@@ -96,7 +96,7 @@ impl Store {
 
     /// Where the value of an object comes from.
     pub(super) fn effective(&self, reference: &ObjectRef) -> Effective {
-        self.slots.get(reference).map_or(Effective::Absent, Slot::effective)
+        self.slots.get(reference).map_or(Effective::Absent, |slot| slot.effective())
     }
 
     /// Has an object seen as if no file of a user had it; for a state that lies in memory only.
@@ -143,17 +143,21 @@ impl Store {
                 objects.reserve_exact(found.len());
                 for found in found {
                     let (reference, slot) = self.entry(found.reference);
+                    if slot.users.is_empty() {
+                        // One is right: room for more would be wasted on nearly every object.
+                        slot.users.reserve_exact(1);
+                    }
                     slot.users.push(Source { file: Arc::clone(&place.path), text: found.text });
                     objects.push(reference);
                 }
             }
             Content::Made(reference, made) => {
-                let (reference, slot) = self.entry(*reference);
+                let (reference, slot) = self.entry(reference);
                 slot.made = Some(Box::new(made));
                 objects.push(reference);
             }
             Content::Patch(reference, patch) => {
-                let (reference, slot) = self.entry(*reference);
+                let (reference, slot) = self.entry(reference);
                 slot.patch = Some(Arc::new(patch));
                 objects.push(reference);
             }
@@ -175,7 +179,7 @@ impl Store {
             return None;
         }
         self.problems.insert(place, problem.clone());
-        Some(News::Unreadable(problem))
+        Some(News::Unreadable(Box::new(problem)))
     }
 
     /// The folders at or below one, or all, that could not be listed.
@@ -208,11 +212,8 @@ impl Store {
     }
 
     /// The slot of an object, made when there is none.
-    fn entry(&mut self, reference: ObjectRef) -> (Arc<ObjectRef>, &mut Slot) {
-        let reference = match self.slots.get_key_value(&reference) {
-            Some((known, _)) => Arc::clone(known),
-            None => Arc::new(reference),
-        };
+    fn entry(&mut self, reference: Arc<ObjectRef>) -> (Arc<ObjectRef>, &mut Slot) {
+        let reference = self.slots.get_key_value(&reference).map_or(reference, |(known, _)| Arc::clone(known));
         (Arc::clone(&reference), self.slots.entry(reference).or_default())
     }
 
@@ -236,7 +237,14 @@ impl Store {
         let mut groups = BTreeSet::new();
         for reference in touched {
             let Some(slot) = self.slots.get_mut(&reference) else { continue };
-            let now = slot.effective().seen(&self.key);
+            let now = match slot.effective().seen(&self.key) {
+                // The names are kept once, however many objects stand in these files.
+                Seen::Duplicate(files) => {
+                    let known = self.duplicates.get_key_value(&files).map(|(known, _)| Arc::clone(known));
+                    Seen::Duplicate(known.unwrap_or(files))
+                }
+                now => now,
+            };
             let before = std::mem::replace(&mut slot.seen, now.clone());
             if slot.users.is_empty() && slot.patch.is_some() {
                 self.orphans.insert(Arc::clone(&reference));
@@ -268,7 +276,7 @@ impl Store {
     /// What is told about the objects that stand in the same several files.
     fn group(&mut self, files: Arc<str>) -> News {
         match self.duplicates.get(&files) {
-            Some(objects) if !objects.is_empty() => News::Unreadable(duplicate(&files, objects)),
+            Some(objects) if !objects.is_empty() => News::Unreadable(Box::new(duplicate(&files, objects))),
             _ => {
                 self.duplicates.remove(&files);
                 News::Readable(files.to_string())
@@ -346,12 +354,12 @@ mod tests {
             Act::Made(name, value, over) => {
                 let over = over.map(|over| super::super::names::digest(text(*name, over).as_bytes()).into());
                 let made = Made { text: text(*name, *value).into(), over };
-                (place(Layer::Made, *name), Edit::Put(print, Content::Made(Box::new(reference(*name)), made)))
+                (place(Layer::Made, *name), Edit::Put(print, Content::Made(reference(*name).into(), made)))
             }
             Act::Patch(name, value) => {
                 let mut patch = Patch::default();
                 patch.take(&json!({"data": {"x": [0]}}), "data.x", &json!([0, value + 10]));
-                (place(Layer::Patch, *name), Edit::Put(print, Content::Patch(Box::new(reference(*name)), patch)))
+                (place(Layer::Patch, *name), Edit::Put(print, Content::Patch(reference(*name).into(), patch)))
             }
         }
     }
@@ -359,6 +367,17 @@ mod tests {
     /// What is seen of every object, from the start or as it was told.
     fn seen(store: &Store) -> BTreeMap<u8, Seen> {
         (0..4).map(|name| (name, store.seen(&reference(name)))).collect()
+    }
+
+    #[test]
+    fn objects_of_the_same_several_files_share_their_names() {
+        let mut store = Store::new(RandomState::new());
+        let acts = [Act::Objects(0, vec![(0, 0), (1, 0)]), Act::Objects(1, vec![(0, 0), (1, 0)])];
+        store.change(acts.iter().map(edit));
+        match (store.seen(&reference(0)), store.seen(&reference(1))) {
+            (Seen::Duplicate(one), Seen::Duplicate(other)) => assert!(Arc::ptr_eq(&one, &other)),
+            seen => panic!("{seen:?}"),
+        }
     }
 
     proptest! {
@@ -376,7 +395,7 @@ mod tests {
                             let now = store.seen(&object);
                             prop_assert!(told.insert(name, now.clone()) != Some(now), "told in vain");
                         }
-                        News::Unreadable(one) => drop(unreadable.insert(one.place.clone(), one)),
+                        News::Unreadable(one) => drop(unreadable.insert(one.place.clone(), *one)),
                         News::Readable(place) => prop_assert!(unreadable.remove(&place).is_some(), "told in vain"),
                     }
                 }

@@ -67,7 +67,7 @@ fn one_object_in_two_files_is_readable_in_neither() {
 #[test]
 fn the_same_object_twice_in_one_file_is_a_duplicate_too() {
     let folder = Folder::new(&[("a.yaml", &format!("{}---\n{}", map("a", "1"), map("a", "2")))]);
-    assert_eq!(told(&folder.open()), ["DuplicateObject a.yaml, a.yaml", "synced"]);
+    assert_eq!(told(&folder.open()), ["DuplicateObject a.yaml (2 times)", "synced"]);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use transom_support::wait;
 
 /// Bytes of each file.
 const BYTES: usize = 12 << 20;
+/// Bytes of a small object; more objects of fewer are refused.
+const SMALL: usize = 80;
 
 fn lines(line: &str) -> String {
     line.repeat(BYTES / line.len())
@@ -28,7 +30,17 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
         )
     });
     let yaml = format!("apiVersion: v1\nitems:\n{}kind: List\n", yaml.collect::<String>());
+    // The smallest objects that are not refused for being so many, and one of them in all their places.
+    let documents = |name: &dyn Fn(usize) -> String| -> String {
+        let document = |at| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {}}}}}", name(at));
+        (0..BYTES / SMALL).map(|at| format!("---\n{:<1$}\n", document(at), SMALL - 5)).collect()
+    };
+    let typed = |at| format!("{:<1$}", json!({"metadata": {"name": format!("t{at}")}}).to_string(), SMALL - 1);
+    let typed = (0..BYTES / SMALL).map(typed).collect::<Vec<_>>().join(",");
     vec![
+        ("small.yaml", documents(&|at| format!("s{at}")), ""),
+        ("typed.json", format!("{{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\",\"items\":[{typed}]}}"), ""),
+        ("again.yaml", documents(&|_| "a".to_owned()), "DuplicateObject"),
         ("lines.yaml", lines("- a\n"), refused),
         ("long.yaml", format!("? {}\n: a\n", lines("long key ")), refused),
         ("maps.json", format!("[{}1]", lines("{\"a\":1},")), refused),
@@ -40,36 +52,34 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
 
 #[test]
 fn no_file_costs_more_than_eight_times_its_bytes() -> Result<()> {
-    let stage = Stage::new(1, 1)?;
-    let agent = stage.watch()?;
-    let done = |name: &str, said: &str| {
-        wait::until(name, DEADLINE, || {
-            agent.log().ok()?.lines().any(|line| line.contains(name) && line.contains(said)).then_some(())
-        })
-    };
-    // A file that cannot be read, and can again, tells that what was put before it was read.
-    let mut marks = 0;
-    let mut settled = |what: &str| {
-        marks += 1;
-        let mark = format!("mark-{marks}.yaml");
-        put(&stage.fleet.join(&mark), b"{")?;
-        done(&mark, "ManifestInvalid").map_err(|late| anyhow::anyhow!("{what}: {late}"))
-    };
-    settled("the start")?;
-    let before = agent.peak_bytes()?;
     for (name, text, said) in files() {
         ensure!(text.len() <= 2 * BYTES, "{name} has {}", text.len());
+        // Each has an agent of its own: what another one left behind does not count.
+        let stage = Stage::new(1, 1)?;
+        let agent = stage.watch()?;
+        let done = |name: &str, said: &str| {
+            wait::until(name, DEADLINE, || {
+                agent.log().ok()?.lines().any(|line| line.contains(name) && line.contains(said)).then_some(())
+            })
+        };
+        // A file that cannot be read tells that what was put before it was read.
+        let settled = |mark: &str| -> Result<()> {
+            put(&stage.fleet.join(mark), b"{")?;
+            Ok(done(mark, "ManifestInvalid")?)
+        };
+        settled("before.yaml")?;
+        let before = agent.peak_bytes()?;
         put(&stage.fleet.join(name), text.as_bytes())?;
         match said {
-            "" => settled(name)?,
+            "" => settled("after.yaml")?,
             said => done(name, said)?,
         }
+        let refused = agent.log()?.lines().any(|line| line.contains(name) && line.contains("ManifestInvalid"));
+        ensure!(refused == (said == "ManifestInvalid"), "{name} is taken for what it is not");
         let (cost, most) = (agent.peak_bytes()? - before, 8 * text.len().max(BYTES) as u64);
         println!("{name}: {} MiB for {} MiB", cost >> 20, text.len() >> 20);
         ensure!(cost <= most, "{name}: {} MiB for {} MiB", cost >> 20, text.len() >> 20);
-        std::fs::remove_file(stage.fleet.join(name))?;
-        settled(name)?;
+        agent.stop()?;
     }
-    agent.stop()?;
     Ok(())
 }
