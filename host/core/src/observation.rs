@@ -2,6 +2,7 @@
 
 use crate::object::Object;
 use crate::reference::ObjectRef;
+use std::sync::Arc;
 
 /// One thing that a cluster told.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,5 +29,5 @@ pub struct Unreadable {
     /// Where in it and why, without a value of it.
     pub message: String,
     /// The objects concerned, when they are known.
-    pub objects: Vec<ObjectRef>,
+    pub objects: Vec<Arc<ObjectRef>>,
 }

@@ -65,6 +65,6 @@ pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) ->
         place: files.to_string(),
         reason: Word::DuplicateObject,
         message: format!("{}{more}: more than once in {files}", shown.join(", ")),
-        objects: objects.iter().map(|object| object.as_ref().clone()).collect(),
+        objects: objects.iter().cloned().collect(),
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Fault {
     /// Document, line, column or field, and what is wrong there.
     pub(super) message: String,
     /// The object concerned, when it is known.
-    pub(super) objects: Vec<ObjectRef>,
+    pub(super) objects: Vec<Arc<ObjectRef>>,
 }
 
 impl Fault {
@@ -193,7 +193,7 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
         return Err(Fault {
             reason: Word::ObjectTooLarge,
             message: format!("{place}: {reference} has {} bytes, the limit is {limit}", text.len()),
-            objects: vec![reference],
+            objects: vec![reference.into()],
         });
     }
     Ok(Found { reference: reference.into(), text: text.into() })

@@ -13,12 +13,17 @@ use transom_api::status::{PolicyStatus, SubjectStatus};
 use transom_api::{Reason, State};
 use transom_core::document::emit::{to_yaml, to_yaml_in_order};
 use transom_core::document::{Limits, parse_many};
+use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::time::format_rfc3339;
 
 /// The file of everything that cannot be read.
 const UNREADABLE: &str = "unreadable.yaml";
+/// How many places are shown in it; the rest is counted.
+const SHOWN_PLACES: usize = 200;
+/// How many objects of one place are shown; the rest is counted.
+const SHOWN_OBJECTS: usize = 10;
 /// What a policy's own status may cost when it is read back: more than it ever has.
 const OWN_LIMITS: Limits = Limits { bytes: 1 << 18, nodes: 10_000, depth: 16 };
 /// The most that is read of a file of ours that is none of an object.
@@ -152,15 +157,16 @@ pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
     if unreadable.is_empty() {
         return own.remove(Path::new(UNREADABLE));
     }
-    let shown: Vec<Value> = unreadable
-        .iter()
-        .map(|one| {
-            json!({
-                "place": one.place, "reason": one.reason.as_str(), "message": one.message, "objects": one.objects,
-            })
+    let one = |one: &Unreadable| {
+        let objects: Vec<&ObjectRef> = one.objects.iter().take(SHOWN_OBJECTS).map(AsRef::as_ref).collect();
+        let more = one.objects.len() - objects.len();
+        json!({
+            "place": one.place, "reason": one.reason.as_str(), "message": one.message,
+            "objects": objects, "moreObjects": more,
         })
-        .collect();
-    let text = to_yaml(&json!({ "unreadable": shown }));
+    };
+    let shown: Vec<Value> = unreadable.iter().take(SHOWN_PLACES).map(one).collect();
+    let text = to_yaml(&json!({ "unreadable": shown, "more": unreadable.len() - shown.len() }));
     if read(own, Path::new(UNREADABLE)).is_ok_and(|before| before.is_some_and(|bytes| bytes == text.as_bytes())) {
         return Ok(());
     }

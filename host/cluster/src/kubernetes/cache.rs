@@ -159,7 +159,7 @@ impl Cache {
             place: reference.to_string(),
             reason: fault.reason,
             message,
-            objects: vec![reference.clone()],
+            objects: vec![reference.clone().into()],
         })
     }
 
@@ -405,7 +405,7 @@ mod tests {
         event(&mut cache, EXACT, faulty_item("made", 5));
         let [unreadable] = &cache.unreadable()[..] else { panic!() };
         assert_eq!((unreadable.place.as_str(), unreadable.reason), ("Secret n/made", Word::ObjectTooLarge));
-        assert_eq!(unreadable.objects, [secret("made")]);
+        assert_eq!(unreadable.objects, [secret("made").into()]);
         assert_eq!(told(&cache.told_gone(EXACT, "6", Some("n/made"))), ["!made", "-made"]);
         assert_eq!(cache.unreadable(), []);
     }

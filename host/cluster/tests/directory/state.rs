@@ -60,7 +60,7 @@ fn one_object_in_two_files_is_readable_in_neither() {
     assert_eq!(failure.reason, Word::DuplicateObject);
     assert!(failure.message.contains("a.yaml, b.yaml"), "{failure}");
     let unreadable = directory.unreadable();
-    assert_eq!(unreadable[0].objects, [map_ref("a")]);
+    assert_eq!(unreadable[0].objects, [map_ref("a").into()]);
     assert!(folder.text(".transom/unreadable.yaml").contains("ConfigMap n/a: more than once in a.yaml, b.yaml"));
 }
 
@@ -68,6 +68,25 @@ fn one_object_in_two_files_is_readable_in_neither() {
 fn the_same_object_twice_in_one_file_is_a_duplicate_too() {
     let folder = Folder::new(&[("a.yaml", &format!("{}---\n{}", map("a", "1"), map("a", "2")))]);
     assert_eq!(told(&folder.open()), ["DuplicateObject a.yaml (2 times)", "synced"]);
+}
+
+#[test]
+fn of_many_things_that_cannot_be_read_some_are_shown_and_the_rest_counted() {
+    let twice: String = (0..50).map(|at| format!("---\n{}", map(&format!("twice-{at}"), "1"))).collect();
+    let broken: Vec<(String, &str)> = (0..220).map(|at| (format!("broken-{at:03}.yaml"), "{")).collect();
+    let mut files: Vec<(&str, &str)> = broken.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    files.extend([("a.yaml", twice.as_str()), ("b.yaml", twice.as_str())]);
+    let folder = Folder::new(&files);
+    assert_eq!(folder.open().unreadable().len(), 221, "the agent knows them all");
+    let shown = folder.text(".transom/unreadable.yaml");
+    let times = |text: &str| shown.matches(text).count();
+    assert_eq!((times("place: broken-"), times("more: 21")), (200, 1));
+    drop(folder);
+    let folder = Folder::new(&[("a.yaml", twice.as_str()), ("b.yaml", twice.as_str())]);
+    drop(folder.open());
+    let shown = folder.text(".transom/unreadable.yaml");
+    let times = |text: &str| shown.matches(text).count();
+    assert_eq!((times("name: twice-"), times("moreObjects: 40"), times("more: 0")), (10, 1, 1), "{shown}");
 }
 
 #[test]

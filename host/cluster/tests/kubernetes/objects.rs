@@ -173,8 +173,8 @@ async fn an_object_that_is_too_large_or_too_deep_stands_in_nobodys_way() -> Resu
     assert!(agent.read(&map_ref("small")).await?.is_some());
     let refused = agent.read(&map_ref("large")).await.map_err(|failure| failure.reason);
     assert_eq!(refused, Err(Word::ObjectTooLarge));
-    let concerned: Vec<ObjectRef> = agent.unreadable().into_iter().flat_map(|one| one.objects).collect();
-    assert_eq!(concerned, [map_ref("large")]);
+    let concerned: Vec<_> = agent.unreadable().into_iter().flat_map(|one| one.objects).collect();
+    assert_eq!(concerned, [map_ref("large").into()]);
 
     let depth = "[".repeat(150) + &"]".repeat(150);
     let deep =
