@@ -12,6 +12,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::work::Why;
 
 /// A lane's knowledge of who leads.
+#[derive(Clone)]
 pub(crate) struct Turn {
     /// Whether this replica does.
     pub(crate) leading: Leading,
@@ -95,21 +96,30 @@ impl Lane {
                 turn.since = Instant::now();
                 continue;
             }
-            let now = Instant::now();
-            let wait = {
-                let mut queue = self.queue();
-                if let Some(mut item) = queue.take(now) {
-                    // What it waited for before was another replica's work.
-                    item.since = item.since.max(turn.since);
-                    return Some(item);
-                }
-                queue.wait(now)
-            };
+            if let Some(item) = self.take(turn) {
+                return Some(item);
+            }
+            let wait = self.queue().wait(Instant::now());
             match wait {
                 Some(wait) => drop(tokio::time::timeout(wait, changed).await),
                 None => changed.await,
             }
         }
+    }
+
+    /// The next subject that may be evaluated now, if there is one and this replica leads.
+    pub(crate) fn ready(&self, turn: &Turn) -> Option<Item> {
+        if self.closed.load(std::sync::atomic::Ordering::Acquire) || !turn.leading.leads() {
+            return None;
+        }
+        self.take(turn)
+    }
+
+    fn take(&self, turn: &Turn) -> Option<Item> {
+        let mut item = self.queue().take(Instant::now())?;
+        // What it waited for before was another replica's work.
+        item.since = item.since.max(turn.since);
+        Some(item)
     }
 
     /// The evaluation of a subject ended.

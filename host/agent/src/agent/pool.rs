@@ -112,29 +112,36 @@ impl Shared {
                 state.idle -= 1;
                 continue;
             };
+            if state.idle > 0 && state.turns.has_next() {
+                self.work.notify_one();
+            }
             drop(state);
             let begun = Instant::now();
-            task.go_on();
+            let again = task.go_on();
             state = lock(&self.state);
+            // This thread takes what is next, so nobody is woken for it.
+            if let Some(task) = again.filter(|_| !state.closed) {
+                state.turns.put(&policy, task);
+            }
             state.turns.ended(&policy, begun.elapsed());
         }
     }
 }
 
 impl Task {
-    /// Goes on until there is something to wait for.
-    fn go_on(self: Arc<Self>) {
+    /// Goes on until there is something to wait for; gives itself back when it may go on again already.
+    fn go_on(self: Arc<Self>) -> Option<Arc<Self>> {
         *lock(&self.phase) = Phase::Running;
         let waker = Waker::from(Arc::clone(&self));
         {
             let mut work = lock(&self.work);
-            let Some(future) = work.as_mut() else { return };
+            let future = work.as_mut()?;
             let mut context = Context::from_waker(&waker);
             let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
             // Work that panics has ended; the thread goes on for the others.
             if panic::catch_unwind(poll).unwrap_or(Poll::Ready(())) == Poll::Ready(()) {
                 *work = None;
-                return;
+                return None;
             }
         }
         let woken = {
@@ -143,9 +150,7 @@ impl Task {
             *phase = if woken { Phase::Ready } else { Phase::Waiting };
             woken
         };
-        if woken {
-            self.shared.put(Arc::clone(&self));
-        }
+        woken.then_some(self)
     }
 }
 

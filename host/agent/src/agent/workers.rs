@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
@@ -148,24 +148,38 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
             // All its others have ended: this one goes on beyond the bound.
             _ = places.acquire_many(others) => None,
         };
-        let work = work_on(Arc::clone(&agent), Arc::clone(&lane), item, (place, shared));
+        let work = work_on(Arc::clone(&agent), Arc::clone(&lane), item, turn.clone(), (place, shared));
         agent.pool.spawn(&lane.policy, work);
     }
 }
 
-/// One evaluation, which gives its places back whatever becomes of it.
-async fn work_on<P>(agent: Arc<Agent>, lane: Arc<Lane>, item: Item, places: P) {
-    let subject = item.subject.clone();
-    let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
-    if evaluation.await.is_err() {
-        let key = Key::new(&lane.policy, &subject);
-        lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
-        lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
+/// One evaluation after the other, each in a turn of its own, as long as there is more to do and nobody waits for the place
+/// among all. Gives its places back whatever becomes of it.
+async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut item: Item, turn: Turn, (place, shared): Places) {
+    loop {
+        let subject = item.subject.clone();
+        let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
+        if evaluation.await.is_err() {
+            let key = Key::new(&lane.policy, &subject);
+            lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
+            lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
+        }
+        let goes_on = shared.is_some() && agent.at_once.available_permits() > 0;
+        let next = if goes_on { lane.ready(&turn) } else { None };
+        let Some(next) = next else {
+            drop((place, shared));
+            lane.done(&subject);
+            agent.moved.notify_one();
+            return;
+        };
+        lane.done(&subject);
+        item = next;
+        tokio::task::yield_now().await;
     }
-    drop(places);
-    lane.done(&subject);
-    agent.moved.notify_one();
 }
+
+/// A place of the policy, and one among all unless it goes on beyond the bound.
+type Places = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 #[cfg(test)]
 mod tests {

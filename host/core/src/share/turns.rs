@@ -79,6 +79,12 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         self.stand(whose);
     }
 
+    /// Whether [`Turns::take`] would give anything.
+    pub fn has_next(&self) -> bool {
+        let [quick, long] = &self.orders;
+        !quick.is_empty() || (!long.is_empty() && self.long.1 < self.long.0)
+    }
+
     /// The next work, which takes a place until [`Turns::ended`].
     pub fn take(&mut self) -> Option<(K, T)> {
         let [quick, long] = &self.orders;
