@@ -2,6 +2,7 @@
 //! never prints a credential that was not asked for.
 
 use crate::agent::clock::Clock;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -85,8 +86,11 @@ impl Screen {
     }
 
     /// A document on standard output.
-    pub(crate) fn json(&self, document: &Value) {
-        self.text(&format!("{document:#}\n"));
+    pub(crate) fn json(&self, document: &impl Serialize) {
+        match serde_json::to_string_pretty(document) {
+            Ok(text) => self.text(&format!("{text}\n")),
+            Err(error) => self.keep(Err(error.into())),
+        }
     }
 
     /// Lines on standard output.

@@ -79,7 +79,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         TableFormat::Table => table(&verdicts, screen),
         TableFormat::Json => {
             let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case, "passed": !verdict.failed(), "differences": verdict.differences, "updated": verdict.updated}));
-            screen.json(&rows.collect());
+            screen.json(&rows.collect::<Vec<_>>());
         }
     }
     for warning in warm.guests.warnings() {

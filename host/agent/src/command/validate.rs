@@ -62,7 +62,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
                 let (reason, message) = refused.clone().unzip();
                 json!({"place": place, "policy": name, "valid": refused.is_none(), "reason": reason, "message": message, "warnings": warnings})
             });
-            screen.json(&rows.collect());
+            screen.json(&rows.collect::<Vec<_>>());
         }
     }
     Ok(if verdicts.iter().all(|verdict| verdict.refused.is_none()) { Ending::Right } else { Ending::Failed })

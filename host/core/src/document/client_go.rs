@@ -119,6 +119,7 @@ fn key(out: &mut String, name: &str) {
 
 fn text(out: &mut String, value: &str, indent: usize) {
     match Shape::of(value).style(value) {
+        Style::Plain if !value.contains(' ') => out.push_str(value),
         Style::Plain => fold(out, value, indent, String::push),
         Style::Single => quote_once(out, value, Some(indent)),
         Style::Double => quote_twice(out, value, Some(indent)),

@@ -12,12 +12,12 @@ pub struct List<'t> {
     cut: Cut,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Cut {
     /// Before every dash behind so many spaces.
     Dashes(usize),
-    /// At every comma outside of everything.
-    Commas,
+    /// At these commas, as bytes from the first item.
+    Commas(Vec<usize>),
 }
 
 /// The text of one item.
@@ -57,7 +57,7 @@ impl<'t> List<'t> {
 
     fn of_json(text: &'t str) -> Option<Self> {
         let mut json = Json::default();
-        let mut start = None;
+        let (mut start, mut commas) = (None, Vec::new());
         for (at, byte) in text.bytes().enumerate() {
             let before = json.depth;
             json.take(byte);
@@ -66,13 +66,14 @@ impl<'t> List<'t> {
                     let key = text.get(..at)?.trim_end().strip_suffix(':')?.trim_end();
                     start = key.ends_with("\"items\"").then_some(at + 1);
                 }
+                (b',', Some(start)) if !json.in_text && json.depth == 2 => commas.push(at - start),
                 (b']', Some(start)) if !json.in_text && (before, json.depth) == (2, 1) => {
                     let (head, items, rest) = (text.get(..start)?, text.get(start..at)?, text.get(at..)?);
                     return Some(Self {
                         head: format!("{head}{rest}"),
                         items,
                         offset: newlines(head),
-                        cut: Cut::Commas,
+                        cut: Cut::Commas(commas),
                     });
                 }
                 _ => {}
@@ -83,19 +84,27 @@ impl<'t> List<'t> {
 
     /// Whether a piece is a list of one item, as in YAML.
     pub fn is_yaml(&self) -> bool {
-        self.cut != Cut::Commas
+        matches!(self.cut, Cut::Dashes(_))
     }
 
     /// The items in their order.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'t>> {
-        let (mut rest, mut offset, cut) = (self.items, self.offset, self.cut);
+        let (mut rest, mut offset) = (self.items, self.offset);
+        let mut commas = match &self.cut {
+            Cut::Commas(commas) => commas.as_slice(),
+            Cut::Dashes(_) => &[],
+        }
+        .iter();
         std::iter::from_fn(move || {
-            if rest.trim().is_empty() {
+            if rest.trim_start().is_empty() {
                 return None;
             }
-            let (length, skipped) = match cut {
+            let (length, skipped) = match self.cut {
                 Cut::Dashes(indent) => (item_length(rest, indent), 0),
-                Cut::Commas => (comma(rest), 1),
+                Cut::Commas(_) => {
+                    let passed = self.items.len() - rest.len();
+                    (commas.next().map_or(rest.len(), |comma| comma - passed), 1)
+                }
             };
             let text = rest.get(..length)?;
             let piece = Piece { text, offset };
@@ -130,16 +139,6 @@ fn item_length(text: &str, indent: usize) -> usize {
         length += line.len();
     }
     length
-}
-
-/// Bytes up to the first comma outside of everything.
-fn comma(text: &str) -> usize {
-    let mut json = Json::default();
-    let found = text.bytes().position(|byte| {
-        json.take(byte);
-        byte == b',' && json.depth == 0 && !json.in_text
-    });
-    found.unwrap_or(text.len())
 }
 
 /// Where in a JSON text one is.

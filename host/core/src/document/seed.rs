@@ -214,11 +214,13 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
         let inner = self.deeper()?;
         let mut fields = Fields::default();
         while let Some(key) = access.next_key_seed(KeySeed { reader: self.reader, fields: &fields })? {
-            let shown = key.as_deref().map_or("<<", shown);
             self.reader.hold(fields.price(key.as_deref()))?;
             let value = match access.next_value_seed(inner) {
                 Ok(value) => value,
-                Err(error) => return Err(self.reader.inside(Segment::Key(shown), error)),
+                Err(error) => {
+                    let shown = key.as_deref().map_or("<<", shown);
+                    return Err(self.reader.inside(Segment::Key(shown), error));
+                }
             };
             let fault = match key {
                 Some(key) => fields.put(key, value),

@@ -17,6 +17,9 @@ pub fn visible_lines(text: &str) -> Cow<'_, str> {
 
 /// Whether a letter ends a line, moves a cursor, turns what follows around, or takes no place.
 pub fn is_hidden(letter: char) -> bool {
+    if letter.is_ascii() {
+        return letter.is_ascii_control();
+    }
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{feff}'
@@ -26,6 +29,10 @@ pub fn is_hidden(letter: char) -> bool {
 }
 
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
+    // Nearly all text is plain, and megabytes of it are looked at.
+    if !is_hidden('\n') && text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
+        return Cow::Borrowed(text);
+    }
     let Some(at) = text.find(&is_hidden) else { return Cow::Borrowed(text) };
     let (plain, rest) = text.split_at(at);
     let mut shown = plain.to_owned();

@@ -3,8 +3,9 @@
 use super::Rendered;
 use crate::args::{OutputFormat, Reveal};
 use crate::output::{Screen, columns};
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
 use transom_core::document::emit::to_yaml_in_order;
+use transom_core::redact::Marks;
 
 /// Prints all of them; what would be removed stands in the table only.
 ///
@@ -20,15 +21,37 @@ pub(super) fn print(
         table(rendered, screen);
         return Ok(());
     }
-    let marks = super::marks_for(reveal);
-    let shown = |one: &Rendered| one.after.as_ref().map(|after| super::shown(after, reveal, &marks));
-    let items: Vec<Value> = rendered.iter().filter_map(shown).collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let list =
+        List { api_version: "v1", items: Items { rendered, reveal, marks: super::marks_for(reveal) }, kind: "List" };
     match form {
         OutputFormat::Json => screen.json(&list),
-        OutputFormat::Yaml | OutputFormat::Table => screen.text(&to_yaml_in_order(&list, &["apiVersion", "kind"])),
+        OutputFormat::Yaml | OutputFormat::Table => {
+            screen.text(&to_yaml_in_order(&serde_json::to_value(list)?, &["apiVersion", "kind"]));
+        }
     }
     Ok(())
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    items: Items<'a>,
+    kind: &'static str,
+}
+
+/// What would be there, as it may be shown: made one at a time, since there may be many.
+struct Items<'a> {
+    rendered: &'a [Rendered],
+    reveal: Option<Reveal>,
+    marks: Marks,
+}
+
+impl Serialize for Items<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let after = self.rendered.iter().filter_map(|one| one.after.as_ref());
+        serializer.collect_seq(after.map(|after| super::shown(after, self.reveal, &self.marks)))
+    }
 }
 
 fn table(rendered: &[Rendered], screen: &Screen) {

@@ -22,6 +22,10 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn of(text: &str) -> Self {
+        // Base64, which most of a kubeconfig is, has nothing of all this.
+        if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')) {
+            return Self::default();
+        }
         let mut shape = Self { indicators: text.starts_with("---") || text.starts_with("..."), ..Self::default() };
         let mut before = None;
         let mut letters = text.chars().peekable();
@@ -76,13 +80,14 @@ pub(super) fn is_printable(letter: char) -> bool {
 /// Whether YAML 1.1 takes a text for something else than text.
 fn is_word(text: &str) -> bool {
     const WORDS: [&str; 12] = ["", "~", "y", "n", "yes", "no", "on", "off", "true", "false", "null", ".nan"];
+    const LONGEST_WORD: usize = "false".len();
     let cased = |word: &str| {
         let upper = word.to_ascii_uppercase();
         let first = word.get(..1).unwrap_or_default().to_ascii_uppercase() + word.get(1..).unwrap_or_default();
         text == word || text == upper || text == first
     };
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    WORDS.iter().any(|word| cased(word))
+    (text.len() <= LONGEST_WORD && WORDS.iter().any(|word| cased(word)))
         || matches!(text, ".NaN" | ".NAN")
         || matches!(unsigned, ".inf" | ".Inf" | ".INF")
         || is_number(text, unsigned)
