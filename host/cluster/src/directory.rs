@@ -177,8 +177,7 @@ impl Directory {
 
     /// Bytes that an object takes at most once it is read.
     pub fn weigh(&self, reference: &ObjectRef) -> usize {
-        let effective = self.shared.store().effective(reference);
-        effective.weigh()
+        self.shared.store().slot(reference).map_or(0, slot::Slot::weigh)
     }
 
     /// The objects of a kind in a namespace, or in all.

@@ -18,6 +18,7 @@ use transom_core::document::emit::to_yaml_in_order;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
+use transom_core::share::room;
 
 /// Performs the steps in order, up to the first that fails.
 pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
@@ -124,7 +125,7 @@ impl Writer<'_> {
             }
             users.map(|user| digest(user.text.as_bytes()).into())
         };
-        let made = Made { text: text.into(), over };
+        let made = Made { text: text.into(), weight: room::of_value(body), over };
         let yaml = object_text(body);
         self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Arc::new(self.target.clone()), made), &seen)
     }

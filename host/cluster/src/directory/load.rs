@@ -220,7 +220,7 @@ fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     let one = found.pop().filter(|one| found.is_empty() && *object_file(&one.reference) == *place.path)?;
     let first = std::str::from_utf8(bytes).ok()?.lines().next()?;
     let over = first.strip_prefix(OVER).map(|digest| digest.trim().into());
-    Some(Content::Made(one.reference, Made { text: one.text, over }))
+    Some(Content::Made(one.reference, Made { text: one.text, weight: one.weight, over }))
 }
 
 /// The text of a file of ours.
@@ -258,7 +258,7 @@ mod tests {
             let shared = Shared::new("local".to_owned(), Tree { root: "".into(), own: None }, Limits::default(), None);
             let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
             let over = over.map(|over| digest(over.as_bytes()).into());
-            let made = Made { text: body.to_string().into(), over };
+            let made = Made { text: body.to_string().into(), weight: 0, over };
             let place = Place::new(Layer::Made, Path::new("_cluster/ConfigMap.a.yaml"));
             let text = made_file(&made, &apply::object_text(&body));
             match content(&shared, &place, text.as_bytes()) {

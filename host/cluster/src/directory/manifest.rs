@@ -8,6 +8,7 @@ use std::sync::Arc;
 use transom_api::Word;
 use transom_core::document::{self, DocumentError, List, parse_each, parse_one};
 use transom_core::reference::ObjectRef;
+use transom_core::share::room;
 
 /// How deep Lists may lie in Lists.
 const LIST_DEPTH: usize = 4;
@@ -30,6 +31,8 @@ pub(super) struct Found {
     pub(super) reference: Arc<ObjectRef>,
     /// Compact JSON.
     pub(super) text: Arc<str>,
+    /// Bytes that it takes at most once it is parsed.
+    pub(super) weight: usize,
 }
 
 /// Why a file cannot be used; it holds no value of the file.
@@ -188,7 +191,8 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
         fold_string_data(&mut object).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
         join_lines(&mut object);
     }
-    let text = Value::Object(object).to_string();
+    let object = Value::Object(object);
+    let (text, weight) = (object.to_string(), room::of_value(&object));
     if text.len() > limit {
         return Err(Fault {
             reason: Word::ObjectTooLarge,
@@ -196,7 +200,7 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
             objects: vec![reference.into()],
         });
     }
-    Ok(Found { reference: reference.into(), text: text.into() })
+    Ok(Found { reference: reference.into(), text: text.into(), weight })
 }
 
 /// The reference of an object, or which field is wrong.

@@ -11,7 +11,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use transom_api::Word;
-use transom_core::share::room;
 
 /// How many of the files that one object stands in are named.
 const NAMED: usize = 4;
@@ -23,6 +22,8 @@ pub(super) struct Source {
     pub(super) file: Arc<Path>,
     /// Compact JSON.
     pub(super) text: Arc<str>,
+    /// Bytes that it takes at most once it is parsed.
+    pub(super) weight: usize,
 }
 
 /// One object that the agent made.
@@ -30,6 +31,8 @@ pub(super) struct Source {
 pub(super) struct Made {
     /// Compact JSON.
     pub(super) text: Arc<str>,
+    /// Bytes that it takes at most once it is parsed.
+    pub(super) weight: usize,
     /// Digest of the user's object that it was laid over; nothing when there was none.
     pub(super) over: Option<Box<str>>,
 }
@@ -91,20 +94,20 @@ impl Slot {
     }
 }
 
+impl Slot {
+    /// Bytes that the value takes at most once it is parsed, the fields that are laid over it aside.
+    pub(super) fn weigh(&self) -> usize {
+        let made = self.made.as_ref().map_or(0, |made| made.weight);
+        self.users.iter().map(|user| user.weight).fold(made, usize::max)
+    }
+}
+
 impl Effective {
     /// Whether a text stands anywhere in the value as it is kept, fields that are laid over it aside.
     pub(super) fn holds(&self, text: &str) -> bool {
         match self {
             Self::Absent | Self::Duplicate(_) => false,
             Self::Users(value, _) | Self::Made(value) => value.contains(text),
-        }
-    }
-
-    /// Bytes that the value takes at most once it is parsed, the fields that are laid over it aside.
-    pub(super) fn weigh(&self) -> usize {
-        match self {
-            Self::Absent | Self::Duplicate(_) => 0,
-            Self::Users(text, _) | Self::Made(text) => room::of_text(text.as_bytes()),
         }
     }
 
@@ -169,11 +172,11 @@ mod tests {
     use serde_json::json;
 
     fn source(text: &str) -> Source {
-        Source { file: Path::new("a.yaml").into(), text: text.into() }
+        Source { file: Path::new("a.yaml").into(), text: text.into(), weight: 0 }
     }
 
     fn made(text: &str, over: Option<&str>) -> Option<Box<Made>> {
-        Some(Box::new(Made { text: text.into(), over: over.map(|text| digest(text.as_bytes()).into()) }))
+        Some(Box::new(Made { text: text.into(), weight: 0, over: over.map(|text| digest(text.as_bytes()).into()) }))
     }
 
     fn value(slot: &Slot) -> Value {

@@ -147,7 +147,7 @@ impl Store {
                         // One is right: room for more would be wasted on nearly every object.
                         slot.users.reserve_exact(1);
                     }
-                    slot.users.push(Source { file: Arc::clone(&place.path), text: found.text });
+                    slot.users.push(Source { file: Arc::clone(&place.path), text: found.text, weight: found.weight });
                     objects.push(reference);
                 }
             }
@@ -353,7 +353,7 @@ mod tests {
             }
             Act::Made(name, value, over) => {
                 let over = over.map(|over| super::super::names::digest(text(*name, over).as_bytes()).into());
-                let made = Made { text: text(*name, *value).into(), over };
+                let made = Made { text: text(*name, *value).into(), weight: 0, over };
                 (place(Layer::Made, *name), Edit::Put(print, Content::Made(reference(*name).into(), made)))
             }
             Act::Patch(name, value) => {
