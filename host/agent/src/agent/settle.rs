@@ -113,7 +113,8 @@ impl Agent {
             known.contention.remove(&(Arc::clone(&key.policy), report.subject.clone()));
         }
         let first = !self.known.lock().told.contains_key(key);
-        let earlier = first.then(|| self.since_before(key, &told)).flatten();
+        // Nobody asks how long it has been right.
+        let earlier = (first && told.state != State::Applied).then(|| self.since_before(key, &told)).flatten();
         let before = {
             let told_all = &mut self.known.lock().told;
             let mut lasting = told.clone().after(told_all.get(key));
