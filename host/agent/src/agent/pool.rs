@@ -119,8 +119,14 @@ impl Shared {
             let begun = Instant::now();
             let again = task.go_on();
             state = lock(&self.state);
+            if state.closed {
+                // What ends with a task may wake another one, which takes the lock.
+                drop(state);
+                drop(again);
+                return;
+            }
             // This thread takes what is next, so nobody is woken for it.
-            if let Some(task) = again.filter(|_| !state.closed) {
+            if let Some(task) = again {
                 state.turns.put(&policy, task);
             }
             state.turns.ended(&policy, begun.elapsed());

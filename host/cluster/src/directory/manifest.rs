@@ -20,7 +20,7 @@ const NODES: usize = 10_000_000;
 const MANY: usize = 10_000;
 /// Bytes that the objects of a file must have on average when there are more: what is kept of each is larger than a small
 /// one is, and a file must not cost more than eight times its bytes.
-const LEAST: usize = 80;
+const LEAST: usize = 96;
 /// Most maps and lists inside each other.
 const DEPTH: usize = 100;
 
@@ -118,7 +118,7 @@ fn room(objects: usize, bytes: usize) -> Result<(), Fault> {
     if objects < MANY.max(bytes / LEAST) {
         return Ok(());
     }
-    let most = format!("{MANY} objects or more must have {LEAST} bytes each on average");
+    let most = format!("more than {MANY} objects must have {LEAST} bytes each on average");
     Err(Fault::invalid(format!("it has too many small objects: {most}")))
 }
 
@@ -381,7 +381,7 @@ mod tests {
         let typed = format!("{{\"kind\":\"AList\",\"items\":[{}]}}", vec![small; 40_000].join(","));
         assert!(typed.len() > LARGE);
         for text in [documents, typed] {
-            assert!(message(&text).contains("must have 80 bytes each"), "{}", message(&text));
+            assert!(message(&text).contains("must have 96 bytes each"), "{}", message(&text));
         }
         let padded = format!("{small}{}", " ".repeat(LEAST - small.len()));
         assert_eq!(read(&padded.repeat(MANY * 2)).unwrap().len(), MANY * 2);

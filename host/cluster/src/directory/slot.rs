@@ -98,7 +98,12 @@ impl Slot {
     /// Bytes that the value takes at most once it is parsed, the fields that are laid over it aside.
     pub(super) fn weigh(&self) -> usize {
         let made = self.made.as_ref().map_or(0, |made| made.weight);
-        self.users.iter().map(|user| user.weight).fold(made, usize::max)
+        match self.users.as_slice() {
+            [] => made,
+            [user] => made.max(user.weight),
+            // Of several none is read.
+            _ => 0,
+        }
     }
 }
 

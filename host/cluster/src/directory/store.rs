@@ -147,8 +147,12 @@ impl Store {
                         // One is right: room for more would be wasted on nearly every object.
                         slot.users.reserve_exact(1);
                     }
+                    let again = slot.users.last().is_some_and(|user| Arc::ptr_eq(&user.file, &place.path));
                     slot.users.push(Source { file: Arc::clone(&place.path), text: found.text, weight: found.weight });
-                    objects.push(reference);
+                    // All of one file are taken out together.
+                    if !again {
+                        objects.push(reference);
+                    }
                 }
             }
             Content::Made(reference, made) => {

@@ -1,6 +1,9 @@
 //! A large List in pieces: an item at a time costs a fraction of what all of them cost at once. Only cuts; whoever reads a
 //! piece that is none after all reads the whole text instead.
 
+/// No object has fewer bytes; a List of smaller items is not cut.
+const LEAST_ITEM: usize = 16;
+
 /// A text that looks like one List, in block YAML or in JSON.
 #[derive(Debug, PartialEq, Eq)]
 pub struct List<'t> {
@@ -66,7 +69,13 @@ impl<'t> List<'t> {
                     let key = text.get(..at)?.trim_end().strip_suffix(':')?.trim_end();
                     start = key.ends_with("\"items\"").then_some(at + 1);
                 }
-                (b',', Some(start)) if !json.in_text && json.depth == 2 => commas.push(at - start),
+                (b',', Some(start)) if !json.in_text && json.depth == 2 => {
+                    // So many commas would cost more than what is read by them.
+                    if commas.len() > text.len() / LEAST_ITEM {
+                        return None;
+                    }
+                    commas.push(at - start);
+                }
                 (b']', Some(start)) if !json.in_text && (before, json.depth) == (2, 1) => {
                     let (head, items, rest) = (text.get(..start)?, text.get(start..at)?, text.get(at..)?);
                     return Some(Self {
@@ -190,6 +199,7 @@ mod tests {
         assert_eq!(head, "{\"a\": [1], \"items\" :\n[], \"kind\": \"List\"}");
         assert_eq!(found, pieces(&[("{\"x\": \",]\\\"\"}", 1), (" [2,\n3] ", 1)]));
         assert!(cut("{\"items\": []}").1.is_empty());
+        assert_eq!(List::of(format!("{{\"items\": [{}1]}}", "1,".repeat(100)).as_bytes()), None);
         for other in
             ["", "a: 1\n", "items:\n", "items: [a]\n", "{\"a\": {\"items\": [1]}}", "{\"items\": 1}", "{\"items\": [1"]
         {

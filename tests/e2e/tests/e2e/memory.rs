@@ -9,7 +9,7 @@ use transom_support::wait;
 /// Bytes of each file.
 const BYTES: usize = 12 << 20;
 /// Bytes of a small object; more objects of fewer are refused.
-const SMALL: usize = 80;
+const SMALL: usize = 96;
 
 fn lines(line: &str) -> String {
     line.repeat(BYTES / line.len())
@@ -42,6 +42,9 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
         ("typed.json", format!("{{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\",\"items\":[{typed}]}}"), ""),
         ("again.yaml", documents(&|_| "a".to_owned()), "DuplicateObject"),
         ("lines.yaml", lines("- a\n"), refused),
+        ("commas.json", format!("{{\"kind\":\"List\",\"items\":[{}]}}", lines(",")), refused),
+        ("open.json", format!("{{\"kind\":\"List\",\"items\":[{}", lines(",")), refused),
+        ("ones.json", format!("{{\"kind\":\"List\",\"items\":[{}1]}}", lines("1,")), refused),
         ("long.yaml", format!("? {}\n: a\n", lines("long key ")), refused),
         ("maps.json", format!("[{}1]", lines("{\"a\":1},")), refused),
         ("many.json", lines("{} "), refused),
