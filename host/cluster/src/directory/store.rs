@@ -150,9 +150,7 @@ impl Store {
                     let again = slot.users.last().is_some_and(|user| Arc::ptr_eq(&user.file, &place.path));
                     slot.users.push(Source { file: Arc::clone(&place.path), text: found.text, weight: found.weight });
                     // All of one file are taken out together.
-                    if !again {
-                        objects.push(reference);
-                    }
+                    objects.extend((!again).then_some(reference));
                 }
             }
             Content::Made(reference, made) => {
