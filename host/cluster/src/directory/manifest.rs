@@ -77,7 +77,7 @@ fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, 
         let place = format!("document {}, line {}", parsed.number, parsed.line);
         let value = parsed.value.map_err(|error| unparsable(parsed.number, &error))?;
         flatten(value, &place, LIST_DEPTH, &mut |object, place| {
-            room(found.len(), bytes.len())?;
+            allow_one_more(found.len(), bytes.len())?;
             found.push(one(object, place, cluster, limits.object_bytes)?);
             Ok(())
         })
@@ -105,7 +105,7 @@ fn items(list: &List<'_>, bytes: usize, cluster: &str, limits: Limits) -> Result
         };
         let place = format!("document 1, line {}, items[{index}]", piece.offset + 1);
         flatten(of_kind(item, kind.as_deref(), &head), &place, LIST_DEPTH - 1, &mut |object, place| {
-            room(found.len(), bytes)?;
+            allow_one_more(found.len(), bytes)?;
             found.push(one(object, place, cluster, limits.object_bytes)?);
             Ok(())
         })?;
@@ -114,7 +114,7 @@ fn items(list: &List<'_>, bytes: usize, cluster: &str, limits: Limits) -> Result
 }
 
 /// Refuses one more object than a file of so many bytes may have.
-fn room(objects: usize, bytes: usize) -> Result<(), Fault> {
+fn allow_one_more(objects: usize, bytes: usize) -> Result<(), Fault> {
     if objects < MANY.max(bytes / LEAST) {
         return Ok(());
     }

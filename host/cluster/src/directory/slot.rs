@@ -92,9 +92,7 @@ impl Slot {
             (users, _) => Effective::Duplicate(files(users)),
         }
     }
-}
 
-impl Slot {
     /// Bytes that the value takes at most once it is parsed, the fields that are laid over it aside.
     pub(super) fn weigh(&self) -> usize {
         let made = self.made.as_ref().map_or(0, |made| made.weight);

@@ -30,7 +30,7 @@ pub fn is_hidden(letter: char) -> bool {
 
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Nearly all text is plain, and megabytes of it are looked at.
-    if !is_hidden('\n') && text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
+    if text.bytes().all(|byte| byte.is_ascii() && !is_hidden(char::from(byte))) {
         return Cow::Borrowed(text);
     }
     let Some(at) = text.find(&is_hidden) else { return Cow::Borrowed(text) };
