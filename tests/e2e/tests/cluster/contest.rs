@@ -135,6 +135,13 @@ async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> R
     agent.wait_for(&format!("ManagedCluster {name}"), "Applied AsDesired").await
 }
 
+/// Waits until the only taint of a cluster has a time: theirs, put in the place of ours, has none until we add it again.
+async fn timed(stage: &Stage, name: &str) -> Result<()> {
+    let what = format!("a time of the taint of {name}");
+    let look = async || Ok((stage.taint_times(name, 1).await?.len() == 1).then_some(()));
+    wait::until(&what, DEADLINE, look).await
+}
+
 /// `built-in-taints` with a change; every subject is resynced each second.
 fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
     let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
@@ -184,13 +191,12 @@ fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Resul
         let admin = agent.wait_until_ready().await?;
         passes_through_both(stage, &mut agent, NAME).await?;
         // Without OCM's webhook a taint of theirs has no time: it gets one of ours, and they leave it there.
-        let times = stage.taint_times(NAME, 1).await?;
-        ensure!(times.len() == 1, "the taint has no time");
+        timed(stage, NAME).await?;
         // The first marker comes after it: both have dealt with what the time was to them.
         passes_through_both(stage, &mut agent, "marker-1").await?;
-        ensure!(stage.taint_times("marker-1", 1).await?.len() == 1, "the taint has no time");
+        timed(stage, "marker-1").await?;
         passes_through_both(stage, &mut agent, "marker-2").await?;
-        ensure!(stage.taint_times("marker-2", 1).await?.len() == 1, "the taint has no time");
+        timed(stage, "marker-2").await?;
         let quiet = stage.mark()?;
         is_quiet(stage, admin).await?;
         // News of the cluster that change nothing, such as each heartbeat is, have both look at it again.
