@@ -171,35 +171,39 @@ fn of_two_contexts_the_lease_lies_on_local_else_on_the_first() -> Result<()> {
 #[test]
 fn a_proxy_is_used_unless_the_server_is_exempt() -> Result<()> {
     on_stage(async |stage| {
-        let (desk, proxy) = (Desk::new()?, Tunnels::start()?);
+        let desk = Desk::new()?;
         let server = stage.cluster.server();
         let named = server.replace("127.0.0.1", "localhost");
-        let [by_name, by_address] = ["localhost", "127.0.0.1"].map(|host| format!("http://{host}:{}", proxy.port));
+        let [by_name, by_address] = ["localhost", "127.0.0.1"].map(|host| Some(format!("http://{host}:PORT")));
+        let (nowhere, none) = (Some("http://127.0.0.1:1".to_owned()), None);
         // The last is whether the proxy was on the way.
         for (at, in_kubeconfig, in_environment, exempt, used) in [
-            (&server, Some(&by_address), None, "", true),
-            (&server, Some(&by_address), Some("http://127.0.0.1:1"), "127.0.0.1", true),
-            (&server, None, Some(by_address.as_str()), "", true),
-            (&server, None, Some(&by_address), "127.0.0.1", false),
-            (&server, None, Some(&by_name), "10.0.0.0/8,127.0.0.0/8", false),
-            (&server, None, Some(&by_name), "localhost", true),
-            (&named, None, Some(&by_address), "127.0.0.1", true),
-            (&named, None, Some(&by_address), "example.com, localhost", false),
-            (&named, None, Some(&by_address), "*", false),
+            (&server, &by_address, &none, "", true),
+            (&server, &by_address, &nowhere, "127.0.0.1", true),
+            (&server, &none, &by_address, "", true),
+            (&server, &none, &by_address, "127.0.0.1", false),
+            (&server, &none, &by_name, "10.0.0.0/8,127.0.0.0/8", false),
+            (&server, &none, &by_name, "localhost", true),
+            (&named, &none, &by_address, "127.0.0.1", true),
+            (&named, &none, &by_address, "example.com, localhost", false),
+            (&named, &none, &by_address, "*", false),
         ] {
+            // A proxy for each: one counts a connection when it gets round to it, perhaps after the agent has ended.
+            let proxy = Tunnels::start()?;
+            let here = |url: &Option<String>| url.as_ref().map(|url| url.replace("PORT", &proxy.port.to_string()));
             let mut kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig_at(&stage.agent, at)?)?;
-            kubeconfig["clusters"][0]["cluster"]["proxy-url"] = json!(in_kubeconfig);
+            kubeconfig["clusters"][0]["cluster"]["proxy-url"] = json!(here(in_kubeconfig));
             let path = desk.put("kubeconfig", &serde_yaml::to_string(&kubeconfig)?)?;
             let mut command = desk.once()?;
             command.arg("--kubeconfig").arg(path).env("NO_PROXY", exempt);
-            command.envs(in_environment.map(|proxy| ("HTTPS_PROXY", proxy)));
+            command.envs(here(in_environment).map(|proxy| ("HTTPS_PROXY", proxy)));
             let case = format!("{at} by {in_kubeconfig:?} or {in_environment:?}, not for `{exempt}`");
             works(stage, &case, &mut command).await?;
             ensure!((proxy.made() > 0) == used, "{case}: the proxy was {}used", if used { "not " } else { "" });
         }
         let path = desk.put("kubeconfig", &stage.cluster.kubeconfig(&stage.agent)?)?;
         let mut command = desk.once()?;
-        command.arg("--kubeconfig").arg(&path).env("HTTPS_PROXY", &by_address).env("NO_PROXY", "a,,b");
+        command.arg("--kubeconfig").arg(&path).env("HTTPS_PROXY", "http://127.0.0.1:1").env("NO_PROXY", "a,,b");
         is_refused(stage, &["NO_PROXY"], &mut command).await
     })
 }
