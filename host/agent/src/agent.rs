@@ -60,7 +60,7 @@ pub(crate) struct Agent {
     unwritten: Unwritten,
     /// What each evaluation rests on, where the agent is only asked and writes nothing.
     pub(crate) accounts: Accounts,
-    /// Whether a cluster told of a `Policy` object since the last look.
+    /// Whether a cluster told of a `FleetPolicy` object since the last look.
     pub(crate) policies_told: AtomicBool,
     /// Where evaluations go on.
     pool: Pool,

@@ -72,7 +72,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom explain TargetClaimed\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
     )]
     Explain(ExplainArgs),
-    /// Print the CustomResourceDefinition of the kind Policy.
+    /// Print the CustomResourceDefinition of the kind FleetPolicy.
     #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
     Crd,
     /// Print what a shell needs to complete commands and flags.
@@ -114,7 +114,7 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
     /// Folder below which the components lie that policies name as files. When absent, they lie beside the policy's own
-    /// file, below the folder of policies, and `Policy` objects name builtin components only.
+    /// file, below the folder of policies, and `FleetPolicy` objects name builtin components only.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
     /// The time to use instead of the clock's.

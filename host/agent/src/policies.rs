@@ -39,7 +39,7 @@ pub(crate) enum Source {
     Given(Found),
 }
 
-/// A manifest of kind `Policy`, as it is written.
+/// A manifest of kind `FleetPolicy`, as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written {
     /// File and document, or object, for people.
@@ -60,7 +60,7 @@ impl Written {
 /// What was found at a source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Found {
-    /// Manifests of kind `Policy`, in order of their place.
+    /// Manifests of kind `FleetPolicy`, in order of their place.
     pub(crate) policies: Vec<Written>,
     /// Files or documents that cannot be read, and why.
     pub(crate) broken: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! The CRD of the kind `Policy`, made from its types. A value that somebody else applies: never a client.
+//! The CRD of the kind `FleetPolicy`, made from its types. A value that somebody else applies: never a client.
 
 mod rules;
 mod structural;
@@ -10,22 +10,22 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-/// The CustomResourceDefinition of `Policy`, as JSON: cluster-scoped, structural, with the status as a subresource.
+/// The CustomResourceDefinition of `FleetPolicy`, as JSON: cluster-scoped, structural, with the status as a subresource.
 pub fn policy() -> Value {
     let version = API_VERSION.rsplit('/').next().unwrap_or(API_VERSION);
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("policies.{GROUP}")},
+        "metadata": {"name": format!("fleetpolicies.{GROUP}")},
         "spec": {
             "group": GROUP,
             "scope": "Cluster",
             "names": {
-                "kind": "Policy",
-                "listKind": "PolicyList",
-                "plural": "policies",
-                "singular": "policy",
-                "shortNames": ["tpol"],
+                "kind": "FleetPolicy",
+                "listKind": "FleetPolicyList",
+                "plural": "fleetpolicies",
+                "singular": "fleetpolicy",
+                "shortNames": ["fpol"],
                 "categories": ["transom"],
             },
             "versions": [{

@@ -12,6 +12,6 @@ pub use reason::{Reason, State, Word};
 /// Group of the agent's kinds.
 pub const GROUP: &str = "transom.dev";
 /// The kind of a policy.
-pub const KIND: &str = "Policy";
+pub const KIND: &str = "FleetPolicy";
 /// Group and version of the agent's kinds.
 pub const API_VERSION: &str = "transom.dev/v1alpha1";

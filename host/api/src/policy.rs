@@ -1,4 +1,4 @@
-//! The kind `Policy`: which subjects, which guests, what they may read and write, what is owned.
+//! The kind `FleetPolicy`: which subjects, which guests, what they may read and write, what is owned.
 //! Never judges a policy beyond its shape: unknown fields are refused, sense is checked in `core`.
 
 pub mod bounds;

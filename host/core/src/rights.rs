@@ -88,7 +88,7 @@ pub struct Objects {
     pub namespace: Option<String>,
     /// API group, empty for the core group.
     pub group: String,
-    /// Plural name, with the subresource if it is one: `policies/status`.
+    /// Plural name, with the subresource if it is one: `fleetpolicies/status`.
     pub resource: String,
     /// Exact name; nothing for all.
     pub name: Option<String>,
@@ -265,8 +265,8 @@ impl Needed<'_> {
         let says = own.policies && !self.asked.read_only;
         for (wanted, group, resource, verbs, why) in [
             (own.lease.is_some(), "coordination.k8s.io", "leases", &[Get, Create, Update][..], "elects its leader"),
-            (own.policies, policies, "policies", &[List, Watch], "follows its policies"),
-            (says, policies, "policies/status", &[Patch], "says how its policies fare"),
+            (own.policies, policies, "fleetpolicies", &[List, Watch], "follows its policies"),
+            (says, policies, "fleetpolicies/status", &[Patch], "says how its policies fare"),
             (own.reviews, reviews, "tokenreviews", &[Create], "asks who reads its metrics"),
             (own.reviews, access, "subjectaccessreviews", &[Create], "asks whether they may"),
         ] {

@@ -17,7 +17,7 @@ pub(crate) const HOSTED: (&str, &str) = ("hypershift.openshift.io/v1beta1", "Hos
 /// A manifest of a policy that has a kubeconfig written.
 pub(crate) fn kubeconfig_manifest() -> Value {
     json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "external"},
+        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "external"},
         "spec": {
             "subject": {"apiVersion": HOSTED.0, "kind": HOSTED.1},
             "guests": {"trigger": {"component": "builtin:trigger"}, "decide": {"component": "builtin:kubeconfig"}},
@@ -42,7 +42,7 @@ pub(crate) fn kubeconfig_manifest() -> Value {
 /// A manifest of a policy that taints.
 pub(crate) fn taints_manifest() -> Value {
     json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "taints"},
+        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "taints"},
         "spec": {
             "subject": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
             "guests": {"decide": {"component": "builtin:taints"}},

@@ -32,9 +32,9 @@ impl Cluster {
         self.install_crds(&names).await
     }
 
-    /// Installs the kind `Policy`, so that `transom run --policy-objects` works.
+    /// Installs the kind `FleetPolicy`, so that `transom run --policy-objects` works.
     pub async fn install_policy_crd(&self) -> Result<()> {
-        self.install("policies.transom.dev", transom_api::crd::policy().to_string().into_bytes()).await
+        self.install("fleetpolicies.transom.dev", transom_api::crd::policy().to_string().into_bytes()).await
     }
 
     /// Installs one that takes any field of any type, as CRDs of old did; it bears a label that tells.

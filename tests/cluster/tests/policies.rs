@@ -1,4 +1,4 @@
-//! The kind `Policy` on a real API server: what a directory accepts it accepts, what a directory refuses it refuses, and
+//! The kind `FleetPolicy` on a real API server: what a directory accepts it accepts, what a directory refuses it refuses, and
 //! a policy and its status read back as they were written. Never an agent.
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -59,10 +59,10 @@ fn accepted() -> Result<Vec<Value>> {
 async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.objects().apply_manifest(CRD).await?;
-    cluster.wait_for_crd("policies.transom.dev").await?;
+    cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     // A kind is served a moment before it is found.
-    let api = wait::until("the kind Policy", DEADLINE, async || {
-        Ok(cluster.objects().api(API_VERSION, "Policy", None).await.ok())
+    let api = wait::until("the kind FleetPolicy", DEADLINE, async || {
+        Ok(cluster.objects().api(API_VERSION, "FleetPolicy", None).await.ok())
     });
     let api = api.await?;
     Ok((cluster, api))
@@ -288,7 +288,7 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
         ..PolicyStatus::default()
     };
     let patch =
-        json!({"apiVersion": API_VERSION, "kind": "Policy", "metadata": {"name": "built-in-taints"}, "status": status});
+        json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "built-in-taints"}, "status": status});
     let written =
         api.patch_status("built-in-taints", &PatchParams::apply("test").force(), &Patch::Apply(&patch)).await?;
     let read: PolicyStatus = serde_json::from_value(written.data["status"].clone())?;
@@ -316,7 +316,7 @@ async fn one_more_role_is_applied_beside_the_others_and_write_grants_are_one_lis
     create(&api, &shipped("external-managed-kubeconfig")?).await.map_err(anyhow::Error::msg)?;
     let file = cluster.folder().join("more.yaml");
     let apply = |name: &str, spec: Value| -> Result<String> {
-        let policy = json!({"apiVersion": API_VERSION, "kind": "Policy", "metadata": {"name": name}, "spec": spec});
+        let policy = json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": name}, "spec": spec});
         std::fs::write(&file, policy.to_string())?;
         let mut kubectl = cluster.kubectl(cluster.admin())?;
         let output = kubectl.args(["apply", "--server-side", "--field-manager", "other", "-f"]).arg(&file).output()?;

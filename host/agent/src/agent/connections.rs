@@ -97,13 +97,13 @@ impl Connections {
         }
     }
 
-    /// The same, with the `Policy` objects of the API server of `local` watched, and their status written.
+    /// The same, with the `FleetPolicy` objects of the API server of `local` watched, and their status written.
     pub(crate) fn with_policy_objects(mut self) -> Self {
         self.policy_objects = true;
         self
     }
 
-    /// The `Policy` objects that are there, where policies come from an API server; and those that cannot be read, with
+    /// The `FleetPolicy` objects that are there, where policies come from an API server; and those that cannot be read, with
     /// the reason.
     pub(crate) async fn policy_objects(&self) -> (Vec<Object>, Vec<(ObjectRef, Failure)>) {
         let (mut objects, mut unread) = (Vec::new(), Vec::new());
@@ -118,7 +118,7 @@ impl Connections {
         (objects, unread)
     }
 
-    /// Whether an object is one of the `Policy` objects that policies come from.
+    /// Whether an object is one of the `FleetPolicy` objects that policies come from.
     pub(crate) fn gives_policies(&self, object: &ObjectRef) -> bool {
         let is_policy = object.api_version == transom_api::API_VERSION && object.kind == transom_api::KIND;
         self.policy_objects && is_policy && object.cluster == LOCAL
@@ -263,7 +263,7 @@ impl Connections {
         }
     }
 
-    /// A `Policy` object has this status already.
+    /// A `FleetPolicy` object has this status already.
     pub(crate) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
         self.all().for_each(|cluster| cluster.found_policy_status(policy, status));
     }

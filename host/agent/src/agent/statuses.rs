@@ -103,7 +103,7 @@ impl Agent {
         found
     }
 
-    /// The status that `Policy` objects have now. What another replica wrote, or somebody removed, is what the next one
+    /// The status that `FleetPolicy` objects have now. What another replica wrote, or somebody removed, is what the next one
     /// follows on.
     fn found_statuses(&self, objects: &[Object]) {
         let mut told = self.statuses.lock();

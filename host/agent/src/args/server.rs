@@ -30,7 +30,7 @@ pub(crate) struct ReachArgs {
     /// Context of the kubeconfig, with the name of the connection in front when it is not `local`; may be repeated.
     #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
     pub(crate) context: Vec<NamedContext>,
-    /// Take the `Policy` objects of the API server of `local` in place of files; `run` also writes their status.
+    /// Take the `FleetPolicy` objects of the API server of `local` in place of files; `run` also writes their status.
     #[arg(long, conflicts_with = "policies")]
     pub(crate) policy_objects: bool,
     /// How Secrets are read whose names are not known before there is a subject.

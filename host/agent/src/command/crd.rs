@@ -1,10 +1,10 @@
-//! `transom crd`: the CustomResourceDefinition of the kind `Policy`, as YAML. Never applies it.
+//! `transom crd`: the CustomResourceDefinition of the kind `FleetPolicy`, as YAML. Never applies it.
 
 use crate::output::{Ending, Screen};
 use transom_core::document::emit::to_yaml_in_order;
 
 /// The first line of the definition.
-const FIRST: &str = "# The kind Policy. Made by `transom crd`; never edited by hand.";
+const FIRST: &str = "# The kind FleetPolicy. Made by `transom crd`; never edited by hand.";
 
 /// Prints it.
 pub(crate) fn crd(screen: &Screen) -> Ending {

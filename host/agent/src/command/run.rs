@@ -186,7 +186,7 @@ async fn first(agent: &Arc<Agent>, at_work: &AtWork, screen: &Screen) {
     agent.publish_policies();
 }
 
-/// Where components of `Policy` objects lie.
+/// Where components of `FleetPolicy` objects lie.
 fn base(args: &RunArgs) -> Base {
     args.evaluate.components.clone().map_or(Base::Nowhere, Base::Components)
 }

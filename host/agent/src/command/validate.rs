@@ -35,7 +35,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         .with_context(|| format!("failed to read the policies `{}`", args.path.display()))?;
     if found.policies.is_empty() && found.broken.is_empty() {
         bail!(
-            "failed to find a policy in `{}`: want manifests of kind Policy ({})",
+            "failed to find a policy in `{}`: want manifests of kind FleetPolicy ({})",
             args.path.display(),
             transom_api::API_VERSION
         );

@@ -213,7 +213,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n";
+    const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
     fn list(root: &Path) -> (Vec<String>, Vec<String>) {
         let listing = Files::new(root, None).list().unwrap();

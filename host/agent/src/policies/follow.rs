@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\n";
+    const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
     /// What one look tells of the manifests: how many policies there are, and how many files may hold one.
     fn told(follower: &mut Follower, at: Instant) -> Option<(usize, usize)> {

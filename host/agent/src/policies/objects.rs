@@ -1,4 +1,4 @@
-//! The policies among the `Policy` objects of an API server. Never judges one, never reads one from the server.
+//! The policies among the `FleetPolicy` objects of an API server. Never judges one, never reads one from the server.
 
 use super::Written;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn one(object: &Object, base: &Base) -> Written {
         "apiVersion": reference.api_version, "kind": reference.kind,
         "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created}, "spec": field("spec"),
     });
-    Written { place: format!("Policy {}", reference.name), base: base.clone(), value }
+    Written { place: format!("FleetPolicy {}", reference.name), base: base.clone(), value }
 }
 
 /// The status that an object has already, where an agent wrote one.
@@ -39,13 +39,13 @@ mod tests {
     use transom_core::reference::ObjectRef;
 
     fn object(name: &str, extra: &Value) -> Object {
-        let mut body = json!({"apiVersion": "transom.dev/v1alpha1", "kind": "Policy",
+        let mut body = json!({"apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy",
             "metadata": {"name": name, "generation": 2, "uid": "u", "resourceVersion": "7"}, "spec": {"suspend": true}});
         for (pointer, value) in extra.as_object().into_iter().flatten() {
             let (parent, field) = pointer.rsplit_once('/').unwrap();
             body.pointer_mut(parent).unwrap()[field] = value.clone();
         }
-        let reference = ObjectRef::local("transom.dev/v1alpha1", "Policy", None, name);
+        let reference = ObjectRef::local("transom.dev/v1alpha1", "FleetPolicy", None, name);
         Object { reference, version: "7".to_owned(), body }
     }
 
@@ -58,7 +58,7 @@ mod tests {
         ];
         let written = written(&objects, &Base::Components("components".into()));
         let places: Vec<_> = written.iter().map(|one| one.place.as_str()).collect();
-        assert_eq!(places, ["Policy a", "Policy b"]);
+        assert_eq!(places, ["FleetPolicy a", "FleetPolicy b"]);
         assert_eq!(written[0].base, Base::Components("components".into()));
         assert_eq!(written[0].value.pointer("/metadata/generation"), Some(&json!(2)));
     }

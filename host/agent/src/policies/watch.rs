@@ -1,4 +1,4 @@
-//! Has policies, components and `Policy` objects that changed loaded, and what was loaded put to work.
+//! Has policies, components and `FleetPolicy` objects that changed loaded, and what was loaded put to work.
 //! Never touches a file, and never waits for one policy before it takes another.
 
 use crate::agent::Agent;
@@ -17,10 +17,10 @@ use transom_artifacts::Base;
 use transom_core::catalogue::Change;
 use transom_core::signal::Signal;
 
-/// How often it is asked whether a `Policy` object changed, and whether a component takes long.
+/// How often it is asked whether a `FleetPolicy` object changed, and whether a component takes long.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Follows policies until the task is ended. Components that `Policy` objects name as files lie at `base`.
+/// Follows policies until the task is ended. Components that `FleetPolicy` objects name as files lie at `base`.
 pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),

@@ -141,7 +141,7 @@ fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
             "name": subject.name,
             "uid": uid,
         },
-        "related": {"apiVersion": transom_api::API_VERSION, "kind": "Policy", "name": report.policy},
+        "related": {"apiVersion": transom_api::API_VERSION, "kind": "FleetPolicy", "name": report.policy},
         "reportingController": CONTROLLER,
         "reportingInstance": instance,
     })

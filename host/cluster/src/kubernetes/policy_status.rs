@@ -1,5 +1,5 @@
-//! The status of Policy objects: the newest, only when it differs, at most once in five seconds for each policy.
-//! Never writes another field of a Policy, and never decides what its status says.
+//! The status of FleetPolicy objects: the newest, only when it differs, at most once in five seconds for each policy.
+//! Never writes another field of a FleetPolicy, and never decides what its status says.
 
 use super::counts::{Purpose, Verb};
 use super::send::{Refusal, Sender};
@@ -21,8 +21,8 @@ use transom_core::reference::ObjectRef;
 
 /// Under which name the status stands in the managed fields.
 const FIELD_MANAGER: &str = "transom";
-const KIND: &str = "Policy";
-const PLURAL: &str = "policies";
+const KIND: &str = "FleetPolicy";
+const PLURAL: &str = "fleetpolicies";
 /// Between two writes for one policy.
 const INTERVAL_MS: u64 = 5_000;
 /// A day: how long to wait when nothing is to be written.

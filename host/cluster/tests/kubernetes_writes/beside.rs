@@ -101,7 +101,7 @@ async fn an_event_about_what_lies_in_no_namespace_and_one_that_is_gone() -> Resu
 #[tokio::test]
 async fn the_status_of_a_policy_is_the_newest_and_not_written_twice() -> Result<()> {
     let scene = Scene::new("status").await?;
-    let policies = ObjectRef::local("transom.dev/v1alpha1", "Policy", None, "shown");
+    let policies = ObjectRef::local("transom.dev/v1alpha1", "FleetPolicy", None, "shown");
     let mut manifest: Value =
         serde_yaml::from_str(include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml"))?;
     manifest["metadata"] = json!({"name": "shown"});

@@ -34,7 +34,7 @@ rules:
 - {apiGroups: [''], resources: [secrets], verbs: [create, patch, delete]}
 - {apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters], verbs: [patch]}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
-- {apiGroups: [transom.dev], resources: [policies/status], verbs: [patch]}
+- {apiGroups: [transom.dev], resources: [fleetpolicies/status], verbs: [patch]}
 - {apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -62,7 +62,7 @@ async fn started() -> Result<Cluster> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&KINDS).await?;
     cluster.objects().apply_manifest(include_str!("../../../deploy/crd.yaml")).await?;
-    cluster.wait_for_crd("policies.transom.dev").await?;
+    cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     cluster.objects().apply_manifest(RIGHTS).await?;
     let agent = connect(&cluster, &cluster.user("agent", &[])?).await?;
     let probe = create(&secret_ref("default", "probe"), "probe");

@@ -1,4 +1,4 @@
-//! Reads a manifest of kind `Policy`. Never judges more than its shape.
+//! Reads a manifest of kind `FleetPolicy`. Never judges more than its shape.
 
 use crate::failure::InvalidField;
 use serde_json::Value;
@@ -37,10 +37,10 @@ impl From<InvalidField> for PolicyError {
     }
 }
 
-/// Whether a value is a manifest of kind `Policy` of this agent, whatever its version.
+/// Whether a value is a manifest of kind `FleetPolicy` of this agent, whatever its version.
 pub fn is_policy(value: &Value) -> bool {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
-    text("kind") == "Policy" && text("apiVersion").split('/').next() == Some(transom_api::GROUP)
+    text("kind") == "FleetPolicy" && text("apiVersion").split('/').next() == Some(transom_api::GROUP)
 }
 
 /// Reads a manifest.
@@ -59,7 +59,7 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
         return Err(PolicyError::new("apiVersion", format!("is not {}", transom_api::API_VERSION)));
     }
     if !is_policy(value) {
-        return Err(PolicyError::new("kind", "is not Policy"));
+        return Err(PolicyError::new("kind", "is not FleetPolicy"));
     }
     if value.pointer("/metadata/namespace").is_some_and(|namespace| !namespace.is_null()) {
         return Err(PolicyError::new("metadata.namespace", "a policy is cluster-scoped and has no namespace"));

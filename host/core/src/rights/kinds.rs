@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(known("", "HostedCluster"), None);
         for (kind, plural) in [
             ("Widget", "widgets"),
-            ("Policy", "policies"),
+            ("FleetPolicy", "fleetpolicies"),
             ("Gateway", "gateways"),
             ("StorageClass", "storageclasses"),
             ("Box", "boxes"),

@@ -29,7 +29,7 @@ pub(super) const PAGES: [Page; 8] = [
     Page {
         name: "TransomPolicyRefused",
         cause: "A policy, or its component or settings, was refused; the earlier revision goes on, if there is one.",
-        cure: "`kubectl get policies.transom.dev`, then the condition `Loaded` of the one that is not ready: it names the field.",
+        cure: "`kubectl get fleetpolicies.transom.dev`, then the condition `Loaded` of the one that is not ready: it names the field.",
     },
     Page {
         name: "TransomSubjectsFailed",
@@ -90,7 +90,7 @@ fn subjects() -> [Alert; 6] {
             format!("max by ({INSTALL}) ({}{{status=\"Refused\"}}) > 0", POLICIES.name),
             ("10m", "warning"),
             "A policy was refused; its earlier revision goes on, if there is one.",
-            "{{ $value }} policies have a revision that was refused. `kubectl get policies.transom.dev` and the log say why.",
+            "{{ $value }} policies have a revision that was refused. `kubectl get fleetpolicies.transom.dev` and the log say why.",
         ),
         alert(
             "TransomSubjectsFailed",

@@ -37,7 +37,7 @@ pub(super) const PAGES: [Page; 5] = [
     Page {
         name: "KubeconfigGenerationErrorBudgetBurnRate",
         cause: "Attempts fail so fast that the budget of 30 days will not last; `window` says how much of it goes in which time. The critical ones want two subjects that fail now.",
-        cure: "`kubectl describe policies.transom.dev external-managed-kubeconfig` names the worst subjects with their reasons, [reasons.md](reasons.md) the cure of each. Many with one reason have one cause: look there first.",
+        cure: "`kubectl describe fleetpolicies.transom.dev external-managed-kubeconfig` names the worst subjects with their reasons, [reasons.md](reasons.md) the cure of each. Many with one reason have one cause: look there first.",
     },
     Page {
         name: "TransomSuccessLow",

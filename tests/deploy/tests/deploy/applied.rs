@@ -40,7 +40,7 @@ async fn the_base_is_taken_and_the_agent_works_as_it_says() -> Result<()> {
     cluster.install_fleet(FLEET).await?;
     let base = folder("base").display().to_string();
     apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
-    cluster.wait_for_crd("policies.transom.dev").await?;
+    cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     // A dry run does not make the namespace that the rest lies in.
     apply(&cluster, &["--filename", &format!("{base}/namespace.yaml")])?;
     apply(&cluster, &["--dry-run=server", "--kustomize", &base])?;
@@ -108,8 +108,8 @@ async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
     cluster.install_crds(&CRDS).await?;
     let chart = folder("chart").display().to_string();
     let notes = helm_on(&cluster, &["install", "transom", &chart, "--create-namespace"])?;
-    assert!(notes.contains("kubectl get policies.transom.dev"), "{notes}");
-    let policies = said(kubectl(&cluster)?.args(["get", "policies.transom.dev", "--output", "name"]))?;
+    assert!(notes.contains("kubectl get fleetpolicies.transom.dev"), "{notes}");
+    let policies = said(kubectl(&cluster)?.args(["get", "fleetpolicies.transom.dev", "--output", "name"]))?;
     assert_eq!(policies.lines().count(), 2, "{policies}");
     newer_crd_is_taken(&cluster)?;
     let everything = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,secretReads=strict,admin.tlsSecret=tls";
@@ -121,12 +121,12 @@ async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
     helm_on(&cluster, &["uninstall", "transom"])?;
     let left = said(kubectl(&cluster)?.args(["get", "clusterroles,clusterrolebindings", "--output", "name"]))?;
     assert!(!left.contains("/transom"), "{left}");
-    cluster.wait_for_crd("policies.transom.dev").await
+    cluster.wait_for_crd("fleetpolicies.transom.dev").await
 }
 
 /// The policy of a user: about objects that the chart's roles say nothing of.
 pub(crate) const OWN: &str = "apiVersion: transom.dev/v1alpha1
-kind: Policy
+kind: FleetPolicy
 metadata: {name: own}
 spec:
   subject: {apiVersion: example.com/v1, kind: Widget}
@@ -199,7 +199,7 @@ async fn components_are_taken() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
-    cluster.wait_for_crd("policies.transom.dev").await?;
+    cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     let overlay = rendered::overlay(&["strict", "monitoring", "monitoring/dashboards"])?;
     apply(&cluster, &["--kustomize", &overlay.path().display().to_string()])?;
     let arguments = "jsonpath={.spec.template.spec.containers[0].args}";

@@ -109,7 +109,7 @@ fn values_that_mean_nothing_are_refused() -> Result<()> {
 
 /// A policy that the chart gives with these values.
 fn policy(objects: &[Value], name: &str) -> Result<Value> {
-    let is = |object: &&Value| object["kind"] == "Policy" && object["metadata"]["name"] == name;
+    let is = |object: &&Value| object["kind"] == "FleetPolicy" && object["metadata"]["name"] == name;
     objects.iter().find(is).cloned().with_context(|| format!("no policy {name}"))
 }
 
@@ -185,7 +185,7 @@ const OWN: [&str; 8] = [
     "create coordination.k8s.io/leases",
     "get coordination.k8s.io/leases",
     "list transom.dev/policies",
-    "patch transom.dev/policies/status",
+    "patch transom.dev/fleetpolicies/status",
     "update coordination.k8s.io/leases",
     "watch transom.dev/policies",
 ];

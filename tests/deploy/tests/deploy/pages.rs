@@ -191,9 +191,9 @@ impl Uninstall {
         ensure!(secrets(&self.cluster).await? == before, "helm took a secret, or changed one");
         ensure!(tainted(&self.cluster).await? == taints, "helm took a taint");
         let left = of_transom(&self.cluster)?;
-        let wanted = "customresourcedefinition.apiextensions.k8s.io/policies.transom.dev\nnamespace/transom";
+        let wanted = "customresourcedefinition.apiextensions.k8s.io/fleetpolicies.transom.dev\nnamespace/transom";
         ensure!(left == wanted, "{left}");
-        let policies: Vec<String> = all(&self.cluster, "transom.dev/v1alpha1", "Policy").await?.into_keys().collect();
+        let policies: Vec<String> = all(&self.cluster, "transom.dev/v1alpha1", "FleetPolicy").await?.into_keys().collect();
         ensure!(policies == ["own"], "{policies:?}");
         Ok(())
     }
@@ -303,7 +303,7 @@ async fn uninstall_takes_what_it_says_and_nothing_of_anybody_else() -> Result<()
     uninstall.release().await?;
 
     // A later install takes over what was released, and writes none of it anew; what is missing, it makes.
-    said(kubectl(cluster)?.args(["delete", "policies.transom.dev", "own"]))?;
+    said(kubectl(cluster)?.args(["delete", "fleetpolicies.transom.dev", "own"]))?;
     said(kubectl(cluster)?.args(["delete", "secret", OUTPUT, "--namespace", &home(2)]))?;
     let before = secrets(cluster).await?;
     run(cluster, &helm_install)?;

@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use transom_test_cluster::wait;
 
-const POLICY: (&str, &str) = ("transom.dev/v1alpha1", "Policy");
+const POLICY: (&str, &str) = ("transom.dev/v1alpha1", "FleetPolicy");
 const CRD: &str = include_str!("../../../../host/deploy/crd.yaml");
-const CRD_NAME: &str = "policies.transom.dev";
+const CRD_NAME: &str = "fleetpolicies.transom.dev";
 const SHIPPED: &str = include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml");
 const TAINTS: &str = include_str!("../../../../policies/built-in-taints/policy.yaml");
 const NAME: &str = "external-managed-kubeconfig";
 
 impl Stage {
-    /// Installs the kind `Policy`, and waits until it is served.
+    /// Installs the kind `FleetPolicy`, and waits until it is served.
     async fn install_crd_of_policies(&self) -> Result<()> {
         self.objects().apply_manifest(CRD).await?;
         self.cluster.wait_for_crd(CRD_NAME).await?;
-        wait::until("the kind Policy", DEADLINE, async || Ok(self.api(POLICY, None).await.ok().map(drop))).await?;
+        wait::until("the kind FleetPolicy", DEADLINE, async || Ok(self.api(POLICY, None).await.ok().map(drop))).await?;
         self.list(POLICY).await.map(drop)
     }
 
@@ -216,7 +216,7 @@ fn a_status_counts_says_why_subjects_wait_and_names_the_worst() -> Result<()> {
             let source = json!({"data": {"kubeconfig": right["data"]["kubeconfig"], "other": null}});
             stage.patch(SECRET, Some(CLUSTERS), &format!("broken-{index:02}-admin-kubeconfig"), source).await?;
         }
-        let ready = ["wait", "--for=condition=Ready", "tpol", NAME, "--timeout=120s"];
+        let ready = ["wait", "--for=condition=Ready", "fpol", NAME, "--timeout=120s"];
         let waited = stage.cluster.kubectl(stage.cluster.admin())?.args(ready).output()?;
         ensure!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
         agent.stop()?;
@@ -226,7 +226,7 @@ fn a_status_counts_says_why_subjects_wait_and_names_the_worst() -> Result<()> {
 
 /// What `kubectl get` shows of a policy.
 fn columns(stage: &Stage) -> Result<()> {
-    let output = stage.cluster.kubectl(stage.cluster.admin())?.args(["get", "tpol", NAME]).output()?;
+    let output = stage.cluster.kubectl(stage.cluster.admin())?.args(["get", "fpol", NAME]).output()?;
     let text = String::from_utf8(output.stdout)?;
     let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let head = ["NAME", "SUBJECT", "READY", "REASON", "APPLIED", "WAITING", "HELD", "FAILED", "AGE"];
@@ -255,7 +255,7 @@ fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
         kubectl("create")?;
         let agent = stage.start_agent(&["--policy-objects"])?;
         stage.wait_for_right("one", 6443).await?;
-        let told = async || Ok(agent.log()?.contains("Policy bottomless").then_some(()));
+        let told = async || Ok(agent.log()?.contains("FleetPolicy bottomless").then_some(()));
         wait::until("a word on the policy", DEADLINE, told).await?;
         // The others change meanwhile.
         stage.patch(POLICY, None, NAME, json!({"spec": {"suspend": true}})).await?;

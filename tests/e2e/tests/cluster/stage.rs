@@ -33,7 +33,7 @@ pub(crate) const CRDS: [&str; 3] = [
     "klusterlets.operator.open-cluster-management.io",
 ];
 /// What is written beside the work.
-pub(crate) const BESIDE: [&str; 3] = ["events", "leases", "policies"];
+pub(crate) const BESIDE: [&str; 3] = ["events", "leases", "fleetpolicies"];
 /// Requests on their way at the same time.
 pub(crate) const PARALLEL: usize = 12;
 

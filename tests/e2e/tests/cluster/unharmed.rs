@@ -207,7 +207,7 @@ fn is_ours(target: Option<&Target>) -> bool {
         // Who somebody is and may: created, and kept by nobody.
         _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
         ("secrets", "") => name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY),
-        ("managedclusters" | "events", "") | ("policies", "status") => true,
+        ("managedclusters" | "events", "") | ("fleetpolicies", "status") => true,
         ("leases", "") => namespace == HOME,
         _ => false,
     }
@@ -246,7 +246,7 @@ fn harm_is_found_wherever_it_is_done() -> Result<()> {
         let status = json!({"conditions": [{"type": "Loaded", "status": "True", "reason": "Loaded", "message": token,
             "lastTransitionTime": "2026-11-21T08:00:00Z"}]});
         stage.put_status(POLICY, None, OUTPUT, &status).await?;
-        harmed(stage, "a status", &format!("Policy /{OUTPUT}")).await?;
+        harmed(stage, "a status", &format!("FleetPolicy /{OUTPUT}")).await?;
         let home = format!("klusterlet-{NOBODY}");
         stage.patch(SECRET, Some(&home), OUTPUT, json!({"metadata": {"annotations": {"a": token}}})).await?;
         harmed(stage, "an annotation", "the metadata of a Secret").await?;

@@ -63,7 +63,7 @@ fn no_command_lets_a_name_out_as_it_stands() -> Result<()> {
     let stage = stage()?;
     let fleet = stage.fleet.display().to_string();
     let policy = |name: &str| {
-        format!("{{apiVersion: transom.dev/v1alpha1, kind: Policy, metadata: {{name: {}}}}}\n", json!(name))
+        format!("{{apiVersion: transom.dev/v1alpha1, kind: FleetPolicy, metadata: {{name: {}}}}}\n", json!(name))
     };
     let policies = stage.path("other");
     put(&policies.join(format!("{FORGED}.yaml")), policy(FORGED).as_bytes())?;

@@ -106,7 +106,7 @@ fn paths_and_methods_are_answered_as_documented() -> Result<()> {
     }
     put(
         &stage.policies.join("broken.yaml"),
-        b"apiVersion: transom.dev/v1alpha1\nkind: Policy\nmetadata: {name: broken}\n",
+        b"apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: broken}\n",
     )?;
     agent.kill()?;
     // One bad policy does not make the agent unready.

@@ -191,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// A `Policy` object has this status already: it is not written again.
+    /// A `FleetPolicy` object has this status already: it is not written again.
     pub(super) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
         if let Self::Kubernetes(on) = self {
             on.statuses.found(policy, json!(status));
