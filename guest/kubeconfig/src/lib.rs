@@ -12,7 +12,7 @@ mod transform;
 
 pub use settings::{Entry, Insecure, Keep, Naming, Permission, Port, PortChoice, Precedence, Settings};
 use transom_guest::kubeconfig::{Answer, Input, Requirement};
-use transom_guest::{About, Context, Failure, Guest, Problem, Read, Subject};
+use transom_guest::{About, Context, Failure, Guest, Primary, Problem, Read};
 
 /// The guest `kubeconfig`.
 pub struct Kubeconfig;
@@ -39,11 +39,11 @@ impl Guest for Kubeconfig {
 }
 
 impl transom_guest::Kubeconfig for Kubeconfig {
-    fn require(context: &Context<Settings>, subject: &Subject, _: &[Input]) -> Result<Requirement, Failure> {
-        require::require(context, subject).map_err(Failure::Invalid)
+    fn require(context: &Context<Settings>, primary: &Primary, _: &[Input]) -> Result<Requirement, Failure> {
+        require::require(context, primary).map_err(Failure::Invalid)
     }
 
-    fn transform(context: &Context<Settings>, _: &Subject, inputs: Vec<Input>) -> Result<Answer, Failure> {
+    fn transform(context: &Context<Settings>, _: &Primary, inputs: Vec<Input>) -> Result<Answer, Failure> {
         let kubeconfig = transform::transform(&context.settings, inputs)?;
         Ok(Answer { kubeconfig, ask_again_at: None })
     }

@@ -4,7 +4,7 @@
 use crate::reasons;
 use crate::settings::{Naming, Precedence, is_label};
 use serde::Deserialize;
-use transom_guest::{Agent, Problem, Subject};
+use transom_guest::{Agent, Primary, Problem};
 
 /// The path of the annotation that names the managed cluster.
 pub(crate) const ANNOTATION_PATH: &str =
@@ -33,13 +33,13 @@ struct Annotations {
 ///
 /// The name is that of the annotation, the discovery name, or that of the HostedCluster. Without a setting the
 /// annotation wins, because a person wrote it.
-pub(crate) fn target_namespace(naming: &Naming, agent: &Agent, subject: &Subject) -> Result<String, Problem> {
-    let annotated = annotated_name(subject)?;
+pub(crate) fn target_namespace(naming: &Naming, agent: &Agent, primary: &Primary) -> Result<String, Problem> {
+    let annotated = annotated_name(primary)?;
     let discovers = naming.discovery && !agent.self_managed;
     let (name, field) = match annotated {
         Some(name) if !discovers || naming.precedence == Precedence::Annotation => (name, ANNOTATION_PATH),
-        _ if discovers => (discovery_name(naming, agent, subject), "metadata.name"),
-        _ => (subject.reference.name.clone(), "metadata.name"),
+        _ if discovers => (discovery_name(naming, agent, primary), "metadata.name"),
+        _ => (primary.reference.name.clone(), "metadata.name"),
     };
     let namespace = ["klusterlet-", &name].concat();
     if is_label(&namespace) {
@@ -54,16 +54,16 @@ pub(crate) fn target_namespace(naming: &Naming, agent: &Agent, subject: &Subject
 }
 
 /// What the annotation says; an empty one counts as none.
-fn annotated_name(subject: &Subject) -> Result<Option<String>, Problem> {
-    if subject.fields == "{}" {
+fn annotated_name(primary: &Primary) -> Result<Option<String>, Problem> {
+    if primary.fields == "{}" {
         return Ok(None);
     }
-    let cluster: HostedCluster = subject.read()?;
+    let cluster: HostedCluster = primary.read()?;
     Ok(cluster.metadata.annotations.name.filter(|name| !name.is_empty()))
 }
 
-fn discovery_name(naming: &Naming, agent: &Agent, subject: &Subject) -> String {
-    let name = &subject.reference.name;
+fn discovery_name(naming: &Naming, agent: &Agent, primary: &Primary) -> String {
+    let name = &primary.reference.name;
     match naming.prefix.as_deref().unwrap_or(&agent.cluster_name) {
         "" => name.clone(),
         prefix => [prefix, "-", name].concat(),
@@ -87,14 +87,14 @@ mod tests {
         ) {
             let naming = Naming { prefix, discovery, ..Naming::default() };
             let agent = Agent { cluster_name: "spoke".into(), self_managed };
-            let mut subject = Subject { fields: "{}".into(), ..Subject::default() };
+            let mut primary = Primary { fields: "{}".into(), ..Primary::default() };
             if let Some(annotation) = &annotation {
                 let text = annotation.replace('\\', r"\\").replace('"', r#"\""#);
                 let key = "cluster.open-cluster-management.io/managedcluster-name";
-                subject.fields = format!(r#"{{"metadata":{{"annotations":{{"{key}":"{text}"}}}}}}"#);
+                primary.fields = format!(r#"{{"metadata":{{"annotations":{{"{key}":"{text}"}}}}}}"#);
             }
-            subject.reference.name.clone_from(&name);
-            match target_namespace(&naming, &agent, &subject) {
+            primary.reference.name.clone_from(&name);
+            match target_namespace(&naming, &agent, &primary) {
                 Ok(namespace) => {
                     prop_assert!(is_label(&namespace));
                     let managed = namespace.strip_prefix("klusterlet-").unwrap_or_default();

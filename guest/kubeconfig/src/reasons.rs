@@ -3,8 +3,8 @@
 use transom_guest::Reason;
 
 /// The hosted cluster names no namespace, so that its secret and its control plane cannot be found.
-pub(crate) const SUBJECT_WITHOUT_NAMESPACE: Reason = Reason {
-    word: "SubjectWithoutNamespace",
+pub(crate) const PRIMARY_WITHOUT_NAMESPACE: Reason = Reason {
+    word: "PrimaryWithoutNamespace",
     meaning: "The hosted cluster names no namespace, so that its secret and its control plane cannot be found.",
     remedy: "Give the object a namespace.",
 };
@@ -123,7 +123,7 @@ pub(crate) const FILE_CREDENTIAL: Reason = Reason {
 
 /// All of them.
 pub(crate) const ALL: [Reason; 17] = [
-    SUBJECT_WITHOUT_NAMESPACE,
+    PRIMARY_WITHOUT_NAMESPACE,
     INVALID_TARGET_NAME,
     SOURCE_MISSING,
     SERVICE_MISSING,

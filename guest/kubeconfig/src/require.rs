@@ -4,7 +4,7 @@ use crate::naming;
 use crate::reasons;
 use crate::settings::Settings;
 use transom_guest::kubeconfig::{Absence, Form, Need, Requirement};
-use transom_guest::{Context, ObjectRef, Problem, Subject};
+use transom_guest::{Context, ObjectRef, Primary, Problem};
 
 /// Role of the admin kubeconfig.
 pub(crate) const SOURCE: &str = "source";
@@ -13,15 +13,15 @@ pub(crate) const SERVICE: &str = "service";
 /// Role of the namespace of the target.
 const HOME: &str = "home";
 
-/// Target and needs; they depend on the subject alone, so one round is enough.
-pub(crate) fn require(context: &Context<Settings>, subject: &Subject) -> Result<Requirement, Problem> {
-    let hosted = &subject.reference;
+/// Target and needs; they depend on the primary alone, so one round is enough.
+pub(crate) fn require(context: &Context<Settings>, primary: &Primary) -> Result<Requirement, Problem> {
+    let hosted = &primary.reference;
     let Some(namespace) = hosted.namespace.as_deref() else {
-        return Err(reasons::SUBJECT_WITHOUT_NAMESPACE
+        return Err(reasons::PRIMARY_WITHOUT_NAMESPACE
             .problem("the hosted cluster names no namespace")
             .at("metadata.namespace"));
     };
-    let home = naming::target_namespace(&context.settings.naming, &context.agent, subject)?;
+    let home = naming::target_namespace(&context.settings.naming, &context.agent, primary)?;
     let core = |kind, name: String| ObjectRef::new(&hosted.cluster, "v1", kind, name);
     // HyperShift's own rule for the namespace of a control plane.
     let control_plane = [namespace, "-", &hosted.name.replace('.', "-")].concat();

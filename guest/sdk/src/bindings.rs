@@ -15,7 +15,7 @@ pub mod guest {
         additional_type_attributes: {
             "transom:policy/types@0.1.0/agent": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/types@0.1.0/object-ref": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/types@0.1.0/subject": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/types@0.1.0/primary": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/types@0.1.0/problem": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/types@0.1.0/waiting": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/types@0.1.0/failure": [#[serde(rename_all = "kebab-case")]],

@@ -4,7 +4,7 @@
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig as wit;
 use crate::bindings::kubeconfig::transom::policy::{credentials, proposals};
-use crate::{Context, Failure, Guest, Subject};
+use crate::{Context, Failure, Guest, Primary};
 
 pub use credentials::Kubeconfig as Source;
 pub use credentials::{Authority, AuthoritySource, Cluster, ClusterContext, Credential, Proxy, Url, User};
@@ -18,24 +18,24 @@ pub trait Kubeconfig: Guest {
     ///
     /// # Errors
     /// Why there is no answer, by how the host should react.
-    fn require(context: &Context<Self::Settings>, subject: &Subject, found: &[Input]) -> Result<Requirement, Failure>;
+    fn require(context: &Context<Self::Settings>, primary: &Primary, found: &[Input]) -> Result<Requirement, Failure>;
 
     /// The kubeconfig to write, made of the inputs by role.
     ///
     /// # Errors
     /// Why there is no answer, by how the host should react.
-    fn transform(context: &Context<Self::Settings>, subject: &Subject, inputs: Vec<Input>) -> Result<Answer, Failure>;
+    fn transform(context: &Context<Self::Settings>, primary: &Primary, inputs: Vec<Input>) -> Result<Answer, Failure>;
 }
 
 impl<T: Kubeconfig> wit::Guest for T {
-    fn require(context: RawContext, subject: Subject, found: Vec<Input>) -> Result<Requirement, Failure> {
+    fn require(context: RawContext, primary: Primary, found: Vec<Input>) -> Result<Requirement, Failure> {
         let context = Context::read(context).map_err(Failure::Invalid)?;
-        T::require(&context, &subject, &found)
+        T::require(&context, &primary, &found)
     }
 
-    fn transform(context: RawContext, subject: Subject, inputs: Vec<Input>) -> Result<Answer, Failure> {
+    fn transform(context: RawContext, primary: Primary, inputs: Vec<Input>) -> Result<Answer, Failure> {
         let context = Context::read(context).map_err(Failure::Invalid)?;
-        T::transform(&context, &subject, inputs)
+        T::transform(&context, &primary, inputs)
     }
 }
 

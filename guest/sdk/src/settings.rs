@@ -1,7 +1,7 @@
 //! JSON in: settings and declared fields, as the guest's own types; a problem names the field at fault.
 //! Never quotes a value of an object: of a parser's error about fields only the path is kept.
 
-use crate::{Problem, Subject};
+use crate::{Primary, Problem};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -38,7 +38,7 @@ pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Probl
     })
 }
 
-impl Subject {
+impl Primary {
     /// Reads the declared fields. Fields that the object does not have are not in the text, so give the type
     /// `#[serde(default)]`.
     ///
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_misfit_of_fields_tells_the_path_and_no_value() {
-        let subject = Subject { fields: r#"{"inner":{"number":"hunter2"}}"#.into(), ..Subject::default() };
-        let problem = subject.read::<Outer>().unwrap_err();
+        let primary = Primary { fields: r#"{"inner":{"number":"hunter2"}}"#.into(), ..Primary::default() };
+        let problem = primary.read::<Outer>().unwrap_err();
         assert_eq!(problem.field.as_deref(), Some("inner.number"));
         assert!(!format!("{problem:?}").contains("hunter2"));
     }

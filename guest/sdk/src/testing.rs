@@ -11,18 +11,18 @@
 //!
 //! | `given.yaml` | calls | `expected.yaml` |
 //! |---|---|---|
-//! | `context`, `subject` (trigger guest) | `ready` | `readiness`, `ask-again-at` |
+//! | `context`, `primary` (trigger guest) | `ready` | `readiness`, `ask-again-at` |
 //! | `context`, `change` | `evaluate` | `run: [...]` or `ignore` |
-//! | `context`, `subject`, `found` (kubeconfig guest) | `require` | `ok: {target, needs}` or `err: {...}` |
-//! | `context`, `subject`, `inputs` | `transform` | `ok: {kubeconfig, ask-again-at}` or `err: {...}` |
+//! | `context`, `primary`, `found` (kubeconfig guest) | `require` | `ok: {target, needs}` or `err: {...}` |
+//! | `context`, `primary`, `inputs` | `transform` | `ok: {kubeconfig, ask-again-at}` or `err: {...}` |
 //! | `context`, `cluster` | `compute` | `ok: {decision, ask-again-at}` or `err: {...}` |
 //! | `validate` (settings) | `validate` | a list of problems |
 //!
-//! What a guest is given is cut to what its description declares, as the host does: an undeclared field of a subject, of
+//! What a guest is given is cut to what its description declares, as the host does: an undeclared field of a primary, of
 //! an object or of a managed cluster is as if it were not there. A taints guest that declares a path which fills no field
 //! of the record is refused, also as the host does.
 //!
-//! In `given.yaml`, settings, the `fields` of a subject and the value of a form `object` are written as YAML, not as
+//! In `given.yaml`, settings, the `fields` of a primary and the value of a form `object` are written as YAML, not as
 //! JSON in a text. What is left out has its default: empty, zero, false, absent; a lease lasts 60 seconds. An agent that
 //! is left out works for the hub's own cluster.
 //!
@@ -41,7 +41,7 @@ use crate::bindings::guest::exports::transom::policy::guest::Guest as GuestExpor
 use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig::Guest as KubeconfigExports;
 use crate::bindings::taints::exports::transom::policy::taints::Guest as TaintsExports;
 use crate::bindings::trigger::exports::transom::policy::trigger::Guest as TriggerExports;
-use crate::{Guest, Kubeconfig, ObjectRef, Subject, Taints, Trigger};
+use crate::{Guest, Kubeconfig, ObjectRef, Primary, Taints, Trigger};
 use declared::Declared;
 use given::Given;
 use serde::Serialize;
@@ -78,8 +78,8 @@ pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
             let change = of::<G>(&change.after.reference)?.change(change)?;
             return answer(<G as TriggerExports>::evaluate(given.context()?, change));
         }
-        let subject = subject::<G>(given)?.ok_or("there is neither `subject` nor `change`")?;
-        answer(<G as TriggerExports>::ready(given.context()?, subject))
+        let primary = primary::<G>(given)?.ok_or("there is neither `primary` nor `change`")?;
+        answer(<G as TriggerExports>::ready(given.context()?, primary))
     })
 }
 
@@ -89,15 +89,15 @@ pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
 /// The cases that did not come out as expected; also when there is none.
 pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     run::<G>(folder.as_ref(), |given| {
-        let subject = subject::<G>(given)?.ok_or("there is no `subject`")?;
+        let primary = primary::<G>(given)?.ok_or("there is no `primary`")?;
         let (found, inputs, context) = (given.inputs("found")?, given.inputs("inputs")?, given.context()?);
-        let require = |found| <G as KubeconfigExports>::require(context.clone(), subject.clone(), found);
+        let require = |found| <G as KubeconfigExports>::require(context.clone(), primary.clone(), found);
         if let Some(found) = found {
             return answer(result(require(inputs::cut(&G::ABOUT, found, require)?)));
         }
         let inputs = inputs.ok_or("there is neither `found` nor `inputs`")?;
         let inputs = inputs::cut(&G::ABOUT, inputs, require)?;
-        answer(result(<G as KubeconfigExports>::transform(context.clone(), subject.clone(), inputs)))
+        answer(result(<G as KubeconfigExports>::transform(context.clone(), primary.clone(), inputs)))
     })
 }
 
@@ -106,9 +106,9 @@ fn of<G: Guest>(object: &ObjectRef) -> Result<Declared, String> {
     Declared::of(&G::ABOUT, (&object.api_version, &object.kind))
 }
 
-/// The subject of a case, cut to what the guest declares.
-fn subject<G: Guest>(given: &mut Given) -> Result<Option<Subject>, String> {
-    given.subject()?.map(|subject| of::<G>(&subject.reference)?.subject(subject)).transpose()
+/// The primary of a case, cut to what the guest declares.
+fn primary<G: Guest>(given: &mut Given) -> Result<Option<Primary>, String> {
+    given.primary()?.map(|primary| of::<G>(&primary.reference)?.primary(primary)).transpose()
 }
 
 /// Runs the cases of a taints guest.

@@ -1,18 +1,18 @@
-//! Guests that decide when a policy is evaluated. Never asked about anything but the subject itself.
+//! Guests that decide when a policy is evaluated. Never asked about anything but the primary itself.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::bindings::trigger::exports::transom::policy::trigger as wit;
-use crate::{Context, Guest, Subject};
+use crate::{Context, Guest, Primary};
 
 pub use wit::{Change, Readiness, ReadyAnswer, Verdict};
 
 /// A guest that decides when a policy is evaluated.
 pub trait Trigger: Guest {
-    /// Whether the subject may be evaluated at all; asked first, whatever woke the evaluation.
+    /// Whether the primary may be evaluated at all; asked first, whatever woke the evaluation.
     /// Not ready: no write and no prune, the output stays, state `Held` with the reason.
-    fn ready(context: &Context<Self::Settings>, subject: &Subject) -> ReadyAnswer;
+    fn ready(context: &Context<Self::Settings>, primary: &Primary) -> ReadyAnswer;
 
-    /// Whether an update of the subject calls for an evaluation. `Ignore` never means that the output is right;
+    /// Whether an update of the primary calls for an evaluation. `Ignore` never means that the output is right;
     /// so it must hold that the outputs for `before` and `after` would be equal.
     fn evaluate(context: &Context<Self::Settings>, change: &Change) -> Verdict;
 }
@@ -30,9 +30,9 @@ impl ReadyAnswer {
 }
 
 impl<T: Trigger> wit::Guest for T {
-    fn ready(context: RawContext, subject: Subject) -> ReadyAnswer {
+    fn ready(context: RawContext, primary: Primary) -> ReadyAnswer {
         match Context::read(context) {
-            Ok(context) => T::ready(&context, &subject),
+            Ok(context) => T::ready(&context, &primary),
             Err(problem) => ReadyAnswer::not_ready(problem),
         }
     }

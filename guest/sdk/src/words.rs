@@ -28,7 +28,7 @@ impl Problem {
 }
 
 impl ObjectRef {
-    /// An object without a namespace, on the connection `cluster` (`local`, or that of the subject).
+    /// An object without a namespace, on the connection `cluster` (`local`, or that of the primary).
     pub fn new(cluster: &str, api_version: &str, kind: &str, name: impl Into<String>) -> Self {
         Self {
             cluster: cluster.to_owned(),

@@ -5,9 +5,9 @@ use crate::settings::{Settings, TaintSettings};
 use transom_guest::Reason;
 use transom_guest::taints::{Answer, Decision, ManagedCluster, Status, Wanted};
 
-/// Reason for a subject that is being deleted.
-pub(crate) const SUBJECT_DELETING: Reason = Reason {
-    word: "SubjectDeleting",
+/// Reason for a primary that is being deleted.
+pub(crate) const PRIMARY_DELETING: Reason = Reason {
+    word: "PrimaryDeleting",
     meaning: "The managed cluster is being deleted; its taints stay as they are.",
     remedy: "Nothing: the object goes away when its finalizers are done.",
 };
@@ -26,7 +26,7 @@ pub(crate) fn keys(settings: &Settings) -> (&str, &str) {
 /// Which of the two taints the cluster should carry.
 pub(crate) fn compute(settings: &Settings, now: i64, cluster: &ManagedCluster) -> Answer {
     if cluster.deleting {
-        let problem = SUBJECT_DELETING.problem("the managed cluster is being deleted");
+        let problem = PRIMARY_DELETING.problem("the managed cluster is being deleted");
         return Answer { decision: Decision::Hold(problem), ask_again_at: None };
     }
     let (unavailable, unreachable) = keys(settings);

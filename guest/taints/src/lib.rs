@@ -23,7 +23,7 @@ impl Guest for Taints {
             fields: &["status.conditions[ManagedClusterConditionAvailable]", "spec.taints"],
             changes: &[],
         }],
-        reasons: &[decide::SUBJECT_DELETING],
+        reasons: &[decide::PRIMARY_DELETING],
         settings_schema: include_str!("../settings.schema.json"),
     };
 

@@ -6,7 +6,7 @@ use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use transom_guest::trigger::{Change, ReadyAnswer, Verdict};
-use transom_guest::{Context, Problem, Reason, Subject};
+use transom_guest::{Context, Primary, Problem, Reason};
 
 const ANNOTATIONS: &str = "metadata.annotations";
 const KUBECONFIG: &str = "status.kubeconfig";
@@ -16,20 +16,20 @@ const VERSION_HISTORY: &str = "status.version.history";
 /// Paths of which a change is enough to know.
 pub(crate) const CHANGES: [&str; 4] = [ANNOTATIONS, KUBECONFIG, KUBEADMIN_PASSWORD, VERSION_HISTORY];
 
-/// Whether the subject may be evaluated.
-pub(crate) fn ready(context: &Context<Settings>, subject: &Subject) -> ReadyAnswer {
+/// Whether the primary may be evaluated.
+pub(crate) fn ready(context: &Context<Settings>, primary: &Primary) -> ReadyAnswer {
     let settings = &context.settings;
-    if subject.deleting {
-        return ReadyAnswer::not_ready(reasons::SUBJECT_DELETING.problem("the hosted cluster is being deleted"));
+    if primary.deleting {
+        return ReadyAnswer::not_ready(reasons::PRIMARY_DELETING.problem("the hosted cluster is being deleted"));
     }
     if settings.honour_paused_until {
-        match paused_until(subject).map(|text| Pause::read(&text, context.now_seconds)) {
+        match paused_until(primary).map(|text| Pause::read(&text, context.now_seconds)) {
             Ok(Pause::None) => {}
             Ok(pause) => return pause.not_ready(),
             Err(problem) => return ReadyAnswer::not_ready(problem),
         }
     }
-    match Available::of(subject) {
+    match Available::of(primary) {
         Ok(available) if available.satisfies(settings) => ReadyAnswer::ready(),
         Ok(available) => ReadyAnswer::not_ready(reasons::NOT_AVAILABLE.problem(available.shortfall(settings))),
         Err(problem) => ReadyAnswer::not_ready(problem),
@@ -49,7 +49,7 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     }
     if settings.honour_paused_until && change.before.fields != change.after.fields {
         // One that cannot be read is like no other; `ready` says what is wrong with it.
-        let [before, after] = [&change.before, &change.after].map(|subject| paused_until(subject).ok());
+        let [before, after] = [&change.before, &change.after].map(|primary| paused_until(primary).ok());
         found.extend((before != after).then_some(reasons::PAUSED_UNTIL_CHANGED.word));
     }
     let watched = [
@@ -68,7 +68,7 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
 
 /// How availability changed. Fields that cannot be read count as not available: `ready` says what is wrong with them.
 fn availability(settings: &Settings, change: &Change) -> Option<&'static Reason> {
-    let is_available = |subject| Available::of(subject).is_ok_and(|available| available.satisfies(settings));
+    let is_available = |primary| Available::of(primary).is_ok_and(|available| available.satisfies(settings));
     match (is_available(&change.before), is_available(&change.after)) {
         (false, true) => Some(&reasons::BECAME_AVAILABLE),
         (true, false) => Some(&reasons::NO_LONGER_AVAILABLE),
@@ -104,8 +104,8 @@ struct PausableSpec {
 }
 
 /// `spec.pausedUntil`, empty when it is not there.
-fn paused_until(subject: &Subject) -> Result<String, Problem> {
-    let cluster: Pausable = subject.read()?;
+fn paused_until(primary: &Primary) -> Result<String, Problem> {
+    let cluster: Pausable = primary.read()?;
     Ok(cluster.spec.paused_until.unwrap_or_default())
 }
 
@@ -124,8 +124,8 @@ struct Condition {
 }
 
 impl Available {
-    fn of(subject: &Subject) -> Result<Self, Problem> {
-        let cluster: HostedCluster = subject.read()?;
+    fn of(primary: &Primary) -> Result<Self, Problem> {
+        let cluster: HostedCluster = primary.read()?;
         Ok(Self(cluster.status.conditions.into_iter().find(|condition| condition.r#type == "Available")))
     }
 
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    fn subject() -> impl Strategy<Value = Subject> {
+    fn primary() -> impl Strategy<Value = Primary> {
         let fields = prop_oneof![
             Just("{}"),
             Just(r#"{"status":{"conditions":[{"type":"Available","status":"True","reason":"AsExpected"}]}}"#),
@@ -191,10 +191,10 @@ mod tests {
             ),
             Just(r#"{"spec":{"pausedUntil":7},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#),
         ];
-        (any::<bool>(), fields).prop_map(|(deleting, fields)| Subject {
+        (any::<bool>(), fields).prop_map(|(deleting, fields)| Primary {
             deleting,
             fields: fields.into(),
-            ..Subject::default()
+            ..Primary::default()
         })
     }
 
@@ -208,14 +208,14 @@ mod tests {
         /// A deletion cannot be taken back, so one that ends is no change that the host could put.
         #[test]
         fn ignored_changes_change_nothing(
-            before in subject(), after in subject(), changed in changed(), reason in prop::option::of(Just("AsExpected")),
+            before in primary(), after in primary(), changed in changed(), reason in prop::option::of(Just("AsExpected")),
             honour_paused_until in any::<bool>(),
         ) {
             prop_assume!(after.deleting || !before.deleting);
             let settings =
                 Settings { available_reason: reason.map(Into::into), honour_paused_until, ..Settings::default() };
             let context = Context { now_seconds: 1_795_248_000, settings: settings.clone(), ..Context::default() };
-            let is_ready = |subject: &Subject| ready(&context, subject).readiness == Readiness::Ready;
+            let is_ready = |primary: &Primary| ready(&context, primary).readiness == Readiness::Ready;
             let (was, is) = (is_ready(&before), is_ready(&after));
             let annotated = changed.iter().any(|path| path == ANNOTATIONS);
             if evaluate(&settings, &Change { before, after, changed }) == Verdict::Ignore {
@@ -226,7 +226,7 @@ mod tests {
 
         /// With every change switched off nothing is ever run.
         #[test]
-        fn what_is_off_does_not_count(before in subject(), after in subject(), changed in changed()) {
+        fn what_is_off_does_not_count(before in primary(), after in primary(), changed in changed()) {
             let on = crate::settings::Changes {
                 availability: false,
                 annotations: false,

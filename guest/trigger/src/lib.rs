@@ -8,7 +8,7 @@ mod settings;
 
 pub use settings::{Changes, Settings};
 use transom_guest::trigger::{Change, ReadyAnswer, Verdict};
-use transom_guest::{About, Context, Guest, Problem, Read, Subject};
+use transom_guest::{About, Context, Guest, Primary, Problem, Read};
 
 /// The guest `trigger`.
 pub struct Trigger;
@@ -35,8 +35,8 @@ impl Guest for Trigger {
 }
 
 impl transom_guest::Trigger for Trigger {
-    fn ready(context: &Context<Settings>, subject: &Subject) -> ReadyAnswer {
-        decide::ready(context, subject)
+    fn ready(context: &Context<Settings>, primary: &Primary) -> ReadyAnswer {
+        decide::ready(context, primary)
     }
 
     fn evaluate(context: &Context<Settings>, change: &Change) -> Verdict {

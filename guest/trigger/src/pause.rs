@@ -32,7 +32,7 @@ impl Pause {
             Self::Until(until) => ("spec.pausedUntil is a time to come", Some(until)),
             Self::Open | Self::None => ("spec.pausedUntil is true", None),
         };
-        let answer = ReadyAnswer::not_ready(reasons::SUBJECT_PAUSED.problem(message));
+        let answer = ReadyAnswer::not_ready(reasons::PRIMARY_PAUSED.problem(message));
         ReadyAnswer { ask_again_at: until, ..answer }
     }
 }

@@ -3,14 +3,14 @@
 use transom_guest::Reason;
 
 /// `ready`: being deleted.
-pub(crate) const SUBJECT_DELETING: Reason = Reason {
-    word: "SubjectDeleting",
+pub(crate) const PRIMARY_DELETING: Reason = Reason {
+    word: "PrimaryDeleting",
     meaning: "The hosted cluster is being deleted; what was made for it stays until it is gone.",
     remedy: "Nothing: it is removed when the hosted cluster is gone.",
 };
 /// `ready`: paused as HyperShift itself is.
-pub(crate) const SUBJECT_PAUSED: Reason = Reason {
-    word: "SubjectPaused",
+pub(crate) const PRIMARY_PAUSED: Reason = Reason {
+    word: "PrimaryPaused",
     meaning: "The hosted cluster is paused by spec.pausedUntil, and the policy honours that.",
     remedy: "Remove spec.pausedUntil from the hosted cluster, or wait until the time that it names.",
 };
@@ -71,8 +71,8 @@ pub(crate) const PAUSED_UNTIL_CHANGED: Reason = Reason {
 
 /// All of them.
 pub(crate) const ALL: [Reason; 11] = [
-    SUBJECT_DELETING,
-    SUBJECT_PAUSED,
+    PRIMARY_DELETING,
+    PRIMARY_PAUSED,
     NOT_AVAILABLE,
     BECAME_AVAILABLE,
     NO_LONGER_AVAILABLE,

@@ -200,11 +200,11 @@ impl Agent {
 
     /// Removes the status of whatever vanished while no agent was at work. For the end of a start.
     pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
-        let subjects = {
+        let primaries = {
             let known = self.known.lock();
-            known.told.keys().map(|key| (key.policy.to_string(), (*key.subject).clone())).collect()
+            known.told.keys().map(|key| (key.policy.to_string(), (*key.primary).clone())).collect()
         };
-        for error in self.connections.retain_status(policies, &subjects) {
+        for error in self.connections.retain_status(policies, &primaries) {
             let (place, message) = ("status".to_owned(), error.to_string());
             telemetry::tell(&Signal::Unreadable { place, reason: Word::WriteFailed, message });
         }
@@ -216,7 +216,7 @@ impl Agent {
             end: End::Ended(Class::of(Word::AgentFailed)),
             state: State::Failed,
             reason: Word::AgentFailed.into(),
-            message: "the agent failed while it evaluated this subject".to_owned(),
+            message: "the agent failed while it evaluated this primary".to_owned(),
             failures: 1,
             since_seconds: self.clock.now_seconds(),
             wrote: false,

@@ -62,9 +62,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  cargo build --release --target wasm32-unknown-unknown\n  transom componentize target/wasm32-unknown-unknown/release/mine.wasm -o target/guests/mine.wasm\n\nEnds with 0 when the component is written, 1 when the agent would not load it and none is written, 2 on wrong use."
     )]
     Componentize(ComponentizeArgs),
-    /// Ask why a subject is as it is, and what the agent would do; write nothing. A table of all without a name.
+    /// Ask why a primary is as it is, and what the agent would do; write nothing. A table of all without a name.
     #[command(
-        after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nEnds with 0 when nothing failed, 1 when some subject or policy did, 2 on wrong use."
+        after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nEnds with 0 when nothing failed, 1 when some primary or policy did, 2 on wrong use."
     )]
     Status(StatusArgs),
     /// Say what a reason means and what to do about it.

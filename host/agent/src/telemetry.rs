@@ -31,12 +31,12 @@ use transom_engine::{LogLevel, LogLine, Receipt};
 
 /// The target of lines that guests wrote.
 const GUEST: &str = "transom::guest";
-/// The target of lines about one subject.
-const SUBJECT: &str = "transom::subject";
+/// The target of lines about one primary.
+const PRIMARY: &str = "transom::primary";
 /// The usual filter.
 const USUAL: &str = "info";
-/// The filter of a run that ends: it tells in its summary what became of subjects, but not what guests logged.
-const USUAL_ONCE: &str = "error,transom::subject=off,transom::guest=debug,transom::connection=info";
+/// The filter of a run that ends: it tells in its summary what became of primaries, but not what guests logged.
+const USUAL_ONCE: &str = "error,transom::primary=off,transom::guest=debug,transom::connection=info";
 
 /// Sends log lines to standard error, and keeps what a panic carries out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {
@@ -88,11 +88,11 @@ pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: Option<Fir
             _ => Signal::Written { key, why, kind: *kind, target },
         });
     }
-    let (policy, subject, reason, message) = (&report.policy, &report.subject, &report.reason, &report.message);
+    let (policy, primary, reason, message) = (&report.policy, &report.primary, &report.reason, &report.message);
     // One macro call for each level: a level is part of what is known at compile time.
     macro_rules! line {
         ($level:ident) => {
-            $level!(target: SUBJECT, %policy, %subject, why, state = ?report.state, %reason, "{message}")
+            $level!(target: PRIMARY, %policy, %primary, why, state = ?report.state, %reason, "{message}")
         };
     }
     match level(report, transition) {
@@ -103,7 +103,7 @@ pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: Option<Fir
     }
 }
 
-/// Whether a transition is the first that is known of a subject.
+/// Whether a transition is the first that is known of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     /// Nothing was known of it.
@@ -203,7 +203,7 @@ pub(crate) fn fault(key: &Key, counts: bool) {
     if let (Some(meters), true) = (metrics::get(), counts) {
         meters.attempted(Attempt::Failed);
     }
-    error!(policy = %key.policy, subject = %key.subject, reason = Word::AgentFailed.as_str(), "the evaluation ended by a fault of the agent; it is tried again");
+    error!(policy = %key.policy, primary = %key.primary, reason = Word::AgentFailed.as_str(), "the evaluation ended by a fault of the agent; it is tried again");
 }
 
 /// A policy is gone, and what was counted for it with it.
@@ -215,24 +215,24 @@ pub(crate) fn forgotten(policy: &str) {
 
 /// A status could not be written; the work itself is done.
 pub(crate) fn unpublished(report: &Report, error: &std::io::Error) {
-    warn!(policy = %report.policy, subject = %report.subject, %error, "failed to write the status");
+    warn!(policy = %report.policy, primary = %report.primary, %error, "failed to write the status");
 }
 
 /// Says one signal.
 pub(crate) fn tell(signal: &Signal) {
     match signal {
         Signal::Ignored { key } => {
-            debug!(policy = %key.policy, subject = %key.subject, "the trigger guest ignored an update");
+            debug!(policy = %key.policy, primary = %key.primary, "the trigger guest ignored an update");
         }
         Signal::Written { key, why, kind, target } => {
-            info!(target: SUBJECT, policy = %key.policy, subject = %key.subject, %target, why, "{}", kind.past());
+            info!(target: PRIMARY, policy = %key.policy, primary = %key.primary, %target, why, "{}", kind.past());
         }
         Signal::RepairedByAudit { key, kind, target } => {
             if let Some(meters) = metrics::get() {
                 meters.repaired(&key.policy);
             }
-            let (policy, subject, why, what) = (&key.policy, &key.subject, Why::Audit.word(), kind.past());
-            warn!(target: SUBJECT, %policy, %subject, %target, why, "{what} by an audit: no event had told of this difference");
+            let (policy, primary, why, what) = (&key.policy, &key.primary, Why::Audit.word(), kind.past());
+            warn!(target: PRIMARY, %policy, %primary, %target, why, "{what} by an audit: no event had told of this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
         Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),
@@ -249,11 +249,11 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::Unreadable { place, reason, message } => warn!(%place, reason = reason.as_str(), "{message}"),
         Signal::Readable { place } => info!(%place, "readable again"),
         Signal::GuestLogged { key, level, line } => {
-            let (policy, subject) = (&key.policy, &key.subject);
+            let (policy, primary) = (&key.policy, &key.primary);
             match *level {
-                "warn" => warn!(target: GUEST, %policy, %subject, "guest: {line}"),
-                "info" => info!(target: GUEST, %policy, %subject, "guest: {line}"),
-                _ => debug!(target: GUEST, %policy, %subject, "guest: {line}"),
+                "warn" => warn!(target: GUEST, %policy, %primary, "guest: {line}"),
+                "info" => info!(target: GUEST, %policy, %primary, "guest: {line}"),
+                _ => debug!(target: GUEST, %policy, %primary, "guest: {line}"),
             }
         }
     }
@@ -268,8 +268,8 @@ mod tests {
     use transom_core::report::{self, Evaluation, Schedule, Success};
 
     fn report(state: State, word: Word, failures: u32, wrote: bool) -> Report {
-        let subject = ObjectRef::local("v1", "Thing", None, "a");
-        let key = Key::new(&"p".into(), &subject);
+        let primary = ObjectRef::local("v1", "Thing", None, "a");
+        let key = Key::new(&"p".into(), &primary);
         let evaluation = Evaluation { key, target: None, inputs: None, observed_generation: None };
         let result = match state {
             State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
@@ -278,7 +278,7 @@ mod tests {
         let schedule = Schedule { now_seconds: 0, audit_seconds: 0, failures: 0, seed: 0 };
         let report = report::of(evaluation, result, schedule);
         assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
-        let writes = wrote.then_some((WriteKind::Patch, subject)).into_iter().collect();
+        let writes = wrote.then_some((WriteKind::Patch, primary)).into_iter().collect();
         Report { writes, failures, ..report }
     }
 

@@ -31,7 +31,7 @@ fn validate_fails_on_a_policy_that_cannot_be_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("policy.yaml");
     let policy = fs::read_to_string(top().join(TAINTS).join("policy.yaml")).unwrap();
-    fs::write(&path, policy.replace("  subject:\n", "  surplus: 1\n  subject:\n")).unwrap();
+    fs::write(&path, policy.replace("  primary:\n", "  surplus: 1\n  primary:\n")).unwrap();
     let (code, out, _) = transom(&["validate", path.to_str().unwrap()]);
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("refused") && out.contains("spec.surplus"), "{out}");

@@ -44,7 +44,7 @@ pub fn policy() -> Value {
 fn schema() -> Value {
     let mut schema = json!({
         "type": "object",
-        "description": "Which subjects, which guests, what they may read and write, and what is owned.",
+        "description": "Which primaries, which guests, what they may read and write, and what is owned.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -72,13 +72,13 @@ fn columns() -> Value {
     let column = |name: &str, kind: &str, path: &str, about: &str| json!({"name": name, "type": kind, "jsonPath": path, "description": about});
     let status = |condition: &str, field: &str| format!(".status.conditions[?(@.type=='{condition}')].{field}");
     json!([
-        column("Subject", "string", ".spec.subject.kind", "Kind of the objects that the policy is about."),
+        column("Primary", "string", ".spec.primary.kind", "Kind of the objects that the policy is about."),
         column("Ready", "string", &status("Ready", "status"), "Whether it is loaded, watched and healthy."),
         column("Reason", "string", &status("Ready", "reason"), "Why it is not ready, in one word."),
-        column("Applied", "integer", ".status.counts.applied", "Subjects that are as they should be."),
-        column("Waiting", "integer", ".status.counts.waiting", "Subjects that something is not there for yet."),
-        column("Held", "integer", ".status.counts.held", "Subjects that are left as they are on purpose."),
-        column("Failed", "integer", ".status.counts.failed", "Subjects that something must be mended for."),
+        column("Applied", "integer", ".status.counts.applied", "Primaries that are as they should be."),
+        column("Waiting", "integer", ".status.counts.waiting", "Primaries that something is not there for yet."),
+        column("Held", "integer", ".status.counts.held", "Primaries that are left as they are on purpose."),
+        column("Failed", "integer", ".status.counts.failed", "Primaries that something must be mended for."),
         column("Age", "date", ".metadata.creationTimestamp", "Time since the policy was made."),
     ])
 }

@@ -9,7 +9,7 @@ pub const POLICY: &str = "transom.dev/policy";
 /// Label, `true`: the object was there without a stamp and was taken over, so that what the agent made and what it found
 /// can be told apart by a selector.
 pub const ADOPTED: &str = "transom.dev/adopted";
-/// Annotation: the subject that the object was made for, as JSON (cluster, apiVersion, kind, namespace, name, uid).
+/// Annotation: the primary that the object was made for, as JSON (cluster, apiVersion, kind, namespace, name, uid).
 pub const SOURCE: &str = "transom.dev/source";
 /// Annotation: digest of the inputs of the last write; credential bytes are not part of it.
 pub const INPUTS: &str = "transom.dev/inputs";
@@ -18,7 +18,7 @@ pub const COMPONENT: &str = "transom.dev/component";
 /// Annotation: keys of the labels and annotations that the policy put on the object (`spec.own`), as JSON; absent when
 /// there are none.
 pub const CARRIED: &str = "transom.dev/carried";
-/// Annotation of a user on a subject: any value but `false` pauses it, for every policy.
+/// Annotation of a user on a primary: any value but `false` pauses it, for every policy.
 pub const PAUSED: &str = "transom.dev/paused";
 
 /// Whether a label or annotation is the agent's own to set: [`MANAGED_BY`], and every key of `transom.dev` or below it.

@@ -1,4 +1,4 @@
-//! The kind `FleetPolicy`: which subjects, which guests, what they may read and write, what is owned.
+//! The kind `FleetPolicy`: which primaries, which guests, what they may read and write, what is owned.
 //! Never judges a policy beyond its shape: unknown fields are refused, sense is checked in `core`.
 
 pub mod bounds;
@@ -18,7 +18,7 @@ pub struct PolicySpec {
     #[serde(default)]
     pub suspend: bool,
     /// Which objects the policy is about.
-    pub subject: SubjectSpec,
+    pub primary: PrimarySpec,
     /// Which guests decide.
     pub guests: GuestsSpec,
     /// What the guests may read and have written.
@@ -27,7 +27,7 @@ pub struct PolicySpec {
     /// What becomes of the objects that the policy made.
     #[serde(default)]
     pub own: OwnSpec,
-    /// Seconds between two audits of a subject, jittered; 0 switches the audit off.
+    /// Seconds between two audits of a primary, jittered; 0 switches the audit off.
     #[serde(default = "default_audit_seconds")]
     pub audit_seconds: u32,
 }
@@ -55,7 +55,7 @@ fn everywhere() -> Vec<String> {
 /// Which objects a policy is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SubjectSpec {
+pub struct PrimarySpec {
     /// Name of the connection.
     #[serde(default = "local")]
     pub cluster: String,
@@ -72,7 +72,7 @@ pub struct SubjectSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestsSpec {
-    /// Decides when; without it every change of a declared field counts, and every subject is ready.
+    /// Decides when; without it every change of a declared field counts, and every primary is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<GuestSpec>,
     /// Decides what.
@@ -110,9 +110,9 @@ pub enum Capability {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantSpec {
-    /// Names that patterns use as `{name}`: the first choice of which every field is there. `subject.annotations["key"]`
-    /// and `subject.labels["key"]` are the subject's, `agent.remoteCluster` is the agent's cluster where that is not the
-    /// hub's own, `dashed(subject.name)` has dashes for dots, and a bar stands before the next choice.
+    /// Names that patterns use as `{name}`: the first choice of which every field is there. `primary.annotations["key"]`
+    /// and `primary.labels["key"]` are the primary's, `agent.remoteCluster` is the agent's cluster where that is not the
+    /// hub's own, `dashed(primary.name)` has dashes for dots, and a bar stands before the next choice.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
     /// What may be read, by role.
@@ -123,8 +123,8 @@ pub struct GrantSpec {
     pub write: Vec<WriteGrant>,
 }
 
-/// Objects that a guest may ask for under one role. Patterns: `*` for any text, `{subject.namespace}` and
-/// `{subject.name}` for the subject's own, `{name}` for one of `grant.names`, or such a template itself.
+/// Objects that a guest may ask for under one role. Patterns: `*` for any text, `{primary.namespace}` and
+/// `{primary.name}` for the primary's own, `{name}` for one of `grant.names`, or such a template itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadGrant {
@@ -152,7 +152,7 @@ pub struct ReadGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WriteGrant {
-    /// `subject` when the subject itself is written; the fields that name an object are absent then.
+    /// `primary` when the primary itself is written; the fields that name an object are absent then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetSpec>,
     /// Name of the connection.
@@ -186,8 +186,8 @@ pub struct WriteGrant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum TargetSpec {
-    /// The subject itself.
-    Subject,
+    /// The primary itself.
+    Primary,
 }
 
 /// What may be done with an object.
@@ -229,7 +229,7 @@ pub struct OwnSpec {
 /// What to do with a target that exists and bears no stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AdoptSpec {
-    /// Take it over when only this subject claims it and the credential in it is the source's.
+    /// Take it over when only this primary claims it and the credential in it is the source's.
     #[default]
     SoleClaimant,
     /// Leave it alone.
@@ -252,14 +252,14 @@ mod tests {
     use serde_json::json;
 
     fn smallest() -> Value {
-        json!({"subject": {"apiVersion": "v1", "kind": "Node"}, "guests": {"decide": {"component": "builtin:x"}}})
+        json!({"primary": {"apiVersion": "v1", "kind": "Node"}, "guests": {"decide": {"component": "builtin:x"}}})
     }
 
     #[test]
     fn what_is_left_out_has_its_default() {
         let spec: PolicySpec = serde_json::from_value(smallest()).unwrap();
         assert_eq!(
-            (spec.subject.cluster.as_str(), spec.subject.namespaces.as_slice()),
+            (spec.primary.cluster.as_str(), spec.primary.namespaces.as_slice()),
             ("local", &["*".to_owned()][..])
         );
         assert_eq!((spec.suspend, spec.audit_seconds, spec.guests.trigger.is_none()), (false, 1800, true));
@@ -289,7 +289,7 @@ mod tests {
     fn unknown_fields_and_words_are_refused_everywhere() {
         for (pointer, value) in [
             ("", json!({"x": 1})),
-            ("/subject", json!({"x": 1})),
+            ("/primary", json!({"x": 1})),
             ("/guests", json!({"x": 1})),
             ("/guests/decide", json!({"x": 1})),
             ("", json!({"grant": {"x": 1}})),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// What state a subject is in under one policy.
+/// What state a primary is in under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum State {
     /// What is there is what should be there.
@@ -31,7 +31,7 @@ impl State {
     }
 }
 
-/// Why a subject is in its state.
+/// Why a primary is in its state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// One of the agent's own words.
@@ -110,17 +110,17 @@ words! {
     AsDesired: "What is there is what should be there.", "Nothing to do.";
     Suspended: "The policy is suspended.", "Set spec.suspend of the policy to false.";
     ReadOnly: "The agent is read-only: what it would write stands in the message.", "Run the agent without --read-only to have it written.";
-    SourceGone: "The subject is gone; what was made for it is removed or kept as the policy says.", "Nothing to do.";
+    SourceGone: "The primary is gone; what was made for it is removed or kept as the policy says.", "Nothing to do.";
     Loaded: "The newest revision of the policy is at work.", "Nothing to do.";
     // Waiting.
     InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";
-    TargetsUnlocated: "Not every subject that may want the target has been located yet, of this policy or in its first 30 seconds of another one, so a target without a stamp is not written.", "Nothing to do: this ends with the start of the agent.";
-    TargetClaimed: "Another subject, or the same one under another policy, claims the same target and keeps it.", "Give one of the two subjects named in the message another target; where the message names two policies, let one of them write another Secret, or narrow its subjects.";
-    StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed, or goes to the subject that claims it, when the object named in the message is gone.";
+    TargetsUnlocated: "Not every primary that may want the target has been located yet, of this policy or in its first 30 seconds of another one, so a target without a stamp is not written.", "Nothing to do: this ends with the start of the agent.";
+    TargetClaimed: "Another primary, or the same one under another policy, claims the same target and keeps it.", "Give one of the two primaries named in the message another target; where the message names two policies, let one of them write another Secret, or narrow its primaries.";
+    StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed, or goes to the primary that claims it, when the object named in the message is gone.";
     // Ownership.
-    TargetNotOwned: "The target exists and was not made by this policy, or was made for a subject on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster; where the message names another policy, let one of the two write another Secret.";
+    TargetNotOwned: "The target exists and was not made by this policy, or was made for a primary on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster; where the message names another policy, let one of the two write another Secret.";
     Contended: "Someone else overwrote what the policy wrote three times in ten minutes.", "Find the other writer of the object and stop it, or let the policy own something else; it is tried again when the ten minutes are over.";
-    WriteBudgetExceeded: "The policy wanted to write one object, or for one subject, more often than a minute allows.", "Look for what changes all the time: a guest whose answer depends on the time, or two writers; it is tried again when the minute allows.";
+    WriteBudgetExceeded: "The policy wanted to write one object, or for one primary, more often than a minute allows.", "Look for what changes all the time: a guest whose answer depends on the time, or two writers; it is tried again when the minute allows.";
     EvaluationBudgetExceeded: "One object was to be evaluated under one policy more often than a minute allows.", "Look for what changes all the time: the object, one of its inputs, or what a guest asks for; it is evaluated again when the minute allows.";
     // Grant.
     ReadNotGranted: "The guest asked for an object that the policy does not grant.", "Add the object to grant.read, or use another guest.";
@@ -183,7 +183,7 @@ words! {
     ManifestInvalid: "A file cannot be read as Kubernetes manifests.", "Mend the file at the place named in the message.";
     ReadFailed: "An object could not be read.", "See the cause in the message; it is tried again.";
     WriteFailed: "A write did not succeed.", "See the cause in the message; it is tried again.";
-    AgentFailed: "The agent itself failed while it evaluated the subject.", "Report the file and line in the log; the subject is tried again.";
+    AgentFailed: "The agent itself failed while it evaluated the primary.", "Report the file and line in the log; the primary is tried again.";
     KindMissing: "The API server does not know a kind that a policy names.", "Install the CRD of the kind; the watch starts by itself when it is there. Until then nothing is removed that depends on its objects.";
     ReadForbidden: "The API server does not let the agent read what a policy needs.", "Give the agent the rights that `transom rbac` prints.";
     WriteForbidden: "The API server does not let the agent write what a policy grants.", "Give the agent the rights that `transom rbac` prints.";
@@ -193,7 +193,7 @@ words! {
     AdmissionRefused: "An admission webhook or policy of the cluster refused the write.", "See its answer in the message; let it allow what the policy grants.";
     AdmissionChanged: "An admission webhook of the cluster changed what was written, so it is not written again.", "Let the webhook leave the fields of the object alone.";
     ServerUnavailable: "The API server cannot be reached or is overloaded.", "Nothing to do when it passes: it is tried again.";
-    Paused: "The subject carries the pause annotation.", "Remove the annotation transom.dev/paused from the subject.";
+    Paused: "The primary carries the pause annotation.", "Remove the annotation transom.dev/paused from the primary.";
     NotLeading: "Another replica of the agent leads, so this one writes nothing.", "Nothing to do: the leader does the work.";
     WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is evaluated again at once.";
 }

@@ -4,7 +4,7 @@ use crate::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most subjects that a status names.
+/// The most primaries that a status names.
 pub const MAX_WORST: usize = 10;
 /// The most reasons of waiting and the most watches that a status lists.
 pub const MAX_LISTED: usize = 32;
@@ -21,15 +21,15 @@ pub struct PolicyStatus {
     /// The revision that is at work; absent when none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionStatus>,
-    /// How many subjects are in each state.
+    /// How many primaries are in each state.
     #[serde(default)]
     pub counts: Counts,
-    /// Why subjects are held or wait, the most frequent reason first.
+    /// Why primaries are held or wait, the most frequent reason first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingStatus>,
-    /// The worst subjects: failed ones first, then those that wait for longer than expected.
+    /// The worst primaries: failed ones first, then those that wait for longer than expected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub worst: Vec<SubjectStatus>,
+    pub worst: Vec<PrimaryStatus>,
     /// Watches that cannot be followed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwatched: Vec<WatchStatus>,
@@ -67,7 +67,7 @@ pub struct RevisionStatus {
     pub trigger: Option<String>,
 }
 
-/// How many subjects are in each state.
+/// How many primaries are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
@@ -83,7 +83,7 @@ pub struct Counts {
     pub failed: u32,
 }
 
-/// Subjects that are held or wait for one reason.
+/// Primaries that are held or wait for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingStatus {
@@ -91,7 +91,7 @@ pub struct WaitingStatus {
     pub state: State,
     /// Why, in one word.
     pub reason: String,
-    /// How many subjects.
+    /// How many primaries.
     pub count: u32,
     /// Since when the first of them waits.
     #[schemars(extend("format" = "date-time"))]
@@ -104,10 +104,10 @@ pub struct WaitingStatus {
     pub overdue: u32,
 }
 
-/// One subject and why it is where it is.
+/// One primary and why it is where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct SubjectStatus {
+pub struct PrimaryStatus {
     /// Namespace; absent for cluster-scoped kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
@@ -173,7 +173,7 @@ pub enum ConditionType {
     Loaded,
     /// Everything that the policy needs can be watched.
     Watched,
-    /// No subject failed.
+    /// No primary failed.
     Healthy,
 }
 

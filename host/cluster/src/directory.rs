@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use transom_api::labels;
-use transom_api::status::{PolicyStatus, SubjectStatus};
+use transom_api::status::{PolicyStatus, PrimaryStatus};
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::outcome::Outcome;
@@ -194,7 +194,7 @@ impl Directory {
         store.of_kind(first).filter(inside).cloned().collect()
     }
 
-    /// Whether what is seen of an object is one that the agent made whole; such an object is never a subject.
+    /// Whether what is seen of an object is one that the agent made whole; such an object is never a primary.
     pub fn made(&self, reference: &ObjectRef) -> bool {
         matches!(self.shared.store().effective(reference), slot::Effective::Made(_))
     }
@@ -226,19 +226,19 @@ impl Directory {
         apply::apply(&self.shared, plan)
     }
 
-    /// Writes a subject's status when it differs in more than its times.
+    /// Writes a primary's status when it differs in more than its times.
     pub fn publish(&self, report: &Report) -> io::Result<()> {
         status::publish(&self.shared, report)
     }
 
-    /// What was told of a subject last, if anything was; also where nothing may be written.
-    pub fn reported(&self, policy: &str, subject: &ObjectRef) -> io::Result<Option<SubjectStatus>> {
-        status::reported(&self.shared, policy, subject)
+    /// What was told of a primary last, if anything was; also where nothing may be written.
+    pub fn reported(&self, policy: &str, primary: &ObjectRef) -> io::Result<Option<PrimaryStatus>> {
+        status::reported(&self.shared, policy, primary)
     }
 
-    /// Removes the status of a subject.
-    pub fn forget(&self, policy: &str, subject: &ObjectRef) -> io::Result<()> {
-        status::forget(&self.shared, policy, subject)
+    /// Removes the status of a primary.
+    pub fn forget(&self, policy: &str, primary: &ObjectRef) -> io::Result<()> {
+        status::forget(&self.shared, policy, primary)
     }
 
     /// Writes a policy's own status when it differs in more than its times.
@@ -251,13 +251,13 @@ impl Directory {
         status::policy_status(&self.shared, policy)
     }
 
-    /// Removes every status but those of the given policies and subjects; for the end of a start.
+    /// Removes every status but those of the given policies and primaries; for the end of a start.
     pub fn retain_status(
         &self,
         policies: &BTreeSet<String>,
-        subjects: &BTreeSet<(String, ObjectRef)>,
+        primaries: &BTreeSet<(String, ObjectRef)>,
     ) -> io::Result<()> {
-        status::retain(&self.shared, policies, subjects)
+        status::retain(&self.shared, policies, primaries)
     }
 }
 

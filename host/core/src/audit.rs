@@ -1,4 +1,4 @@
-//! When a subject is audited next. Never asks a clock or a random source: the seed is an argument.
+//! When a primary is audited next. Never asks a clock or a random source: the seed is an argument.
 
 use crate::backoff::spread;
 

@@ -25,22 +25,22 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// Who judges changes of the subject, and what that guest declared of the subject's kind.
+    /// Who judges changes of the primary, and what that guest declared of the primary's kind.
     pub fn judge(&self) -> (Judge, &Declared) {
-        let SubjectKind { api_version, kind } = self.subject_kind();
+        let PrimaryKind { api_version, kind } = self.primary_kind();
         match &self.trigger {
             Some(guest) => (Judge::Guest, guest.declared(api_version, kind)),
             None => (Judge::Nobody, self.decide.declared(api_version, kind)),
         }
     }
 
-    /// Version and kind of the subjects.
-    fn subject_kind(&self) -> SubjectKind<'_> {
-        SubjectKind { api_version: &self.policy.subject.api_version, kind: &self.policy.subject.kind }
+    /// Version and kind of the primaries.
+    fn primary_kind(&self) -> PrimaryKind<'_> {
+        PrimaryKind { api_version: &self.policy.primary.api_version, kind: &self.policy.primary.kind }
     }
 }
 
-struct SubjectKind<'a> {
+struct PrimaryKind<'a> {
     api_version: &'a str,
     kind: &'a str,
 }
@@ -91,13 +91,13 @@ pub struct Catalogue {
 /// What became of a policy between two catalogues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has its first good revision: enqueue every subject.
+    /// It has its first good revision: enqueue every primary.
     Loaded,
-    /// It has another revision: drop every *before*, enqueue every subject.
+    /// It has another revision: drop every *before*, enqueue every primary.
     Swapped,
     /// A newer revision was refused, for a reason that was not known yet.
     Refused,
-    /// The last good revision does less than it did, or more again, as the newest manifest allows: enqueue every subject.
+    /// The last good revision does less than it did, or more again, as the newest manifest allows: enqueue every primary.
     Bounded,
     /// A refused revision was put right, and what is at work is the newest again.
     Mended,
@@ -157,10 +157,10 @@ impl Catalogue {
         self.entries.get(name)?.revision.as_ref()
     }
 
-    /// The last good revisions of all policies that an object is a subject of.
+    /// The last good revisions of all policies that an object is a primary of.
     pub fn about<'a>(&'a self, object: &'a ObjectRef) -> impl Iterator<Item = &'a Arc<Revision>> {
         let revisions = self.entries.values().filter_map(|entry| entry.revision.as_ref());
-        revisions.filter(|revision| revision.policy.subject.admits(object))
+        revisions.filter(|revision| revision.policy.primary.admits(object))
     }
 
     /// What became of each policy since an earlier catalogue, in order of name; unchanged ones are left out.
@@ -231,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn revisions_are_found_by_their_subjects() {
+    fn revisions_are_found_by_their_primaries() {
         let mut elsewhere = revision("sha256:1");
         let mut manifest = kubeconfig_manifest();
         manifest["metadata"]["name"] = json!("elsewhere");
-        manifest["spec"]["subject"]["namespaces"] = json!(["other-*"]);
+        manifest["spec"]["primary"]["namespaces"] = json!(["other-*"]);
         elsewhere.policy = policy(&manifest);
         let catalogue = Catalogue::default().with(revision("sha256:1"), "a").with(elsewhere, "b");
         let about =

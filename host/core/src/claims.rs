@@ -1,4 +1,4 @@
-//! Who writes a target when several subjects want it. A value, keyed by target over all policies. A subject that is held
+//! Who writes a target when several primaries want it. A value, keyed by target over all policies. A primary that is held
 //! claims what it would have, so that nobody wins by waiting for it to be held (ADR 0016).
 //! Never reads a target: what its stamp says is an argument.
 
@@ -14,25 +14,25 @@ use std::sync::Arc;
 /// Somebody who wants a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
-    /// Policy and subject.
+    /// Policy and primary.
     pub key: Key,
-    /// uid of the subject, empty when it has none.
+    /// uid of the primary, empty when it has none.
     pub uid: String,
-    /// When the subject was created, in seconds since 1970.
+    /// When the primary was created, in seconds since 1970.
     pub created_seconds: Option<i64>,
 }
 
 impl Claimant {
-    /// The claimant that a subject is; nothing is known of one that cannot be read.
-    pub fn of(key: &Key, subject: Option<&Object>) -> Self {
-        let uid = subject.map(Object::uid).unwrap_or_default().to_owned();
-        Self { key: key.clone(), uid, created_seconds: subject.and_then(Object::created_seconds) }
+    /// The claimant that a primary is; nothing is known of one that cannot be read.
+    pub fn of(key: &Key, primary: Option<&Object>) -> Self {
+        let uid = primary.map(Object::uid).unwrap_or_default().to_owned();
+        Self { key: key.clone(), uid, created_seconds: primary.and_then(Object::created_seconds) }
     }
 
     /// The older one comes first; none counts as newest; then namespace, then name, then the rest of the key.
     fn rank(&self) -> (i64, Option<&str>, &str, &Key) {
         let created = self.created_seconds.unwrap_or(i64::MAX);
-        (created, self.key.subject.namespace.as_deref(), &self.key.subject.name, &self.key)
+        (created, self.key.primary.namespace.as_deref(), &self.key.primary.name, &self.key)
     }
 }
 
@@ -49,14 +49,14 @@ pub enum Claim {
         /// Who keeps it.
         holder: Key,
     },
-    /// Not decided yet: this many subjects have not been located since the start.
+    /// Not decided yet: this many primaries have not been located since the start.
     Unlocated {
         /// How many.
         remaining: usize,
     },
 }
 
-/// Where the targets of a policy may lie, for whatever subject: wildcards.
+/// Where the targets of a policy may lie, for whatever primary: wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reach {
     cluster: String,
@@ -85,13 +85,13 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// A subject that must be located before any unstamped target of its policy is written. To be told of every
-    /// subject that is there at the start (or when a policy is loaded), before the first evaluation.
+    /// A primary that must be located before any unstamped target of its policy is written. To be told of every
+    /// primary that is there at the start (or when a policy is loaded), before the first evaluation.
     pub fn expect(&mut self, key: &Key) {
         self.unlocated.entry(Arc::clone(&key.policy)).or_default().insert(key.clone());
     }
 
-    /// Where the targets of a policy may lie: whoever wants one there waits for the subjects of that policy, too.
+    /// Where the targets of a policy may lie: whoever wants one there waits for the primaries of that policy, too.
     pub fn reaches(&mut self, policy: &Arc<str>, rules: &[SecretRule]) {
         let reach = |rule: &SecretRule| Reach {
             cluster: rule.cluster.clone(),
@@ -101,7 +101,7 @@ impl Claims {
         self.reach.insert(Arc::clone(policy), rules.iter().map(reach).collect());
     }
 
-    /// An evaluation found out which target a subject wants. Returns who must be woken.
+    /// An evaluation found out which target a primary wants. Returns who must be woken.
     pub fn set(&mut self, claimant: Claimant, target: ObjectRef) -> Vec<Key> {
         let key = claimant.key.clone();
         let mut woken = match self.target_of.get(&key) {
@@ -115,7 +115,7 @@ impl Claims {
     }
 
     /// An evaluation ended before the target was known (not ready, refused, failed): a claim that there is stays, and
-    /// where there is none, what was made for the subject earlier is its claim. Of a subject without a uid, which may
+    /// where there is none, what was made for the primary earlier is its claim. Of a primary without a uid, which may
     /// be unreadable or gone, that holds only until it is located. Returns who must be woken.
     pub fn keep(&mut self, claimant: Claimant, stamped: Option<&ObjectRef>) -> Vec<Key> {
         let key = &claimant.key;
@@ -127,7 +127,7 @@ impl Claims {
         }
     }
 
-    /// A subject is gone, or its policy is. Returns who must be woken.
+    /// A primary is gone, or its policy is. Returns who must be woken.
     pub fn remove(&mut self, key: &Key) -> Vec<Key> {
         let mut woken = self.release(key);
         if let Some(keys) = self.deferred.get_mut(&key.policy) {
@@ -137,7 +137,7 @@ impl Claims {
         woken
     }
 
-    /// A policy is gone with all its subjects. Returns who must be woken.
+    /// A policy is gone with all its primaries. Returns who must be woken.
     pub fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
         let keys: Vec<Key> = self.target_of.keys().filter(|key| *key.policy == *policy).cloned().collect();
         self.unlocated.remove(policy);
@@ -150,7 +150,7 @@ impl Claims {
 
     /// What a claimant may do with the target that it has set. `stamp` is the stamp on the target as it is, if any.
     /// A claimant that must wait for locations is remembered and given back when the last one is there. `others`: it also
-    /// waits for the subjects of other policies that may want its target.
+    /// waits for the primaries of other policies that may want its target.
     pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Claim {
         let claimants = self.target_of.get(key).and_then(|target| self.by_target.get(target));
         let Some((claimants, me)) = claimants.and_then(|all| Some((all, all.get(key)?))) else {
@@ -181,7 +181,7 @@ impl Claims {
         }
     }
 
-    /// How many subjects of a policy have not been located since the start.
+    /// How many primaries of a policy have not been located since the start.
     pub fn remaining(&self, policy: &str) -> usize {
         self.unlocated.get(policy).map_or(0, BTreeSet::len)
     }
@@ -196,7 +196,7 @@ impl Claims {
         self.target_of.get(key)
     }
 
-    /// The policies whose subjects must be located first: the key's own, that of a stamp whose subject may still claim
+    /// The policies whose primaries must be located first: the key's own, that of a stamp whose primary may still claim
     /// its target, and others whose targets may lie there.
     fn waited_for(&self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Vec<Arc<str>> {
         let named = stamp.map(Stamp::key);
@@ -225,7 +225,7 @@ impl Claims {
         others
     }
 
-    /// A subject is located. With the last one of its policy, those that waited for it are given back.
+    /// A primary is located. With the last one of its policy, those that waited for it are given back.
     fn locate(&mut self, key: &Key) -> Vec<Key> {
         let Some(keys) = self.unlocated.get_mut(&key.policy) else { return Vec::new() };
         keys.remove(key);
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(claims.decide(&b.key, None, true), Claim::Unlocated { remaining: 2 });
         assert_eq!(claims.decide(&b.key, Some(&stamp("b", "uid-b")), true), Claim::Kept { sole: true });
         assert_eq!(claims.decide(&b.key, Some(&stamp("a", "uid-a")), true), Claim::Unlocated { remaining: 2 });
-        assert_eq!(claims.keep(c, None), [], "a subject without a target counts as located");
+        assert_eq!(claims.keep(c, None), [], "a primary without a target counts as located");
         assert_eq!(claims.set(a.clone(), target("demo")), vec![b.key.clone()]);
         assert_eq!(claims.decide(&b.key, None, true), Claim::Lost { holder: a.key });
     }
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn of_two_policies_that_may_want_a_target_none_wins_by_being_the_first() {
         let of = |policy: &str, claimant: Claimant| Claimant {
-            key: Key::new(&policy.into(), &claimant.key.subject),
+            key: Key::new(&policy.into(), &claimant.key.primary),
             ..claimant
         };
         let (old, young) = (of("b", claimant("old", Some(1))), of("a", claimant("young", Some(2))));

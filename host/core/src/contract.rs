@@ -42,7 +42,7 @@ impl AgentFacts {
 
 /// The object that an evaluation is about, as far as the guest declared an interest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Subject {
+pub struct Primary {
     /// Which object.
     pub reference: ObjectRef,
     /// `metadata.uid`, empty when the object has none.
@@ -77,7 +77,7 @@ pub enum Refusal {
     Invalid(Problem),
 }
 
-/// Whether a subject may be evaluated.
+/// Whether a primary may be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Go on.
@@ -99,9 +99,9 @@ pub struct Timed<T> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// What was judged last.
-    pub before: Subject,
+    pub before: Primary,
     /// What is there now.
-    pub after: Subject,
+    pub after: Primary,
     /// Declared paths whose values differ.
     pub changed: Vec<String>,
 }

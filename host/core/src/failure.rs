@@ -24,16 +24,16 @@ pub enum Class {
     Conflict,
     /// A failure: tried again with back-off, and when what cannot be read or reached now can be.
     Unreachable,
-    /// Not a failure: the start of a policy, of which nobody need be told. Woken by the last subject to be located.
+    /// Not a failure: the start of a policy, of which nobody need be told. Woken by the last primary to be located.
     Unlocated,
     /// Not a failure: another replica does the work. Evaluated as soon as this one does.
     Standby,
-    /// Left as it is for good: the subject is gone, and what was made for it stays. Not looked at again by itself.
+    /// Left as it is for good: the primary is gone, and what was made for it stays. Not looked at again by itself.
     Left,
 }
 
 impl Class {
-    /// The state of a subject whose evaluation ends like this.
+    /// The state of a primary whose evaluation ends like this.
     pub fn state(self) -> State {
         match self {
             Self::Held | Self::Left => State::Held,

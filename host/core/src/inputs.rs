@@ -2,7 +2,7 @@
 //! Never puts a credential byte or the time into a digest.
 
 use crate::catalogue::guest::Guest;
-use crate::contract::Subject;
+use crate::contract::Primary;
 use crate::contract::credentials::SourceView;
 use crate::contract::decide::{Absence, Form, Input, InputValue, Need};
 use crate::digest::Digest;
@@ -16,8 +16,8 @@ use transom_api::Word;
 /// One snapshot for one evaluation; every call of it sees the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
-    /// The subject.
-    pub subject: Arc<Object>,
+    /// The primary.
+    pub primary: Arc<Object>,
     /// What was found for each need of the last answer, in its order.
     pub found: Vec<Found>,
     /// The target as it is, if it is there.
@@ -96,14 +96,14 @@ fn fields(object: &Object, guest: &Guest) -> Result<Value, Failure> {
     Ok(declared.fields.project(&object.body))
 }
 
-/// The subject as a guest sees it.
+/// The primary as a guest sees it.
 ///
 /// # Errors
 /// `InvalidObject` when a declared path leads through something of another shape.
-pub fn subject(object: &Object, guest: &Guest) -> Result<Subject, Failure> {
+pub fn primary(object: &Object, guest: &Guest) -> Result<Primary, Failure> {
     let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
     shaped(object, declared)?;
-    Ok(declared.subject(object))
+    Ok(declared.primary(object))
 }
 
 fn shaped(object: &Object, declared: &crate::projection::Declared) -> Result<(), Failure> {
@@ -116,21 +116,21 @@ fn shaped(object: &Object, declared: &crate::projection::Declared) -> Result<(),
     }
 }
 
-/// The digest of all that a decision rests on: the subject and the inputs as the guest sees them, and which objects
+/// The digest of all that a decision rests on: the primary and the inputs as the guest sees them, and which objects
 /// they are. Numbers that hold for one call are left out.
-pub fn digest(subject: &Subject, found: &[Found], inputs: &[Input]) -> Digest {
+pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
     let views: Vec<Value> = found
         .iter()
         .zip(inputs)
         .map(|(found, input)| json!({"role": input.role, "object": found.need.reference, "value": input.value}))
         .collect();
     Digest::of(&json!({
-        "subject": {
-            "object": subject.reference,
-            "uid": subject.uid,
-            "created": subject.created_seconds,
-            "deleting": subject.deleting,
-            "fields": subject.fields,
+        "primary": {
+            "object": primary.reference,
+            "uid": primary.uid,
+            "created": primary.created_seconds,
+            "deleting": primary.deleting,
+            "fields": primary.fields,
         },
         "inputs": views,
     }))
@@ -218,21 +218,21 @@ mod tests {
 
     #[test]
     fn the_digest_rests_on_what_crosses_and_on_nothing_else() {
-        let subject_of = |body: Value| subject(&object(hosted("demo"), body), &guest(&["spec"], &[])).unwrap();
-        let subject = subject_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u"}}));
+        let primary_of = |body: Value| primary(&object(hosted("demo"), body), &guest(&["spec"], &[])).unwrap();
+        let primary = primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u"}}));
         let found = [found(Absence::Fine, Form::Kubeconfig("kubeconfig".to_owned()), Some(json!({})))];
-        let of = |subject: &Subject, view| {
-            digest(subject, &found, &[Input { role: "home".to_owned(), value: InputValue::Kubeconfig(view) }])
+        let of = |primary: &Primary, view| {
+            digest(primary, &found, &[Input { role: "home".to_owned(), value: InputValue::Kubeconfig(view) }])
         };
-        let reference = of(&subject, view(1, "a"));
-        assert_eq!(of(&subject, view(99, "a")), reference, "numbers of a call do not count");
+        let reference = of(&primary, view(1, "a"));
+        assert_eq!(of(&primary, view(99, "a")), reference, "numbers of a call do not count");
         assert_eq!(
-            of(&subject_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u", "resourceVersion": "8"}})), view(1, "a")),
+            of(&primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u", "resourceVersion": "8"}})), view(1, "a")),
             reference
         );
-        assert_ne!(of(&subject, view(1, "b")), reference);
-        assert_ne!(of(&subject_of(json!({"spec": {"a": 2}, "metadata": {"uid": "u"}})), view(1, "a")), reference);
-        assert_ne!(of(&subject_of(json!({"spec": {"a": 1}, "metadata": {"uid": "v"}})), view(1, "a")), reference);
-        assert_ne!(digest(&subject, &[], &[]), reference);
+        assert_ne!(of(&primary, view(1, "b")), reference);
+        assert_ne!(of(&primary_of(json!({"spec": {"a": 2}, "metadata": {"uid": "u"}})), view(1, "a")), reference);
+        assert_ne!(of(&primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "v"}})), view(1, "a")), reference);
+        assert_ne!(digest(&primary, &[], &[]), reference);
     }
 }

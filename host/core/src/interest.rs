@@ -27,7 +27,7 @@ impl Interest {
     }
 
     /// Replaces what a key depends on: everything read in any round, waited for, and the target.
-    /// The subject itself does not belong in it: its changes go through the trigger.
+    /// The primary itself does not belong in it: its changes go through the trigger.
     pub fn set<'a>(&mut self, key: &Key, objects: impl ExactSizeIterator<Item = &'a ObjectRef> + Clone) {
         let same = |reads: &BTreeSet<Arc<ObjectRef>>| {
             reads.len() == objects.len() && objects.clone().all(|object| reads.contains(object))

@@ -69,7 +69,7 @@ pub enum Attempt {
     Failed,
 }
 
-/// What counted last for a subject.
+/// What counted last for a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// How it ended.
@@ -78,22 +78,22 @@ pub struct Counted {
     pub at_seconds: i64,
 }
 
-/// The same result for the same subject counts once in this many seconds: an object that somebody changes every second
+/// The same result for the same primary counts once in this many seconds: an object that somebody changes every second
 /// must not outweigh the fleet.
 const SAME_SECONDS: i64 = 60;
 
 /// What an evaluation counts as: an attempt when it decided a kubeconfig, whether it had to write or not. Waiting and
-/// holding are no attempts, nor is a conflict that is tried again at once, nor what became of a subject that is gone or
-/// could not be read (`subject_read` is false). Time alone (`timed`: another try, or a time that a guest asked for) makes
+/// holding are no attempts, nor is a conflict that is tried again at once, nor what became of a primary that is gone or
+/// could not be read (`primary_read` is false). Time alone (`timed`: another try, or a time that a guest asked for) makes
 /// no new attempt of a result that counted `before`.
 pub fn attempt(
     writes: &Writes,
-    subject_read: bool,
+    primary_read: bool,
     timed: bool,
     before: Option<Counted>,
     report: &Report,
 ) -> Option<Counted> {
-    if !matches!(writes, Writes::Kubeconfig(_)) || !subject_read {
+    if !matches!(writes, Writes::Kubeconfig(_)) || !primary_read {
         return None;
     }
     let wrote = report.writes.iter().any(|(kind, _)| matches!(kind, WriteKind::Create | WriteKind::Update));
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// How many attempts, and how many failed, a subject counts for: each row is when, whether time alone called, and
+    /// How many attempts, and how many failed, a primary counts for: each row is when, whether time alone called, and
     /// how it ended.
     fn counts(rows: &[(i64, bool, Report)]) -> (usize, usize) {
         let writes = policy(&kubeconfig_manifest()).writes;

@@ -35,7 +35,7 @@ impl Outputs {
         }
     }
 
-    /// What was made for a key, in order, whatever the uid of the subject was then.
+    /// What was made for a key, in order, whatever the uid of the primary was then.
     pub fn of(&self, key: &Key) -> impl Iterator<Item = &ObjectRef> {
         self.by_key.get(key).into_iter().flatten()
     }
@@ -45,7 +45,7 @@ impl Outputs {
         self.owner.get(object)
     }
 
-    /// Every key that something was made for; those without a subject go to prune.
+    /// Every key that something was made for; those without a primary go to prune.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.by_key.keys()
     }

@@ -1,4 +1,4 @@
-//! Patterns of names in a policy: `*` for any text, `{subject.namespace}` and `{subject.name}` for the subject's own,
+//! Patterns of names in a policy: `*` for any text, `{primary.namespace}` and `{primary.name}` for the primary's own,
 //! and [templates](template) that take a name from it. Never decides what a match allows.
 
 mod covers;
@@ -23,8 +23,8 @@ const MAX_OPEN: usize = 3;
 enum Part {
     Text(Box<str>),
     Star,
-    SubjectNamespace,
-    SubjectName,
+    PrimaryNamespace,
+    PrimaryName,
     Template(Arc<Template>),
 }
 
@@ -37,8 +37,8 @@ pub struct Pattern {
 
 /// What templates take their values from.
 #[derive(Clone, Copy, Debug)]
-pub struct Primary<'a> {
-    /// The subject.
+pub struct TemplateData<'a> {
+    /// The primary.
     pub object: &'a Object,
     /// Facts about the agent.
     pub agent: &'a AgentFacts,
@@ -54,9 +54,9 @@ pub struct Captures {
 /// Whom a name is held against.
 #[derive(Clone, Copy)]
 enum Against<'a> {
-    /// A subject as it is: a template stands for exactly one name.
-    Subject(&'a Primary<'a>),
-    /// A subject as it may have been: a template stands for any name.
+    /// A primary as it is: a template stands for exactly one name.
+    Primary(&'a TemplateData<'a>),
+    /// A primary as it may have been: a template stands for any name.
     Former(&'a ObjectRef),
     /// Nobody in particular: a template matches nothing.
     Nobody,
@@ -95,9 +95,9 @@ impl Pattern {
         Ok(Self { text: text.into(), parts })
     }
 
-    /// Whether a name matches for a subject as it is.
-    pub fn matches(&self, name: &str, primary: &Primary<'_>) -> bool {
-        self.matched(name, Against::Subject(primary)).is_some()
+    /// Whether a name matches for a primary as it is.
+    pub fn matches(&self, name: &str, data: &TemplateData<'_>) -> bool {
+        self.matched(name, Against::Primary(data)).is_some()
     }
 
     /// Whether a name matches a pattern without templates.
@@ -105,15 +105,15 @@ impl Pattern {
         self.matched(name, Against::Nobody).is_some()
     }
 
-    /// What stars and templates stand for, each as short as possible, in a name that was made for a subject when its
+    /// What stars and templates stand for, each as short as possible, in a name that was made for a primary when its
     /// labels and annotations may have said something else; nothing when it does not match.
-    pub fn captures(&self, name: &str, subject: &ObjectRef) -> Option<Captures> {
-        self.matched(name, Against::Former(subject))
+    pub fn captures(&self, name: &str, primary: &ObjectRef) -> Option<Captures> {
+        self.matched(name, Against::Former(primary))
     }
 
     /// The name that the pattern stands for when stars and templates stand for what was captured; nothing when there is
-    /// too little, or the subject has no namespace to put in.
-    pub fn fill(&self, captured: &Captures, subject: &ObjectRef) -> Option<String> {
+    /// too little, or the primary has no namespace to put in.
+    pub fn fill(&self, captured: &Captures, primary: &ObjectRef) -> Option<String> {
         let mut stars = captured.stars.iter();
         let text = |part: &Part| match part {
             Part::Star => stars.next().cloned(),
@@ -121,19 +121,19 @@ impl Pattern {
                 captured.templates.iter().find(|(known, _)| known == template).map(|(_, name)| name.clone())
             }
             Part::Text(text) => Some(text.to_string()),
-            Part::SubjectNamespace => subject.namespace.clone(),
-            Part::SubjectName => Some(subject.name.clone()),
+            Part::PrimaryNamespace => primary.namespace.clone(),
+            Part::PrimaryName => Some(primary.name.clone()),
         };
         self.parts.iter().map(text).collect()
     }
 
-    /// The wildcard of every name that it may stand for, for subjects in namespaces of another wildcard:
-    /// `{subject.namespace}` is that one, every other template any text.
+    /// The wildcard of every name that it may stand for, for primaries in namespaces of another wildcard:
+    /// `{primary.namespace}` is that one, every other template any text.
     pub fn wildcard(&self, namespace: &str) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.to_string(),
-            Part::SubjectNamespace => namespace.to_owned(),
-            Part::Star | Part::SubjectName | Part::Template(_) => "*".to_owned(),
+            Part::PrimaryNamespace => namespace.to_owned(),
+            Part::Star | Part::PrimaryName | Part::Template(_) => "*".to_owned(),
         };
         let mut wildcard: String = self.parts.iter().map(part).collect();
         while wildcard.contains("**") {
@@ -142,14 +142,14 @@ impl Pattern {
         wildcard
     }
 
-    /// The pattern with what a subject gives put in, for people: `klusterlet-demo`; what it does not give stays a template.
-    pub fn shown(&self, primary: &Primary<'_>) -> String {
+    /// The pattern with what a primary gives put in, for people: `klusterlet-demo`; what it does not give stays a template.
+    pub fn shown(&self, data: &TemplateData<'_>) -> String {
         let part = |part: &Part| match part {
-            Part::Template(template) => template.resolve(primary).unwrap_or_else(|| format!("{{{template}}}")),
+            Part::Template(template) => template.resolve(data).unwrap_or_else(|| format!("{{{template}}}")),
             Part::Star => "*".to_owned(),
             Part::Text(text) => text.to_string(),
-            Part::SubjectNamespace => primary.object.reference.namespace.clone().unwrap_or_default(),
-            Part::SubjectName => primary.object.reference.name.clone(),
+            Part::PrimaryNamespace => data.object.reference.namespace.clone().unwrap_or_default(),
+            Part::PrimaryName => data.object.reference.name.clone(),
         };
         self.parts.iter().map(part).collect()
     }
@@ -159,7 +159,7 @@ impl Pattern {
         self.parts.iter().filter(|part| **part == Part::Star).count()
     }
 
-    /// Its templates that are more than the subject's own name or namespace.
+    /// Its templates that are more than the primary's own name or namespace.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         self.parts.iter().filter_map(|part| match part {
             Part::Template(template) => Some(&**template),
@@ -167,7 +167,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it takes something from the subject.
+    /// Whether it takes something from the primary.
     pub fn is_template(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_) | Part::Star))
     }
@@ -203,8 +203,8 @@ fn next(rest: &str, names: &Names) -> Result<(Part, usize), PatternError> {
     };
     let inside = after.split_once('}').map(|(inside, _)| inside).ok_or(Wrong::Unclosed.at(0))?;
     let part = match inside {
-        "subject.namespace" => Part::SubjectNamespace,
-        "subject.name" => Part::SubjectName,
+        "primary.namespace" => Part::PrimaryNamespace,
+        "primary.name" => Part::PrimaryName,
         name if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
             Part::Template(Arc::clone(names.get(name).ok_or(Wrong::Name.at(1))?))
         }
@@ -218,17 +218,17 @@ fn next(rest: &str, names: &Names) -> Result<(Part, usize), PatternError> {
 
 /// What a part stands for; nothing when it cannot stand for anything.
 fn slot<'a>(part: &'a Part, against: Against<'a>) -> Option<Slot<'a>> {
-    let subject = match against {
-        Against::Subject(primary) => Some(&primary.object.reference),
-        Against::Former(subject) => Some(subject),
+    let primary = match against {
+        Against::Primary(data) => Some(&data.object.reference),
+        Against::Former(primary) => Some(primary),
         Against::Nobody => None,
     };
     Some(match (part, against) {
         (Part::Star, _) => Slot::Star,
         (Part::Text(text), _) => Slot::Text(Cow::Borrowed(text)),
-        (Part::SubjectNamespace, _) => Slot::Text(Cow::Borrowed(subject?.namespace.as_deref()?)),
-        (Part::SubjectName, _) => Slot::Text(Cow::Borrowed(&subject?.name)),
-        (Part::Template(template), Against::Subject(primary)) => Slot::Text(Cow::Owned(template.resolve(primary)?)),
+        (Part::PrimaryNamespace, _) => Slot::Text(Cow::Borrowed(primary?.namespace.as_deref()?)),
+        (Part::PrimaryName, _) => Slot::Text(Cow::Borrowed(&primary?.name)),
+        (Part::Template(template), Against::Primary(data)) => Slot::Text(Cow::Owned(template.resolve(data)?)),
         (Part::Template(template), Against::Former(_)) => Slot::Any(template),
         (Part::Template(_), Against::Nobody) => return None,
     })
@@ -283,7 +283,7 @@ mod tests {
     use crate::sample::{agent, hosted, object};
     use serde_json::json;
 
-    fn subject() -> ObjectRef {
+    fn primary() -> ObjectRef {
         hosted("demo")
     }
 
@@ -302,47 +302,47 @@ mod tests {
             ("*", "x", Some(vec!["x"])),
             ("klusterlet-*", "klusterlet-demo", Some(vec!["demo"])),
             ("klusterlet-*", "klusterle-demo", None),
-            ("{subject.namespace}-*", "clusters-demo", Some(vec!["demo"])),
-            ("{subject.namespace}-*", "other-demo", None),
-            ("{subject.name}-admin-kubeconfig", "demo-admin-kubeconfig", Some(vec![])),
+            ("{primary.namespace}-*", "clusters-demo", Some(vec!["demo"])),
+            ("{primary.namespace}-*", "other-demo", None),
+            ("{primary.name}-admin-kubeconfig", "demo-admin-kubeconfig", Some(vec![])),
             ("*-admin-kubeconfig", "a-admin-kubeconfig-admin-kubeconfig", Some(vec!["a-admin-kubeconfig"])),
             ("a*b*c", "a1b2b3c", Some(vec!["1", "2b3"])),
             ("kube-apiserver", "kube-apiserver2", None),
         ] {
-            let found = parse(pattern).captures(name, &subject());
+            let found = parse(pattern).captures(name, &primary());
             assert_eq!(found, expected.as_deref().map(stars), "{pattern} on {name}");
             let agent = agent("local", true);
-            let object = object(subject(), json!({}));
-            let matches = parse(pattern).matches(name, &Primary { object: &object, agent: &agent });
+            let object = object(primary(), json!({}));
+            let matches = parse(pattern).matches(name, &TemplateData { object: &object, agent: &agent });
             assert_eq!(matches, expected.is_some(), "{pattern} on {name}");
         }
     }
 
     #[test]
-    fn a_cluster_scoped_subject_has_no_namespace() {
-        let subject = ObjectRef::local("v1", "Node", None, "a");
-        assert_eq!(parse("{subject.namespace}").captures("", &subject), None);
-        assert_eq!(parse("{subject.namespace}").fill(&Captures::default(), &subject), None);
+    fn a_cluster_scoped_primary_has_no_namespace() {
+        let primary = ObjectRef::local("v1", "Node", None, "a");
+        assert_eq!(parse("{primary.namespace}").captures("", &primary), None);
+        assert_eq!(parse("{primary.namespace}").fill(&Captures::default(), &primary), None);
     }
 
     #[test]
     fn stars_are_filled_in_order() {
-        let fill = |pattern: &str, texts: &[&str]| parse(pattern).fill(&stars(texts), &subject());
+        let fill = |pattern: &str, texts: &[&str]| parse(pattern).fill(&stars(texts), &primary());
         assert_eq!(fill("klusterlet-*", &["demo"]).as_deref(), Some("klusterlet-demo"));
-        assert_eq!(fill("{subject.name}-*-*", &["a", "b"]).as_deref(), Some("demo-a-b"));
+        assert_eq!(fill("{primary.name}-*-*", &["a", "b"]).as_deref(), Some("demo-a-b"));
         assert_eq!(fill("*-*", &["a"]), None);
     }
 
     #[test]
-    fn a_wildcard_stands_for_all_subjects() {
+    fn a_wildcard_stands_for_all_primaries() {
         for (pattern, namespace, wildcard) in [
             ("kube-apiserver", "*", "kube-apiserver"),
-            ("{subject.namespace}", "clusters", "clusters"),
-            ("{subject.namespace}-*", "clusters", "clusters-*"),
-            ("{subject.namespace}-*", "team-*", "team-*-*"),
-            ("{subject.namespace}{subject.name}*", "*", "*"),
-            ("*-{subject.name}-x", "*", "*-*-x"),
-            ("klusterlet-{subject.labels[\"a\"] | subject.name}", "clusters", "klusterlet-*"),
+            ("{primary.namespace}", "clusters", "clusters"),
+            ("{primary.namespace}-*", "clusters", "clusters-*"),
+            ("{primary.namespace}-*", "team-*", "team-*-*"),
+            ("{primary.namespace}{primary.name}*", "*", "*"),
+            ("*-{primary.name}-x", "*", "*-*-x"),
+            ("klusterlet-{primary.labels[\"a\"] | primary.name}", "clusters", "klusterlet-*"),
         ] {
             assert_eq!(parse(pattern).wildcard(namespace), wildcard, "{pattern} in {namespace}");
         }
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_refused_with_its_place() {
         let twice = "\"a\" ".repeat(9);
-        let names = Names::from([("known".to_owned(), Arc::new(Template::parse("subject.name").unwrap()))]);
+        let names = Names::from([("known".to_owned(), Arc::new(Template::parse("primary.name").unwrap()))]);
         for (text, at, wrong) in [
             ("", 0, Wrong::Empty),
             ("**", 1, Wrong::Stars),
@@ -363,46 +363,46 @@ mod tests {
             ("{", 0, Wrong::Unclosed),
             ("}", 0, Wrong::Unclosed),
             ("a}b", 1, Wrong::Unclosed),
-            ("{subject.name", 0, Wrong::Unclosed),
+            ("{primary.name", 0, Wrong::Unclosed),
             ("{}", 1, Wrong::EmptyChoice),
-            ("{subject.name | }", 16, Wrong::EmptyChoice),
-            ("{subject.name |}", 15, Wrong::EmptyChoice),
-            ("{subject.name||subject.name}", 14, Wrong::EmptyChoice),
-            ("{ | subject.name}", 2, Wrong::EmptyChoice),
-            ("{subject.uid}", 1, Wrong::Field),
-            ("{subject.names}", 1, Wrong::Field),
-            ("{subject.name.x}", 1, Wrong::Field),
-            ("a-{subject.name | subject.spec}", 18, Wrong::Field),
-            ("{dashed(subject.name}", 1, Wrong::Field),
-            ("{dashed(dashed(subject.name))}", 8, Wrong::Field),
+            ("{primary.name | }", 16, Wrong::EmptyChoice),
+            ("{primary.name |}", 15, Wrong::EmptyChoice),
+            ("{primary.name||primary.name}", 14, Wrong::EmptyChoice),
+            ("{ | primary.name}", 2, Wrong::EmptyChoice),
+            ("{primary.uid}", 1, Wrong::Field),
+            ("{primary.names}", 1, Wrong::Field),
+            ("{primary.name.x}", 1, Wrong::Field),
+            ("a-{primary.name | primary.spec}", 18, Wrong::Field),
+            ("{dashed(primary.name}", 1, Wrong::Field),
+            ("{dashed(dashed(primary.name))}", 8, Wrong::Field),
             ("{agent.clusterName}", 1, Wrong::Field),
             ("{unknown}", 1, Wrong::Name),
-            ("{subject.labels[\"\"]}", 1, Wrong::Key),
-            ("{subject.labels[\"a b\"]}", 1, Wrong::Key),
-            ("{subject.annotations[\"a/b/c\"]}", 1, Wrong::Key),
-            ("{subject.annotations[\"a\"}", 1, Wrong::Key),
-            ("{subject.annotations[\"a}", 22, Wrong::Unclosed),
-            ("{\"A\" subject.name}", 1, Wrong::Text),
+            ("{primary.labels[\"\"]}", 1, Wrong::Key),
+            ("{primary.labels[\"a b\"]}", 1, Wrong::Key),
+            ("{primary.annotations[\"a/b/c\"]}", 1, Wrong::Key),
+            ("{primary.annotations[\"a\"}", 1, Wrong::Key),
+            ("{primary.annotations[\"a}", 22, Wrong::Unclosed),
+            ("{\"A\" primary.name}", 1, Wrong::Text),
             ("{\"*\"}", 1, Wrong::Text),
-            ("{\"\" subject.name}", 1, Wrong::Text),
+            ("{\"\" primary.name}", 1, Wrong::Text),
             (&*format!("{{{twice}}}"), 33, Wrong::TooMany),
-            (&*format!("{{{}}}", ["subject.name"; 9].join("|")), 104, Wrong::TooMany),
+            (&*format!("{{{}}}", ["primary.name"; 9].join("|")), 104, Wrong::TooMany),
         ] {
             assert_eq!(Pattern::parse(text, &names), Err(wrong.at(at)), "{text}");
         }
     }
 
     const MANAGED: &str =
-        "klusterlet-{subject.annotations[\"a.b/c\"] | agent.remoteCluster \"-\" subject.name | subject.name}";
+        "klusterlet-{primary.annotations[\"a.b/c\"] | agent.remoteCluster \"-\" primary.name | primary.name}";
 
     /// What a pattern admits for the HostedCluster `demo.x` with a value as its annotation `a.b/c` and its label `l`.
     fn admitted(pattern: &str, value: serde_json::Value, remote: bool) -> String {
         let metadata = json!({"annotations": {"a.b/c": value, "other": "o"}, "labels": {"l": value}});
         let (object, agent) = (object(hosted("demo.x"), json!({"metadata": metadata})), agent("spoke", !remote));
-        let primary = Primary { object: &object, agent: &agent };
+        let data = TemplateData { object: &object, agent: &agent };
         let pattern = parse(pattern);
-        let shown = pattern.shown(&primary);
-        match pattern.matches(&shown, &primary) {
+        let shown = pattern.shown(&data);
+        match pattern.matches(&shown, &data) {
             true => shown,
             false => "nothing".to_owned(),
         }
@@ -417,11 +417,11 @@ mod tests {
             (MANAGED, &none, true, "klusterlet-spoke-demo.x"),
             (MANAGED, &empty, true, "klusterlet-spoke-demo.x"),
             (MANAGED, &none, false, "klusterlet-demo.x"),
-            ("{subject.labels[\"l\"]|subject.namespace}", &some, true, "c1"),
-            ("{subject.labels[\"l\"]|subject.namespace}", &none, true, "clusters"),
-            ("{subject.namespace}-{dashed(subject.name)}", &none, true, "clusters-demo-x"),
-            ("{subject.namespace}-{subject.name}", &none, true, "clusters-demo.x"),
-            ("{subject.annotations[\"a.b/c\"]}", &none, true, "nothing"),
+            ("{primary.labels[\"l\"]|primary.namespace}", &some, true, "c1"),
+            ("{primary.labels[\"l\"]|primary.namespace}", &none, true, "clusters"),
+            ("{primary.namespace}-{dashed(primary.name)}", &none, true, "clusters-demo-x"),
+            ("{primary.namespace}-{primary.name}", &none, true, "clusters-demo.x"),
+            ("{primary.annotations[\"a.b/c\"]}", &none, true, "nothing"),
         ] {
             assert_eq!(admitted(pattern, value.clone(), remote), expected, "{pattern} of {value}");
         }
@@ -437,36 +437,36 @@ mod tests {
             json!(long),
             json!("A"),
             json!("-a"),
-            json!("{subject.name}"),
+            json!("{primary.name}"),
             json!(7),
         ] {
             let pattern = parse(MANAGED);
             let metadata = json!({"annotations": {"a.b/c": value}});
             let (object, agent) = (object(hosted("demo"), json!({"metadata": metadata})), agent("spoke", false));
-            let primary = Primary { object: &object, agent: &agent };
+            let data = TemplateData { object: &object, agent: &agent };
             let text = value.as_str().unwrap_or("7");
             for name in [text, "x", "", "demo", "spoke-demo", "other"] {
-                assert!(!pattern.matches(&format!("klusterlet-{name}"), &primary), "{value} admits {name}");
+                assert!(!pattern.matches(&format!("klusterlet-{name}"), &data), "{value} admits {name}");
             }
         }
         // A name that is too long as a whole is none either.
-        let pieces = "{subject.labels[\"l\"] subject.labels[\"l\"]}";
+        let pieces = "{primary.labels[\"l\"] primary.labels[\"l\"]}";
         assert_eq!(admitted(pieces, json!("a".repeat(127)), true), "nothing");
         assert_eq!(admitted(pieces, json!("a".repeat(126)), true).len(), 252);
     }
 
     #[test]
-    fn what_was_made_is_found_whatever_the_subject_says_now() {
+    fn what_was_made_is_found_whatever_the_primary_says_now() {
         let (target, role) = (parse(MANAGED), parse(MANAGED));
-        let captured = target.captures("klusterlet-old", &subject()).unwrap();
-        assert_eq!(role.fill(&captured, &subject()).as_deref(), Some("klusterlet-old"));
-        assert_eq!(parse("klusterlet-{subject.name \"-x\"}").fill(&captured, &subject()), None, "another template");
-        assert_eq!(target.captures("klusterlet-", &subject()), None);
-        assert_eq!(target.captures("klusterlet-../x", &subject()), None);
-        let twice = parse("{subject.labels[\"l\"]}-x-{subject.labels[\"l\"]}");
-        assert!(twice.captures("a-x-b", &subject()).is_none() && twice.captures("a-b-x-a-b", &subject()).is_some());
-        let hostile = parse("{subject.labels[\"l\"]}-*-*");
-        assert_eq!(hostile.captures(&"a".repeat(253), &subject()), None);
+        let captured = target.captures("klusterlet-old", &primary()).unwrap();
+        assert_eq!(role.fill(&captured, &primary()).as_deref(), Some("klusterlet-old"));
+        assert_eq!(parse("klusterlet-{primary.name \"-x\"}").fill(&captured, &primary()), None, "another template");
+        assert_eq!(target.captures("klusterlet-", &primary()), None);
+        assert_eq!(target.captures("klusterlet-../x", &primary()), None);
+        let twice = parse("{primary.labels[\"l\"]}-x-{primary.labels[\"l\"]}");
+        assert!(twice.captures("a-x-b", &primary()).is_none() && twice.captures("a-b-x-a-b", &primary()).is_some());
+        let hostile = parse("{primary.labels[\"l\"]}-*-*");
+        assert_eq!(hostile.captures(&"a".repeat(253), &primary()), None);
     }
 
     #[test]
@@ -476,7 +476,7 @@ mod tests {
             ("a", "b", false),
             ("*", "a", true),
             ("*", "*", true),
-            ("*", "{subject.name}-*", true),
+            ("*", "{primary.name}-*", true),
             ("a", "*", false),
             ("klusterlet-*", "klusterlet-a*", true),
             ("klusterlet-a*", "klusterlet-*", false),
@@ -484,9 +484,9 @@ mod tests {
             ("a*", "a*b*", true),
             ("a*b", "a*b*", false),
             ("*b*", "a*b", true),
-            ("{subject.namespace}-*", "{subject.namespace}-x", true),
-            ("{subject.namespace}-*", "clusters-x", false),
-            ("{subject.namespace}", "{subject.name}", false),
+            ("{primary.namespace}-*", "{primary.namespace}-x", true),
+            ("{primary.namespace}-*", "clusters-x", false),
+            ("{primary.namespace}", "{primary.name}", false),
         ] {
             let (one, other) = (parse(one), parse(other));
             assert_eq!(one.covers(&other), covers, "{one} over {other}");

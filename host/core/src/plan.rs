@@ -13,13 +13,13 @@ use crate::reference::ObjectRef;
 use crate::work::Key;
 use serde_json::Value;
 
-/// What will be written for one subject under one policy.
+/// What will be written for one primary under one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Name of the policy.
     pub policy: String,
-    /// The subject.
-    pub subject: ObjectRef,
+    /// The primary.
+    pub primary: ObjectRef,
     /// In the order in which they are applied; empty when everything is as desired.
     pub steps: Vec<Step>,
 }
@@ -27,7 +27,7 @@ pub struct Plan {
 impl Plan {
     /// A plan of at most one step.
     pub fn new(key: &Key, step: Option<Step>) -> Self {
-        Self { policy: key.policy.to_string(), subject: (*key.subject).clone(), steps: step.into_iter().collect() }
+        Self { policy: key.policy.to_string(), primary: (*key.primary).clone(), steps: step.into_iter().collect() }
     }
 }
 

@@ -7,7 +7,7 @@ pub mod manifest;
 
 use crate::failure::Failure;
 use crate::object::Object;
-use crate::pattern::{Pattern, Primary};
+use crate::pattern::{Pattern, TemplateData};
 use crate::reference::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Policy {
     /// Whether nothing is written or pruned.
     pub suspend: bool,
     /// Which objects it is about.
-    pub subject: SubjectRule,
+    pub primary: PrimaryRule,
     /// The guest that decides when, if there is one.
     pub trigger: Option<GuestSpec>,
     /// The guest that decides what; its world is [`Writes::world`].
@@ -44,13 +44,13 @@ impl Policy {
         let reads = reads.map(|(at, rule)| (format!("spec.grant.read[{at}].cluster"), rule.cluster.as_str()));
         let writes = self.secrets().iter().enumerate();
         let writes = writes.map(|(at, rule)| (format!("spec.grant.write[{at}].cluster"), rule.cluster.as_str()));
-        [("spec.subject.cluster".to_owned(), self.subject.cluster.as_str())].into_iter().chain(reads).chain(writes)
+        [("spec.primary.cluster".to_owned(), self.primary.cluster.as_str())].into_iter().chain(reads).chain(writes)
     }
 }
 
 /// Which objects a policy is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubjectRule {
+pub struct PrimaryRule {
     /// Name of the connection.
     pub cluster: String,
     /// Group and version.
@@ -85,7 +85,7 @@ pub struct ReadRule {
 pub enum Writes {
     /// Secrets that hold a kubeconfig, made by the policy.
     Kubeconfig(Vec<SecretRule>),
-    /// Taints of the subject.
+    /// Taints of the primary.
     Taints(TaintsRule),
 }
 
@@ -106,15 +106,15 @@ pub struct SecretRule {
     pub kubeconfig: KubeconfigGrant,
 }
 
-/// Taints of the subject that a policy owns.
+/// Taints of the primary that a policy owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaintsRule {
     /// The owned keys.
     pub keys: BTreeSet<String>,
 }
 
-impl SubjectRule {
-    /// Whether an object is a subject.
+impl PrimaryRule {
+    /// Whether an object is a primary.
     pub fn admits(&self, object: &ObjectRef) -> bool {
         let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
         let namespace = object.namespace.as_deref();
@@ -123,39 +123,39 @@ impl SubjectRule {
 }
 
 impl ReadRule {
-    /// Whether an object may be read for a subject.
-    pub fn admits(&self, object: &ObjectRef, primary: &Primary<'_>) -> bool {
+    /// Whether an object may be read for a primary.
+    pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
         let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
         let namespace = match (&self.namespace, &object.namespace) {
             (None, None) => true,
-            (Some(pattern), Some(name)) => pattern.matches(name, primary),
+            (Some(pattern), Some(name)) => pattern.matches(name, data),
             _ => false,
         };
-        kind && namespace && self.name.matches(&object.name, primary)
+        kind && namespace && self.name.matches(&object.name, data)
     }
 
-    /// What it admits for a subject, for people: `Secret clusters/demo-admin-kubeconfig`.
-    pub fn shown(&self, primary: &Primary<'_>) -> String {
-        let namespace = self.namespace.as_ref().map(|pattern| format!("{}/", pattern.shown(primary)));
-        format!("{} {}{}", self.kind, namespace.unwrap_or_default(), self.name.shown(primary))
+    /// What it admits for a primary, for people: `Secret clusters/demo-admin-kubeconfig`.
+    pub fn shown(&self, data: &TemplateData<'_>) -> String {
+        let namespace = self.namespace.as_ref().map(|pattern| format!("{}/", pattern.shown(data)));
+        format!("{} {}{}", self.kind, namespace.unwrap_or_default(), self.name.shown(data))
     }
 }
 
 impl SecretRule {
-    /// Whether an object may be written for a subject.
-    pub fn admits(&self, object: &ObjectRef, primary: &Primary<'_>) -> bool {
+    /// Whether an object may be written for a primary.
+    pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
         let namespace = object.namespace.as_deref();
         self.is_kind_of(object)
-            && namespace.is_some_and(|name| self.namespace.matches(name, primary))
-            && self.name.matches(&object.name, primary)
+            && namespace.is_some_and(|name| self.namespace.matches(name, data))
+            && self.name.matches(&object.name, data)
     }
 
-    /// Whether an object may have been written for a subject, whatever its labels and annotations said then.
-    pub fn made(&self, object: &ObjectRef, subject: &ObjectRef) -> bool {
+    /// Whether an object may have been written for a primary, whatever its labels and annotations said then.
+    pub fn made(&self, object: &ObjectRef, primary: &ObjectRef) -> bool {
         let namespace = object.namespace.as_deref();
         self.is_kind_of(object)
-            && namespace.is_some_and(|name| self.namespace.captures(name, subject).is_some())
-            && self.name.captures(&object.name, subject).is_some()
+            && namespace.is_some_and(|name| self.namespace.captures(name, primary).is_some())
+            && self.name.captures(&object.name, primary).is_some()
     }
 
     fn is_kind_of(&self, object: &ObjectRef) -> bool {
@@ -164,16 +164,16 @@ impl SecretRule {
 }
 
 impl Policy {
-    /// Whether a subject is left as it is: nothing is written for it, nothing is pruned.
+    /// Whether a primary is left as it is: nothing is written for it, nothing is pruned.
     ///
     /// # Errors
     /// `Suspended` or `Paused`.
-    pub fn held(&self, subject: &Object) -> Result<(), Failure> {
+    pub fn held(&self, primary: &Object) -> Result<(), Failure> {
         if self.suspend {
             return Err(Failure::known(Word::Suspended, "the policy is suspended"));
         }
-        if subject.paused() {
-            let message = format!("{} carries the annotation {}", subject.reference, labels::PAUSED);
+        if primary.paused() {
+            let message = format!("{} carries the annotation {}", primary.reference, labels::PAUSED);
             return Err(Failure::known(Word::Paused, message));
         }
         Ok(())
@@ -184,23 +184,23 @@ impl Policy {
         self.reads.iter().find(|rule| rule.role == role)
     }
 
-    /// The write grant that covers a Secret for a subject.
+    /// The write grant that covers a Secret for a primary.
     ///
     /// # Errors
-    /// `WriteNotGranted`, with what is granted for this subject.
-    pub fn secret(&self, target: &ObjectRef, primary: &Primary<'_>) -> Result<&SecretRule, Failure> {
-        self.secrets().iter().find(|rule| rule.admits(target, primary)).ok_or_else(|| {
+    /// `WriteNotGranted`, with what is granted for this primary.
+    pub fn secret(&self, target: &ObjectRef, data: &TemplateData<'_>) -> Result<&SecretRule, Failure> {
+        self.secrets().iter().find(|rule| rule.admits(target, data)).ok_or_else(|| {
             let granted =
-                |rule: &SecretRule| format!("Secret {}/{}", rule.namespace.shown(primary), rule.name.shown(primary));
+                |rule: &SecretRule| format!("Secret {}/{}", rule.namespace.shown(data), rule.name.shown(data));
             let granted: Vec<_> = self.secrets().iter().map(granted).collect();
             let message = format!("the policy does not grant to write {target}; granted is {}", granted.join(", "));
             Failure::known(Word::WriteNotGranted, message)
         })
     }
 
-    /// The write grant that covers a Secret that was made for a subject, which may be gone or say something else now.
-    pub fn made(&self, output: &ObjectRef, subject: &ObjectRef) -> Option<&SecretRule> {
-        self.secrets().iter().find(|rule| rule.made(output, subject))
+    /// The write grant that covers a Secret that was made for a primary, which may be gone or say something else now.
+    pub fn made(&self, output: &ObjectRef, primary: &ObjectRef) -> Option<&SecretRule> {
+        self.secrets().iter().find(|rule| rule.made(output, primary))
     }
 
     fn secrets(&self) -> &[SecretRule] {
@@ -229,7 +229,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_policy_or_the_subject_holds() {
+    fn the_policy_or_the_primary_holds() {
         let reason = |policy: &Policy, body| {
             policy.held(&object(hosted("demo"), body)).map_err(|failure| (failure.reason, failure.class))
         };

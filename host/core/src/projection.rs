@@ -5,7 +5,7 @@ pub mod path;
 pub mod read;
 
 use crate::contract::description::Read;
-use crate::contract::{Change, Subject};
+use crate::contract::{Change, Primary};
 use crate::digest::Digest;
 use crate::object::Object;
 use path::{Path, PathError, Segment};
@@ -230,8 +230,8 @@ impl Declared {
     }
 
     /// An object as its guest sees it.
-    pub fn subject(&self, object: &Object) -> Subject {
-        Subject {
+    pub fn primary(&self, object: &Object) -> Primary {
+        Primary {
             reference: object.reference.clone(),
             uid: object.uid().to_owned(),
             created_seconds: object.created_seconds(),
@@ -240,9 +240,9 @@ impl Declared {
         }
     }
 
-    /// A subject as a case gives it, cut to what crosses.
-    pub fn cut(&self, subject: Subject) -> Subject {
-        Subject { fields: self.fields.project(&subject.fields), ..subject }
+    /// A primary as a case gives it, cut to what crosses.
+    pub fn cut(&self, primary: Primary) -> Primary {
+        Primary { fields: self.fields.project(&primary.fields), ..primary }
     }
 
     /// A change as a case gives it, cut to what crosses: of what changed, the paths that are declared or lie below one.

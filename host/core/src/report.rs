@@ -19,14 +19,14 @@ const CONFLICTS: u32 = 2;
 pub enum End {
     /// What is there is what should be there.
     AsDesired,
-    /// The subject is gone, and so is what was made for it: nothing is left to look after.
+    /// The primary is gone, and so is what was made for it: nothing is left to look after.
     Gone,
     /// It ended without that, to be reacted to by class.
     Ended(Class),
 }
 
 impl End {
-    /// The state of a subject whose evaluation ended like this.
+    /// The state of a primary whose evaluation ended like this.
     pub fn state(self) -> State {
         match self {
             Self::AsDesired | Self::Gone => State::Applied,
@@ -45,8 +45,8 @@ impl End {
 pub struct Report {
     /// Name of the policy.
     pub policy: String,
-    /// The subject.
-    pub subject: ObjectRef,
+    /// The primary.
+    pub primary: ObjectRef,
     /// How it ended: what the host acts by.
     pub end: End,
     /// Its state under the policy, which follows from the end.
@@ -61,11 +61,11 @@ pub struct Report {
     pub writes: Vec<(WriteKind, ObjectRef)>,
     /// Digest of the inputs that were judged, when they were gathered.
     pub inputs: Option<String>,
-    /// Generation of the subject that was judged, when it has one.
+    /// Generation of the primary that was judged, when it has one.
     pub observed_generation: Option<i64>,
     /// When this was found, in seconds since 1970.
     pub at_seconds: i64,
-    /// When time alone has the subject evaluated again, in milliseconds from now: another try, or the time that a guest
+    /// When time alone has the primary evaluated again, in milliseconds from now: another try, or the time that a guest
     /// asked for.
     pub again_after_ms: Option<u64>,
     /// When it is audited, in milliseconds from now, whatever happens before.
@@ -90,14 +90,14 @@ pub struct Evaluation {
     pub target: Option<ObjectRef>,
     /// Digest of the inputs, when they were gathered.
     pub inputs: Option<String>,
-    /// `metadata.generation` of the subject, when it has one.
+    /// `metadata.generation` of the primary, when it has one.
     pub observed_generation: Option<i64>,
 }
 
 /// An evaluation that went through to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Success {
-    /// Whether the subject is gone, and this was about what it left.
+    /// Whether the primary is gone, and this was about what it left.
     pub gone: bool,
     /// What became of the plan.
     pub outcome: Outcome,
@@ -135,7 +135,7 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
     let asked_ms = end.ask_again_at.map(|at| until_ms(at, schedule.now_seconds));
     Report {
         policy: evaluation.key.policy.to_string(),
-        subject: (*evaluation.key.subject).clone(),
+        primary: (*evaluation.key.primary).clone(),
         end: end.end,
         state: end.end.state(),
         reason: end.reason,

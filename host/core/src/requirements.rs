@@ -4,7 +4,7 @@ use crate::catalogue::guest::Guest;
 use crate::contract::Refusal;
 use crate::contract::decide::{Form, Need, Requirement};
 use crate::failure::{Class, Failure};
-use crate::pattern::Primary;
+use crate::pattern::TemplateData;
 use crate::policy::{Policy, ReadRule};
 use crate::reference::ObjectRef;
 use crate::reference::dns;
@@ -21,7 +21,7 @@ pub const MAX_NEEDS: usize = 16;
 /// ```text
 /// let mut rounds = Rounds::default();
 /// loop {
-///     let asked = guest.require(context, subject, found)?;
+///     let asked = guest.require(context, primary, found)?;
 ///     match rounds.answer(policy, primary, asked)? { Next::Read(needs) => found = gather(needs), Next::Complete(bound) => break bound }
 /// }
 /// ```
@@ -45,9 +45,9 @@ impl Rounds {
     ///
     /// # Errors
     /// `ReadNotGranted`, `WriteNotGranted`, `InvalidTargetName`, `ContractBroken`, `TooManyRounds`.
-    pub fn answer(&mut self, policy: &Policy, primary: &Primary<'_>, answer: Requirement) -> Result<Next, Failure> {
+    pub fn answer(&mut self, policy: &Policy, data: &TemplateData<'_>, answer: Requirement) -> Result<Next, Failure> {
         self.asked += 1;
-        bind(policy, primary, &answer)?;
+        bind(policy, data, &answer)?;
         let unknown = answer.needs.iter().any(|need| !self.known.contains(need));
         if self.asked > 1 && !unknown {
             return Ok(Next::Complete(answer));
@@ -66,15 +66,15 @@ impl Rounds {
 }
 
 /// Binds one answer to the grant.
-fn bind(policy: &Policy, primary: &Primary<'_>, answer: &Requirement) -> Result<(), Failure> {
+fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Result<(), Failure> {
     if answer.needs.len() > MAX_NEEDS {
         let message = format!("the guest asks for {} objects; at most {MAX_NEEDS} are possible", answer.needs.len());
         return Err(Failure::known(Word::ContractBroken, message));
     }
-    target(policy, primary, &answer.target)?;
+    target(policy, data, &answer.target)?;
     let mut seen = BTreeSet::new();
     for need in &answer.needs {
-        bind_need(policy, primary, need)?;
+        bind_need(policy, data, need)?;
         if !seen.insert((&need.role, &need.reference)) {
             let message = format!("the guest asks twice for {} as `{}`", need.reference, need.role);
             return Err(Failure::known(Word::ContractBroken, message));
@@ -84,9 +84,9 @@ fn bind(policy: &Policy, primary: &Primary<'_>, answer: &Requirement) -> Result<
 }
 
 /// The target has names that Kubernetes allows, and the policy grants to write it.
-fn target(policy: &Policy, primary: &Primary<'_>, target: &ObjectRef) -> Result<(), Failure> {
+fn target(policy: &Policy, data: &TemplateData<'_>, target: &ObjectRef) -> Result<(), Failure> {
     possible(target)?;
-    policy.secret(target, primary).map(drop)
+    policy.secret(target, data).map(drop)
 }
 
 /// Whether Kubernetes allows the names of an object.
@@ -102,7 +102,7 @@ fn possible(object: &ObjectRef) -> Result<(), Failure> {
     Err(Failure::known(Word::InvalidTargetName, format!("{object}: Kubernetes allows no such name")))
 }
 
-fn bind_need(policy: &Policy, primary: &Primary<'_>, need: &Need) -> Result<(), Failure> {
+fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<(), Failure> {
     possible(&need.reference)?;
     let refused = |why: &str| {
         let message = format!("the policy does not grant to read {} as `{}`{why}", need.reference, need.role);
@@ -115,8 +115,8 @@ fn bind_need(policy: &Policy, primary: &Primary<'_>, need: &Need) -> Result<(), 
             if roles.is_empty() { "none".to_owned() } else { roles.join(", ") }
         ));
     };
-    if !rule.admits(&need.reference, primary) {
-        return refused(&format!("; granted is {}", rule.shown(primary)));
+    if !rule.admits(&need.reference, data) {
+        return refused(&format!("; granted is {}", rule.shown(data)));
     }
     let secret = rule.kind == "Secret" && rule.api_version == "v1";
     match &need.form {
@@ -135,13 +135,13 @@ fn keys(rule: &ReadRule) -> String {
 }
 
 /// Binds the objects that a guest wants to wait for: each must be one that it may read under some role.
-fn bind_waiting(policy: &Policy, primary: &Primary<'_>, objects: &[ObjectRef]) -> Result<(), Failure> {
+fn bind_waiting(policy: &Policy, data: &TemplateData<'_>, objects: &[ObjectRef]) -> Result<(), Failure> {
     if objects.len() > MAX_NEEDS {
         return Err(Failure::known(Word::ContractBroken, format!("the guest waits for more than {MAX_NEEDS} objects")));
     }
-    match objects.iter().find(|object| !policy.reads.iter().any(|rule| rule.admits(object, primary))) {
+    match objects.iter().find(|object| !policy.reads.iter().any(|rule| rule.admits(object, data))) {
         Some(object) => {
-            let granted: Vec<_> = policy.reads.iter().map(|rule| rule.shown(primary)).collect();
+            let granted: Vec<_> = policy.reads.iter().map(|rule| rule.shown(data)).collect();
             let message = format!(
                 "the policy does not grant to read {object}, which the guest waits for; granted is {}",
                 granted.join(", ")
@@ -153,11 +153,11 @@ fn bind_waiting(policy: &Policy, primary: &Primary<'_>, objects: &[ObjectRef]) -
 }
 
 /// A guest's refusal as the end of an evaluation: its words must be declared, and what it waits for granted.
-pub fn refused(policy: &Policy, primary: &Primary<'_>, guest: &Guest, refusal: Refusal) -> Failure {
+pub fn refused(policy: &Policy, data: &TemplateData<'_>, guest: &Guest, refusal: Refusal) -> Failure {
     match refusal {
         Refusal::Missing(problem) => guest.failure(Class::Missing, &problem),
         Refusal::Invalid(problem) => guest.failure(Class::Invalid, &problem),
-        Refusal::Waiting(problem, objects) => match bind_waiting(policy, primary, &objects) {
+        Refusal::Waiting(problem, objects) => match bind_waiting(policy, data, &objects) {
             Ok(()) => guest.failure(Class::Waiting, &problem).about(objects),
             Err(failure) => failure,
         },
@@ -199,16 +199,20 @@ mod tests {
 
     fn first(answered: Requirement) -> Result<Next, Failure> {
         let (object, agent) = about();
-        Rounds::default().answer(&policy(&kubeconfig_manifest()), &Primary { object: &object, agent: &agent }, answered)
+        Rounds::default().answer(
+            &policy(&kubeconfig_manifest()),
+            &TemplateData { object: &object, agent: &agent },
+            answered,
+        )
     }
 
     #[test]
     fn a_guest_is_asked_until_it_needs_nothing_new() {
         let policy = policy(&kubeconfig_manifest());
         let (object, agent) = about();
-        let primary = Primary { object: &object, agent: &agent };
+        let data = TemplateData { object: &object, agent: &agent };
         let mut rounds = Rounds::default();
-        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &primary, answer(target("demo"), needs));
+        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &data, answer(target("demo"), needs));
         assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
         assert_eq!(ask(vec![source(), home()]), Ok(Next::Read(vec![source(), home()])));
         assert_eq!(ask(vec![home()]), Ok(Next::Complete(answer(target("demo"), vec![home()]))));
@@ -219,9 +223,9 @@ mod tests {
     fn another_form_of_the_same_object_is_something_new() {
         let policy = policy(&kubeconfig_manifest());
         let (object, agent) = about();
-        let primary = Primary { object: &object, agent: &agent };
+        let data = TemplateData { object: &object, agent: &agent };
         let mut rounds = Rounds::default();
-        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &primary, answer(target("demo"), needs));
+        let mut ask = |needs: Vec<Need>| rounds.answer(&policy, &data, answer(target("demo"), needs));
         let present = Need { form: Form::Presence, ..source() };
         assert_eq!(ask(vec![present.clone()]), Ok(Next::Read(vec![present])));
         assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
@@ -236,12 +240,12 @@ mod tests {
     fn the_third_answer_must_need_nothing_new() {
         let policy = policy(&kubeconfig_manifest());
         let (object, agent) = about();
-        let primary = Primary { object: &object, agent: &agent };
+        let data = TemplateData { object: &object, agent: &agent };
         let mut rounds = Rounds::default();
         let ends: Vec<_> = ["a", "b", "c"]
             .map(|name| need("home", "Namespace", None, &format!("klusterlet-{name}"), Form::Presence))
             .into_iter()
-            .map(|need| rounds.answer(&policy, &primary, answer(target("demo"), vec![need])))
+            .map(|need| rounds.answer(&policy, &data, answer(target("demo"), vec![need])))
             .map(|end| end.err().map(|failure| failure.reason))
             .collect();
         assert_eq!(ends, [None, None, Some(Reason::Known(Word::TooManyRounds))]);
@@ -314,9 +318,9 @@ mod tests {
         let guest = guest(&[], &[]);
         let policy = policy(&kubeconfig_manifest());
         let (object, agent) = about();
-        let primary = Primary { object: &object, agent: &agent };
+        let data = TemplateData { object: &object, agent: &agent };
         let problem = |word: &str| Problem { reason: word.to_owned(), message: "m".to_owned(), field: None };
-        let end = |refusal| refused(&policy, &primary, &guest, refusal);
+        let end = |refusal| refused(&policy, &data, &guest, refusal);
         let granted = vec![home().reference];
         let foreign = vec![ObjectRef::local("v1", "Namespace", None, "kube-system")];
         for (refusal, class, word) in [

@@ -225,9 +225,9 @@ impl Needed<'_> {
                     }
                 }
             }
-            Writes::Taints(_) if policy.subject.cluster == connection => {
+            Writes::Taints(_) if policy.primary.cluster == connection => {
                 let why = because(policy, plan::write_line(0));
-                for (scope, _) in plan::subject(policy, None).into_iter().filter(|_| !read_only) {
+                for (scope, _) in plan::primary(policy, None).into_iter().filter(|_| !read_only) {
                     self.scope(&scope, &[Verb::Get, Verb::Patch], &why);
                 }
                 let line = format!("{} (whether a webhook sets the times of taints)", plan::write_line(0));
@@ -243,17 +243,17 @@ impl Needed<'_> {
         }
     }
 
-    /// Warnings about a subject are told in its namespace.
+    /// Warnings about a primary are told in its namespace.
     fn events(&mut self, policy: &Policy) {
-        if policy.subject.cluster != self.asked.connection {
+        if policy.primary.cluster != self.asked.connection {
             return;
         }
-        for (scope, _) in plan::subject(policy, None) {
+        for (scope, _) in plan::primary(policy, None) {
             let (_, kind) = self.kind(&scope);
             let namespace = if kind.namespaced { scope.namespace } else { Some(EVENTS_OF_CLUSTER.to_owned()) };
             let (group, resource) = ("events.k8s.io".to_owned(), "events".to_owned());
             let objects = Objects { namespace, group, resource, name: None };
-            let because = because(policy, "spec.subject (warnings)".to_owned());
+            let because = because(policy, "spec.primary (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
         }
     }
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_take_patches_of_subjects_and_events_beside_policies() {
+    fn taints_take_patches_of_primaries_and_events_beside_policies() {
         assert_eq!(
             shown(&rights(&[taints_manifest()], LOCAL, SecretReads::Strict)),
             [
@@ -420,7 +420,7 @@ mod tests {
         let exact = with(
             kubeconfig_manifest(),
             &[
-                ("/spec/subject/namespaces", json!(["clusters"])),
+                ("/spec/primary/namespaces", json!(["clusters"])),
                 ("/spec/own/keepUntilAbsent", json!([])),
                 ("/spec/grant/write/0/namespace", json!("home")),
                 ("/spec/grant/write/0/verbs", json!(["update"])),
@@ -445,13 +445,13 @@ mod tests {
     fn what_is_part_of_another_right_leaves_it_its_reason() {
         let other = with(
             kubeconfig_manifest(),
-            &[("/metadata/name", json!("other")), ("/spec/subject/namespaces", json!(["clusters"]))],
+            &[("/metadata/name", json!("other")), ("/spec/primary/namespaces", json!(["clusters"]))],
         );
         let rights = rights(&[kubeconfig_manifest(), other], LOCAL, SecretReads::Watch);
         assert!(rights.keys().all(|objects| objects.namespace.as_deref().is_none_or(|name| name == "transom")));
         let hosted = rights.iter().find(|(objects, _)| objects.resource == "hostedclusters").unwrap().1;
         let reasons: Vec<_> = hosted.because.iter().map(ToString::to_string).collect();
-        assert_eq!(reasons, ["policy external, spec.subject", "policy other, spec.subject"]);
+        assert_eq!(reasons, ["policy external, spec.primary", "policy other, spec.primary"]);
         let source = rights.iter().find(|(objects, _)| objects.resource == "secrets" && objects.name.is_none());
         let reasons: Vec<_> = source.unwrap().1.because.iter().map(ToString::to_string).collect();
         assert!(reasons.contains(&"policy other, spec.grant.read[0] (source)".to_owned()), "{reasons:?}");
@@ -463,7 +463,7 @@ mod tests {
         let bound = with(
             kubeconfig_manifest(),
             &[
-                ("/spec/subject/namespaces", json!(["clusters"])),
+                ("/spec/primary/namespaces", json!(["clusters"])),
                 ("/spec/own/keepUntilAbsent", json!([])),
                 ("/spec/grant/write/0/namespace", json!("home")),
             ],

@@ -19,12 +19,12 @@ pub(crate) fn kubeconfig_manifest() -> Value {
     json!({
         "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "external"},
         "spec": {
-            "subject": {"apiVersion": HOSTED.0, "kind": HOSTED.1},
+            "primary": {"apiVersion": HOSTED.0, "kind": HOSTED.1},
             "guests": {"trigger": {"component": "builtin:trigger"}, "decide": {"component": "builtin:kubeconfig"}},
             "grant": {
                 "read": [
-                    {"role": "source", "kind": "Secret", "namespace": "{subject.namespace}", "name": "*-admin-kubeconfig", "keys": ["kubeconfig"]},
-                    {"role": "service", "kind": "Service", "namespace": "{subject.namespace}-*", "name": "kube-apiserver"},
+                    {"role": "source", "kind": "Secret", "namespace": "{primary.namespace}", "name": "*-admin-kubeconfig", "keys": ["kubeconfig"]},
+                    {"role": "service", "kind": "Service", "namespace": "{primary.namespace}-*", "name": "kube-apiserver"},
                     {"role": "home", "kind": "Namespace", "name": "klusterlet-*"},
                     {"role": "klusterlet", "apiVersion": "operator.open-cluster-management.io/v1", "kind": "Klusterlet", "name": "klusterlet-*"},
                 ],
@@ -44,9 +44,9 @@ pub(crate) fn taints_manifest() -> Value {
     json!({
         "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "taints"},
         "spec": {
-            "subject": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
+            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
             "guests": {"decide": {"component": "builtin:taints"}},
-            "grant": {"write": [{"target": "subject", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a/one", "a/two"]}]},
+            "grant": {"write": [{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a/one", "a/two"]}]},
         },
     })
 }

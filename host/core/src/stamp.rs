@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use transom_api::labels;
 
-/// The subject that an object was made for.
+/// The primary that an object was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Which subject.
+    /// Which primary.
     #[serde(flatten)]
     pub reference: ObjectRef,
     /// Its uid, empty where the cluster gives none.
@@ -23,7 +23,7 @@ pub struct Source {
 pub struct Stamp {
     /// Name of the policy.
     pub policy: String,
-    /// The subject that it was made for.
+    /// The primary that it was made for.
     pub source: Source,
     /// Digest of the inputs, without credential bytes.
     pub inputs: String,
@@ -32,11 +32,11 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of what a component decided for a subject from some inputs.
-    pub fn of(key: &Key, subject: &Object, inputs: &str, component: &str) -> Self {
+    /// The stamp of what a component decided for a primary from some inputs.
+    pub fn of(key: &Key, primary: &Object, inputs: &str, component: &str) -> Self {
         Self {
             policy: key.policy.to_string(),
-            source: Source { reference: subject.reference.clone(), uid: subject.uid().to_owned() },
+            source: Source { reference: primary.reference.clone(), uid: primary.uid().to_owned() },
             inputs: inputs.to_owned(),
             component: component.to_owned(),
         }
@@ -56,19 +56,19 @@ impl Stamp {
         })
     }
 
-    /// Whether both were made by the same policy for the same subject.
+    /// Whether both were made by the same policy for the same primary.
     pub fn same_owner(&self, other: &Self) -> bool {
         self.policy == other.policy && self.source == other.source
     }
 
-    /// The policy and subject that it names; the uid may be one of an earlier subject of that name.
+    /// The policy and primary that it names; the uid may be one of an earlier primary of that name.
     pub fn key(&self) -> Key {
         Key::new(&self.policy.as_str().into(), &self.source.reference)
     }
 
-    /// Whether it names this policy and subject, whatever the uid.
+    /// Whether it names this policy and primary, whatever the uid.
     pub fn names(&self, key: &Key) -> bool {
-        *self.policy == *key.policy && self.source.reference == *key.subject
+        *self.policy == *key.policy && self.source.reference == *key.primary
     }
 
     /// Puts the stamp on a body; every other label and annotation stays.

@@ -1,4 +1,4 @@
-//! What a policy has come to: counts, why subjects wait, the worst of them, and conditions, as one bounded value.
+//! What a policy has come to: counts, why primaries wait, the worst of them, and conditions, as one bounded value.
 //! Pure and total; never a credential: messages were made without one and are cut here.
 
 use crate::catalogue::{Entry, Refusal};
@@ -8,23 +8,23 @@ use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
-    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_WORST, PolicyStatus,
-    RevisionStatus, SubjectStatus, WaitingStatus, WatchStatus,
+    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_WORST, PolicyStatus, PrimaryStatus,
+    RevisionStatus, WaitingStatus, WatchStatus,
 };
 use transom_api::{Reason, State, Word};
 
-/// How long a subject waits for a reason that its guest declared, in seconds, when nothing is wrong.
+/// How long a primary waits for a reason that its guest declared, in seconds, when nothing is wrong.
 const DECLARED_WAITING: u32 = 900;
-/// How long a guest may hold a subject, in seconds: a cluster is installed meanwhile.
+/// How long a guest may hold a primary, in seconds: a cluster is installed meanwhile.
 const DECLARED_HELD: u32 = 3_600;
 /// How many reasons a message counts.
 const COUNTED: usize = 3;
 
-/// What one subject's last evaluation came to.
+/// What one primary's last evaluation came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
-    /// The subject.
-    pub subject: &'a ObjectRef,
+    /// The primary.
+    pub primary: &'a ObjectRef,
     /// Its state.
     pub state: State,
     /// Why.
@@ -35,7 +35,7 @@ pub struct Standing<'a> {
     pub since_seconds: i64,
 }
 
-/// What is known of a policy beside its subjects.
+/// What is known of a policy beside its primaries.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// What the catalogue holds.
@@ -63,16 +63,16 @@ pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
     }
 }
 
-/// Whether a subject has been in its state for longer than that takes when nothing is wrong.
+/// Whether a primary has been in its state for longer than that takes when nothing is wrong.
 pub fn is_overdue(state: State, reason: &Reason, since_seconds: i64, now_seconds: i64) -> bool {
     let waits = now_seconds.saturating_sub(since_seconds);
     expected_seconds(state, reason).is_some_and(|expected| waits > i64::from(expected))
 }
 
 /// The status of a policy.
-pub fn of<'a>(known: Known<'_>, subjects: impl Iterator<Item = Standing<'a>>) -> PolicyStatus {
+pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -> PolicyStatus {
     let mut sum = Sum { now_seconds: known.now_seconds, ..Sum::default() };
-    subjects.for_each(|standing| sum.take(standing));
+    primaries.for_each(|standing| sum.take(standing));
     let entry = known.entry;
     let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
         generation: entry.at_work,
@@ -117,9 +117,9 @@ fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
         Writes::Kubeconfig(rules) => rules.iter().any(|rule| is(&rule.cluster, "v1", "Secret")),
         Writes::Taints(_) => false,
     };
-    let subject = &policy.subject;
+    let primary = &policy.primary;
     let read = policy.reads.iter().any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind));
-    written || read || is(&subject.cluster, &subject.api_version, &subject.kind)
+    written || read || is(&primary.cluster, &primary.api_version, &primary.kind)
 }
 
 /// A condition before it has its times.
@@ -195,7 +195,7 @@ fn watched(unwatched: &[WatchStatus]) -> Said {
     Said { kind: ConditionType::Watched, status: holds(unwatched.is_empty()), reason, message }
 }
 
-/// Subjects of one state and reason.
+/// Primaries of one state and reason.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     count: u32,
@@ -203,7 +203,7 @@ struct Group {
     since_seconds: i64,
 }
 
-/// What the subjects come to, taken one by one.
+/// What the primaries come to, taken one by one.
 #[derive(Default)]
 struct Sum<'a> {
     now_seconds: i64,
@@ -215,7 +215,7 @@ struct Sum<'a> {
 
 impl<'a> Sum<'a> {
     fn take(&mut self, standing: Standing<'a>) {
-        let Standing { subject, state, reason, since_seconds, .. } = standing;
+        let Standing { primary, state, reason, since_seconds, .. } = standing;
         let counts = &mut self.counts;
         let of_state = match state {
             State::Applied => &mut counts.applied,
@@ -234,7 +234,7 @@ impl<'a> Sum<'a> {
         group.overdue = group.overdue.saturating_add(u32::from(overdue));
         group.since_seconds = group.since_seconds.min(since_seconds);
         if state == State::Failed || overdue {
-            self.worst.insert((state != State::Failed, since_seconds, subject), standing);
+            self.worst.insert((state != State::Failed, since_seconds, primary), standing);
             if self.worst.len() > MAX_WORST {
                 self.worst.pop_last();
             }
@@ -242,10 +242,10 @@ impl<'a> Sum<'a> {
     }
 
     /// Failed ones first, then those that wait for too long; in each, the longest first.
-    fn worst(&self) -> Vec<SubjectStatus> {
-        let shown = |standing: &Standing<'_>| SubjectStatus {
-            namespace: standing.subject.namespace.clone(),
-            name: standing.subject.name.clone(),
+    fn worst(&self) -> Vec<PrimaryStatus> {
+        let shown = |standing: &Standing<'_>| PrimaryStatus {
+            namespace: standing.primary.namespace.clone(),
+            name: standing.primary.name.clone(),
             state: standing.state,
             reason: standing.reason.to_string(),
             message: cut(standing.message),
@@ -318,12 +318,12 @@ mod tests {
         entry: &Entry,
         before: Option<&PolicyStatus>,
         now: i64,
-        subjects: &[(&str, State, Reason, i64)],
+        primaries: &[(&str, State, Reason, i64)],
     ) -> PolicyStatus {
-        let subjects: Vec<_> =
-            subjects.iter().map(|(name, state, reason, since)| (hosted(name), *state, reason, *since)).collect();
-        let standings = subjects.iter().map(|(subject, state, reason, since)| Standing {
-            subject,
+        let primaries: Vec<_> =
+            primaries.iter().map(|(name, state, reason, since)| (hosted(name), *state, reason, *since)).collect();
+        let standings = primaries.iter().map(|(primary, state, reason, since)| Standing {
+            primary,
             state: *state,
             reason,
             message: "told",
@@ -382,7 +382,7 @@ mod tests {
         let never = Entry { revision: None, at_work: None, ..newer.clone() };
         let failed = [("a", State::Failed, Word::GuestTrapped.into(), NOW)];
         let waits = [("a", State::Waiting, Word::TargetClaimed.into(), NOW)];
-        for (entry, subjects, expected) in [
+        for (entry, primaries, expected) in [
             (&entry, &[][..], (ConditionStatus::True, "AsDesired")),
             (&entry, &waits[..], (ConditionStatus::True, "AsDesired")),
             (&entry, &failed[..], (ConditionStatus::False, "GuestTrapped")),
@@ -390,9 +390,9 @@ mod tests {
             (&newer, &failed[..], (ConditionStatus::False, "PolicyInvalid")),
             (&never, &[][..], (ConditionStatus::False, "PolicyInvalid")),
         ] {
-            let status = status(entry, None, NOW, subjects);
+            let status = status(entry, None, NOW, primaries);
             let (found, reason, _) = said(&status, ConditionType::Ready);
-            assert_eq!((found, reason), expected, "{subjects:?}");
+            assert_eq!((found, reason), expected, "{primaries:?}");
             assert_eq!(status.conditions.len(), 4);
         }
         let unwatched = WatchStatus {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_failed_subject_a_policy_is_healthy() {
+    fn without_a_failed_primary_a_policy_is_healthy() {
         let nobody = status(&entry(), None, NOW, &[]);
         assert_eq!(
             said(&nobody, ConditionType::Healthy),
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_bounded_whatever_the_subjects_are() {
+    fn a_status_is_bounded_whatever_the_primaries_are() {
         let names: Vec<_> =
             (0..5_000).map(|at| (format!("n{at:04}"), declared(&format!("Reason{}", at % 100)))).collect();
         let all: Vec<_> = names

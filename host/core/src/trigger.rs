@@ -1,7 +1,7 @@
-//! Decides what an observed subject means for a policy: ask its trigger guest, evaluate at once, or nothing.
+//! Decides what an observed primary means for a policy: ask its trigger guest, evaluate at once, or nothing.
 //! Never reads a field that was not declared, never fails, never asks a guest itself.
 
-use crate::contract::{Change, Subject};
+use crate::contract::{Change, Primary};
 use crate::digest::Digest;
 use crate::object::Object;
 use crate::projection::{self, Declared};
@@ -9,23 +9,23 @@ use crate::work::Why;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 
-/// What a policy's trigger guest (or, without one, the host) judged last of one subject: *before*. In memory only.
+/// What a policy's trigger guest (or, without one, the host) judged last of one primary: *before*. In memory only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    subject: Subject,
+    primary: Primary,
     marks: BTreeMap<String, Digest>,
     paused: bool,
 }
 
 impl Judged {
-    /// The record of an object as it is now. After an own write to the subject, the record of the written object
+    /// The record of an object as it is now. After an own write to the primary, the record of the written object
     /// is the new *before*: the evaluation that wrote it has judged it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
-        Self { subject: declared.subject(object), marks: declared.marks(object), paused: object.paused() }
+        Self { primary: declared.primary(object), marks: declared.marks(object), paused: object.paused() }
     }
 }
 
-/// What an observed subject means.
+/// What an observed primary means.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Move {
     /// Put this change to the trigger guest. Whatever it answers, `judged` is the new *before*; on `Run` it is
@@ -56,11 +56,11 @@ pub enum Judge {
     Nobody,
 }
 
-/// Decides what an observed subject means. `declared` is what the trigger guest declared of the subject's kind,
+/// Decides what an observed primary means. `declared` is what the trigger guest declared of the primary's kind,
 /// or the decide guest where there is no trigger guest. No `before`, or another uid, means: appeared.
 pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, object: &Object) -> Move {
     let judged = Judged::of(object, declared);
-    let Some(before) = before.filter(|before| before.subject.uid == judged.subject.uid) else {
+    let Some(before) = before.filter(|before| before.primary.uid == judged.primary.uid) else {
         return Move::Enqueue { why: Why::Appeared, judged };
     };
     // A pause is between a user and the host: no guest can hide its end.
@@ -74,7 +74,7 @@ pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, objec
         _ if declared.misfit(object).is_some() => Move::Enqueue { why: Why::Unjudged, judged },
         (false, Judge::Nobody) => Move::Enqueue { why: Why::Changed(changed), judged },
         (false, Judge::Guest) => {
-            let change = Change { before: before.subject.clone(), after: judged.subject.clone(), changed };
+            let change = Change { before: before.primary.clone(), after: judged.primary.clone(), changed };
             Move::Ask { change: Box::new(change), judged }
         }
     }
@@ -88,10 +88,10 @@ fn pause() -> String {
 /// The declared paths that differ, sorted; the start of a deletion always counts.
 fn differing(declared: &Declared, before: &Judged, after: &Judged) -> Vec<String> {
     let mut paths: BTreeSet<String> =
-        projection::changed(&before.subject.fields, &after.subject.fields, &declared.fields).into_iter().collect();
+        projection::changed(&before.primary.fields, &after.primary.fields, &declared.fields).into_iter().collect();
     let marked = before.marks.keys().chain(after.marks.keys());
     paths.extend(marked.filter(|path| before.marks.get(*path) != after.marks.get(*path)).cloned());
-    if before.subject.deleting != after.subject.deleting {
+    if before.primary.deleting != after.primary.deleting {
         paths.insert("metadata.deletionTimestamp".to_owned());
     }
     paths.into_iter().collect()
@@ -108,7 +108,7 @@ mod tests {
         guest.declared(HOSTED.0, HOSTED.1).clone()
     }
 
-    fn subject() -> Value {
+    fn primary() -> Value {
         json!({
             "metadata": {"uid": "u1", "annotations": {"note": "private"}, "labels": {"a": "b"}},
             "status": {"conditions": [{"type": "Available", "status": "True"}]},
@@ -120,27 +120,27 @@ mod tests {
     }
 
     fn with(pointer: &str, value: Value) -> Value {
-        let mut body = subject();
+        let mut body = primary();
         let (parent, name) = pointer.rsplit_once('/').unwrap();
         body.pointer_mut(parent).unwrap()[name] = value;
         body
     }
 
     fn moved(judge: Judge, body: Value) -> Move {
-        observe(judge, &declared(), Some(&judged(&subject())), &object(hosted("demo"), body))
+        observe(judge, &declared(), Some(&judged(&primary())), &object(hosted("demo"), body))
     }
 
     #[test]
     fn first_sight_and_a_new_uid_are_not_asked() {
-        let first = observe(Judge::Guest, &declared(), None, &object(hosted("demo"), subject()));
-        assert_eq!(first, Move::Enqueue { why: Why::Appeared, judged: judged(&subject()) });
+        let first = observe(Judge::Guest, &declared(), None, &object(hosted("demo"), primary()));
+        assert_eq!(first, Move::Enqueue { why: Why::Appeared, judged: judged(&primary()) });
         let anew = with("/metadata/uid", json!("u2"));
         assert_eq!(moved(Judge::Guest, anew.clone()), Move::Enqueue { why: Why::Appeared, judged: judged(&anew) });
     }
 
     #[test]
     fn what_was_not_declared_is_ignored() {
-        for body in [subject(), with("/metadata/labels/a", json!("c")), with("/metadata/resourceVersion", json!("9"))] {
+        for body in [primary(), with("/metadata/labels/a", json!("c")), with("/metadata/resourceVersion", json!("9"))] {
             assert_eq!(moved(Judge::Guest, body.clone()), Move::Ignore);
             assert_eq!(moved(Judge::Nobody, body), Move::Ignore);
         }
@@ -180,11 +180,11 @@ mod tests {
         let body = |value: &str| with("/metadata/annotations", json!({"note": "private", "transom.dev/paused": value}));
         let nothing = Declared::default();
         for (before, after, counts) in [
-            (subject(), body("true"), true),
-            (body("true"), subject(), true),
+            (primary(), body("true"), true),
+            (body("true"), primary(), true),
             (body("true"), body("false"), true),
             (body("true"), body("until tomorrow"), false),
-            (subject(), body("false"), false),
+            (primary(), body("false"), false),
         ] {
             for (declared, judge) in [(&declared(), Judge::Guest), (&nothing, Judge::Guest), (&nothing, Judge::Nobody)]
             {

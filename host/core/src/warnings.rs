@@ -1,4 +1,4 @@
-//! Which warnings become Events: few for each subject, few in all, and what is said again is counted, not told anew.
+//! Which warnings become Events: few for each primary, few in all, and what is said again is counted, not told anew.
 //! Never sends one, and never asks a clock.
 
 mod bucket;
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::State;
 
-/// For one subject: five at once, then one in five minutes.
-const OF_SUBJECT: Rate = Rate { burst: 5, interval_ms: 300_000 };
+/// For one primary: five at once, then one in five minutes.
+const OF_PRIMARY: Rate = Rate { burst: 5, interval_ms: 300_000 };
 /// In all: 25 at once, then one a second.
 const IN_ALL: Rate = Rate { burst: 25, interval_ms: 1_000 };
 /// What was not said for this long is said anew, in milliseconds; an API server keeps Events for an hour.
 const FORGOTTEN_MS: u64 = 3_300_000;
 /// How often old ones are looked for, in milliseconds.
 const SWEPT_EVERY_MS: u64 = 60_000;
-/// The most subjects that are remembered; beyond them no other is warned about until some are forgotten.
+/// The most primaries that are remembered; beyond them no other is warned about until some are forgotten.
 const MOST: usize = 10_000;
 
 /// What to do with a warning.
@@ -41,12 +41,12 @@ pub enum Telling {
 #[derive(Clone, Debug)]
 pub struct Warnings {
     in_all: Bucket,
-    subjects: BTreeMap<Key, Subject>,
+    primaries: BTreeMap<Key, Primary>,
     swept_ms: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Subject {
+struct Primary {
     bucket: Bucket,
     said: BTreeMap<Arc<str>, Said>,
 }
@@ -77,30 +77,30 @@ pub fn is_worth(report: &Report) -> bool {
 
 impl Default for Warnings {
     fn default() -> Self {
-        Self { in_all: Bucket::new(IN_ALL), subjects: BTreeMap::new(), swept_ms: 0 }
+        Self { in_all: Bucket::new(IN_ALL), primaries: BTreeMap::new(), swept_ms: 0 }
     }
 }
 
 impl Warnings {
-    /// A warning about a subject: `reason` tells it from others, whatever its message.
+    /// A warning about a primary: `reason` tells it from others, whatever its message.
     pub fn say(&mut self, key: &Key, reason: &str, now_ms: u64) -> Telling {
         self.forget(now_ms);
-        if self.subjects.len() >= MOST && !self.subjects.contains_key(key) {
+        if self.primaries.len() >= MOST && !self.primaries.contains_key(key) {
             return Telling::Nothing;
         }
-        let subject = self
-            .subjects
+        let primary = self
+            .primaries
             .entry(key.clone())
-            .or_insert_with(|| Subject { bucket: Bucket::new(OF_SUBJECT), said: BTreeMap::new() });
-        let said = subject.said.entry(reason.into()).or_insert(Said { event: Event::None, count: 0, last_ms: now_ms });
+            .or_insert_with(|| Primary { bucket: Bucket::new(OF_PRIMARY), said: BTreeMap::new() });
+        let said = primary.said.entry(reason.into()).or_insert(Said { event: Event::None, count: 0, last_ms: now_ms });
         said.count = said.count.saturating_add(1);
         said.last_ms = now_ms;
         // Said again before the first Event got its name: it is counted with the next one.
         let asked = said.event == Event::Asked;
-        if asked || !(subject.bucket.has(now_ms) && self.in_all.has(now_ms)) {
+        if asked || !(primary.bucket.has(now_ms) && self.in_all.has(now_ms)) {
             return Telling::Nothing;
         }
-        subject.bucket.take(now_ms);
+        primary.bucket.take(now_ms);
         self.in_all.take(now_ms);
         match &said.event {
             Event::There(name) => Telling::Again { name: Arc::clone(name), count: said.count },
@@ -113,7 +113,7 @@ impl Warnings {
 
     /// The Event that a warning became; nothing when it could not be made, or is not there any more.
     pub fn told(&mut self, key: &Key, reason: &str, name: Option<Arc<str>>) {
-        if let Some(said) = self.subjects.get_mut(key).and_then(|subject| subject.said.get_mut(reason)) {
+        if let Some(said) = self.primaries.get_mut(key).and_then(|primary| primary.said.get_mut(reason)) {
             said.event = name.map_or(Event::None, Event::There);
         }
     }
@@ -124,9 +124,9 @@ impl Warnings {
             return;
         }
         self.swept_ms = now_ms;
-        self.subjects.retain(|_, subject| {
-            subject.said.retain(|_, said| now_ms.saturating_sub(said.last_ms) < FORGOTTEN_MS);
-            !(subject.said.is_empty() && subject.bucket.is_full(now_ms))
+        self.primaries.retain(|_, primary| {
+            primary.said.retain(|_, said| now_ms.saturating_sub(said.last_ms) < FORGOTTEN_MS);
+            !(primary.said.is_empty() && primary.bucket.is_full(now_ms))
         });
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_subject_has_five_and_then_one_in_five_minutes() {
+    fn one_primary_has_five_and_then_one_in_five_minutes() {
         let mut warnings = Warnings::default();
         warnings.say(&key("a"), "One", 0);
         warnings.told(&key("a"), "One", Some("a.1".into()));
@@ -193,6 +193,6 @@ mod tests {
         warnings.told(&key("a"), "One", Some("a.1".into()));
         assert_eq!(warnings.say(&key("a"), "One", 60 * MINUTE), Telling::New);
         warnings.say(&key("b"), "One", 200 * MINUTE);
-        assert_eq!(warnings.subjects.len(), 1);
+        assert_eq!(warnings.primaries.len(), 1);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How Secrets are read whose names are not known exactly before there is a subject.
+/// How Secrets are read whose names are not known exactly before there is a primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecretReads {
     /// Those of type `Opaque` are watched: one list at the start, no request for a read; takes the right to list Secrets.

@@ -1,22 +1,22 @@
-//! What is evaluated: a policy and a subject, by name. Never holds an object: decisions read the state that is there.
+//! What is evaluated: a policy and a primary, by name. Never holds an object: decisions read the state that is there.
 
 use crate::reference::ObjectRef;
 use std::fmt;
 use std::sync::Arc;
 
-/// One subject under one policy: the unit of evaluation, of claims and of interest. Cheap to clone.
+/// One primary under one policy: the unit of evaluation, of claims and of interest. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Name of the policy.
     pub policy: Arc<str>,
-    /// The subject.
-    pub subject: Arc<ObjectRef>,
+    /// The primary.
+    pub primary: Arc<ObjectRef>,
 }
 
 impl Key {
-    /// The key of a subject under a policy.
-    pub fn new(policy: &Arc<str>, subject: &ObjectRef) -> Self {
-        Self { policy: Arc::clone(policy), subject: Arc::new(subject.clone()) }
+    /// The key of a primary under a policy.
+    pub fn new(policy: &Arc<str>, primary: &ObjectRef) -> Self {
+        Self { policy: Arc::clone(policy), primary: Arc::new(primary.clone()) }
     }
 
     /// A seed for back-off and audit that differs between keys; `run` sets runs of the agent apart.
@@ -29,7 +29,7 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} for {}", self.policy, self.subject)
+        write!(f, "{} for {}", self.policy, self.primary)
     }
 }
 
@@ -42,7 +42,7 @@ pub struct WorkItem {
     pub why: Why,
 }
 
-/// Why a subject is evaluated.
+/// Why a primary is evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Seen for the first time, by this agent or at all; also made anew under the same name.
@@ -55,9 +55,9 @@ pub enum Why {
     Unjudged,
     /// An object that is read, waited for or written appeared, changed or went away.
     Input(ObjectRef),
-    /// Another claimant released the target, or the last subject of the policy was located.
+    /// Another claimant released the target, or the last primary of the policy was located.
     Released,
-    /// The subject is gone.
+    /// The primary is gone.
     Gone,
     /// A time that was asked for has come.
     Timer,

@@ -11,7 +11,7 @@ use transom_core::contract::taints::{Effect, MANAGED_CLUSTER, Wanted};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::pattern::template::Names;
-use transom_core::pattern::{Pattern, Primary};
+use transom_core::pattern::{Pattern, TemplateData};
 use transom_core::plan::contention::Contention;
 use transom_core::plan::{Step, taints};
 use transom_core::policy::{TaintsRule, check, manifest};
@@ -170,32 +170,32 @@ proptest! {
         }
     }
 
-    /// A template stands for one name of DNS or for nothing, whatever the subject's values are.
+    /// A template stands for one name of DNS or for nothing, whatever the primary's values are.
     #[test]
     fn a_template_stands_for_a_name_of_dns(
-        text in r#"(subject\.(name|labels\["l"\]|annotations\["a"\]|namespace)|dashed\(subject\.name\)|agent\.remoteCluster|"-"|"x"| \| | ){1,9}"#,
+        text in r#"(primary\.(name|labels\["l"\]|annotations\["a"\]|namespace)|dashed\(primary\.name\)|agent\.remoteCluster|"-"|"x"| \| | ){1,9}"#,
         values in prop::collection::vec(prop_oneof![Just("a-b".to_owned()), Just("a.b".to_owned()), Just("*".to_owned()), "\\PC{0,9}"], 4),
     ) {
         let body = json!({"metadata": {"labels": {"l": values[0]}, "annotations": {"a": values[1]}}});
         let reference = ObjectRef::local("v1", "X", Some("ns"), &values[2]);
         let object = Object { reference, version: String::new(), body };
         let agent = AgentFacts::new(&values[3], Some("hub"));
-        let primary = Primary { object: &object, agent: &agent };
+        let data = TemplateData { object: &object, agent: &agent };
         if let Ok(pattern) = Pattern::parse(&format!("k-{{{text}}}"), &Names::new()) {
-            let shown = pattern.shown(&primary);
+            let shown = pattern.shown(&data);
             let name = shown.strip_prefix("k-").unwrap_or_default();
-            prop_assert_eq!(pattern.matches(&shown, &primary), dns::is_subdomain(name) || name == values[2] && text.trim() == "subject.name");
-            prop_assert!(!pattern.matches("k-other", &primary) || name == "other");
+            prop_assert_eq!(pattern.matches(&shown, &data), dns::is_subdomain(name) || name == values[2] && text.trim() == "primary.name");
+            prop_assert!(!pattern.matches("k-other", &data) || name == "other");
         }
     }
 
     #[test]
-    fn patterns_read_any_text(text in "[a*{}.subjectnm]{0,20}", name in "[a-z.-]{0,20}") {
-        let subject = ObjectRef::local("v1", "X", Some("ns"), "demo");
+    fn patterns_read_any_text(text in "[a*{}.primarynm]{0,20}", name in "[a-z.-]{0,20}") {
+        let primary = ObjectRef::local("v1", "X", Some("ns"), "demo");
         if let Ok(pattern) = Pattern::parse(&text, &Names::new()) {
             prop_assert_eq!(pattern.to_string(), text);
-            if let Some(stars) = pattern.captures(&name, &subject) {
-                prop_assert_eq!(pattern.fill(&stars, &subject), Some(name));
+            if let Some(stars) = pattern.captures(&name, &primary) {
+                prop_assert_eq!(pattern.fill(&stars, &primary), Some(name));
             }
         }
     }

@@ -12,7 +12,7 @@ use transom_core::contract::AgentFacts;
 use transom_core::contract::taints::{Effect, Wanted};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::pattern::Primary;
+use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contention};
 use transom_core::plan::prune::{self, Candidate, Undesired};
 use transom_core::plan::{Plan, Step, kubeconfig, taints};
@@ -144,12 +144,12 @@ fn secrets() {
         let (content, credential) = (text(given, "content"), text(given, "credential"));
         let as_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         let existing = given.get("existing").map(object);
-        let subject = Object { reference: hosted("demo"), version: String::new(), body: json!({}) };
+        let primary = Object { reference: hosted("demo"), version: String::new(), body: json!({}) };
         let agent = AgentFacts::new("local-cluster", None);
         let wanted = kubeconfig::Wanted {
             policy: &policy(given),
             key: &key("demo"),
-            primary: Primary { object: &subject, agent: &agent },
+            data: TemplateData { object: &primary, agent: &agent },
             target: &target("demo"),
             existing: existing.as_ref(),
             claim: claim(&given["claim"]),
@@ -200,12 +200,12 @@ fn taints() {
             Some(at) => taints::TimeAdded::SetByUs(time::parse_rfc3339(at).unwrap()),
             None => taints::TimeAdded::SetByCluster,
         };
-        let subject = object(&json!({
+        let primary = object(&json!({
             "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
             "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
         }));
-        let key = Key::new(&"built-in-taints".into(), &subject.reference);
-        shown(taints::plan(&key, &subject, &rule, &wanted, added, (&mut Contention::default(), NOW)))
+        let key = Key::new(&"built-in-taints".into(), &primary.reference);
+        shown(taints::plan(&key, &primary, &rule, &wanted, added, (&mut Contention::default(), NOW)))
     });
 }
 

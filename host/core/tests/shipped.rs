@@ -7,7 +7,7 @@ use std::path::Path;
 use transom_core::contract::AgentFacts;
 use transom_core::contract::decide::{Absence, Form, Need, Requirement};
 use transom_core::object::Object;
-use transom_core::pattern::Primary;
+use transom_core::pattern::TemplateData;
 use transom_core::plan::prune;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
@@ -32,10 +32,10 @@ fn target(cluster: &str) -> ObjectRef {
 }
 
 /// Why a guest may not write the secret of a managed cluster, after it asked to look at its namespace.
-fn refused(primary: &Primary<'_>, cluster: &str) -> Option<String> {
+fn refused(data: &TemplateData<'_>, cluster: &str) -> Option<String> {
     let namespace = ObjectRef::local("v1", "Namespace", None, &format!("klusterlet-{cluster}"));
     let need = |reference| Need { role: "home".to_owned(), reference, form: Form::Presence, absence: Absence::Fine };
-    let ask = |needs| Rounds::default().answer(&shipped(), primary, Requirement { target: target(cluster), needs });
+    let ask = |needs| Rounds::default().answer(&shipped(), data, Requirement { target: target(cluster), needs });
     let (written, read) = (ask(vec![]).err(), ask(vec![need(namespace)]).err());
     assert_eq!(written.is_none(), read.is_none(), "{cluster}: {written:?} {read:?}");
     written.map(|failure| failure.reason.as_str().to_owned())
@@ -53,10 +53,10 @@ fn a_guest_reaches_its_own_managed_cluster_and_no_other() {
         (json!("c1"), &remote, "c1"),
     ] {
         let object = hosted("demo", &annotation);
-        let primary = Primary { object: &object, agent };
+        let data = TemplateData { object: &object, agent };
         for cluster in candidates {
             let expected = (cluster != granted).then(|| "WriteNotGranted".to_owned());
-            assert_eq!(refused(&primary, cluster), expected, "{annotation} {agent:?}: {cluster}");
+            assert_eq!(refused(&data, cluster), expected, "{annotation} {agent:?}: {cluster}");
         }
     }
 }
@@ -65,11 +65,11 @@ fn a_guest_reaches_its_own_managed_cluster_and_no_other() {
 fn no_value_of_the_annotation_reaches_more() {
     let agent = AgentFacts::new("local-cluster", None);
     let long = "a".repeat(300);
-    for annotation in ["*", "**", "../x", "a/b", "c1*", "c1 ", " ", "{subject.name}", "C1", "-a", "a-", &long] {
+    for annotation in ["*", "**", "../x", "a/b", "c1*", "c1 ", " ", "{primary.name}", "C1", "-a", "a-", &long] {
         let object = hosted("demo", &json!(annotation));
-        let primary = Primary { object: &object, agent: &agent };
+        let data = TemplateData { object: &object, agent: &agent };
         for cluster in ["demo", "other", "c1", "x", "a", "b", annotation] {
-            assert!(refused(&primary, cluster).is_some(), "{annotation:?} reaches {cluster}");
+            assert!(refused(&data, cluster).is_some(), "{annotation:?} reaches {cluster}");
         }
     }
 }
@@ -78,9 +78,9 @@ fn no_value_of_the_annotation_reaches_more() {
 fn a_refusal_says_what_is_granted() {
     let agent = AgentFacts::new("local-cluster", None);
     let object = hosted("demo", &json!("c1"));
-    let primary = Primary { object: &object, agent: &agent };
+    let data = TemplateData { object: &object, agent: &agent };
     let end = |target, needs| {
-        let end = Rounds::default().answer(&shipped(), &primary, Requirement { target, needs });
+        let end = Rounds::default().answer(&shipped(), &data, Requirement { target, needs });
         end.err().map(|failure| failure.message).unwrap_or_default()
     };
     assert_eq!(
@@ -109,11 +109,11 @@ fn what_was_made_under_an_earlier_name_is_still_ours() {
     let policy = shipped();
     let key = Key::new(&"external-managed-kubeconfig".into(), &hosted("demo", &json!(null)).reference);
     for cluster in ["demo", "c1", "spoke-demo"] {
-        assert!(policy.made(&target(cluster), &key.subject).is_some(), "{cluster}");
+        assert!(policy.made(&target(cluster), &key.primary).is_some(), "{cluster}");
         let keepers = prune::keepers(&policy, &key, &target(cluster));
         let names: Vec<_> = keepers.iter().map(|keeper| keeper.name.clone()).collect();
         assert_eq!(names, [format!("klusterlet-{cluster}")]);
     }
     let elsewhere = ObjectRef { namespace: Some("kube-system".to_owned()), ..target("demo") };
-    assert!(policy.made(&elsewhere, &key.subject).is_none() && prune::keepers(&policy, &key, &elsewhere).is_empty());
+    assert!(policy.made(&elsewhere, &key.primary).is_none() && prune::keepers(&policy, &key, &elsewhere).is_empty());
 }

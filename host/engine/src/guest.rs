@@ -13,7 +13,7 @@ use std::sync::Arc;
 use transom_core::contract::decide::{Input, KubeconfigAnswer, Requirement};
 use transom_core::contract::description::{Description, World};
 use transom_core::contract::taints::{Decision, ManagedCluster};
-use transom_core::contract::{Change, Context, Problem, Readiness, Refusal, Subject, Timed, Verdict};
+use transom_core::contract::{Change, Context, Primary, Problem, Readiness, Refusal, Timed, Verdict};
 
 /// A guest of one world. Cheap to clone, to be asked from many threads at once.
 ///
@@ -76,16 +76,16 @@ impl Guest {
         )
     }
 
-    /// Asks a trigger guest whether a subject may be evaluated.
-    pub fn ready(&self, limits: &Limits, context: &Context, subject: &Subject) -> Call<Timed<Readiness>> {
+    /// Asks a trigger guest whether a primary may be evaluated.
+    pub fn ready(&self, limits: &Limits, context: &Context, primary: &Primary) -> Call<Timed<Readiness>> {
         let Exports::Trigger { ready, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
-            |lower| lower.for_ready(context, subject),
-            |store, instance, (context, subject)| {
+            |lower| lower.for_ready(context, primary),
+            |store, instance, (context, primary)| {
                 let asked: trigger::Ready<'_> = instance.get_typed_func(&mut *store, ready)?;
-                Ok(asked.call(store, (&context, &subject))?.0)
+                Ok(asked.call(store, (&context, &primary))?.0)
             },
             Lift::readiness,
         )
@@ -111,17 +111,17 @@ impl Guest {
         &self,
         limits: &Limits,
         context: &Context,
-        subject: &Subject,
+        primary: &Primary,
         found: &[Input],
     ) -> Call<Result<Requirement, Refusal>> {
         let Exports::Kubeconfig { require, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
-            |lower| lower.for_kubeconfig(context, subject, found),
-            |store, instance, (context, subject, found)| {
+            |lower| lower.for_kubeconfig(context, primary, found),
+            |store, instance, (context, primary, found)| {
                 let asked: kubeconfig::Require<'_> = instance.get_typed_func(&mut *store, require)?;
-                Ok(asked.call(store, (&context, &subject, &found))?.0)
+                Ok(asked.call(store, (&context, &primary, &found))?.0)
             },
             Lift::requirement,
         )
@@ -132,17 +132,17 @@ impl Guest {
         &self,
         limits: &Limits,
         context: &Context,
-        subject: &Subject,
+        primary: &Primary,
         inputs: &[Input],
     ) -> Call<Result<KubeconfigAnswer, Refusal>> {
         let Exports::Kubeconfig { transform, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
-            |lower| lower.for_kubeconfig(context, subject, inputs),
-            |store, instance, (context, subject, inputs)| {
+            |lower| lower.for_kubeconfig(context, primary, inputs),
+            |store, instance, (context, primary, inputs)| {
                 let asked: kubeconfig::Transform<'_> = instance.get_typed_func(&mut *store, transform)?;
-                Ok(asked.call(store, (&context, &subject, &inputs))?.0)
+                Ok(asked.call(store, (&context, &primary, &inputs))?.0)
             },
             Lift::kubeconfig,
         )

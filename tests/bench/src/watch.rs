@@ -64,7 +64,7 @@ fn change(programs: &Programs, work: &Path, clusters: usize) -> Result<Cost> {
     let words = ["run", "--dir", &shown(&folder)];
     let mut agent = Agent(programs.transom(&words).spawn().context("failed to start the agent")?);
     let settled = folder.join(".transom/status/external-managed-kubeconfig");
-    wait(&mut agent, "a status for each subject", || fs::read_dir(&settled).is_ok_and(|all| all.count() == clusters))?;
+    wait(&mut agent, "a status for each primary", || fs::read_dir(&settled).is_ok_and(|all| all.count() == clusters))?;
     thread::sleep(IDLE);
     let idle = idle_share(&agent)?;
     let (start, before) = (Instant::now(), process::cpu_millis(agent.0.id())?);

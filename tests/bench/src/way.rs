@@ -10,12 +10,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use transom_core::contract::credentials::Proposal;
 use transom_core::contract::decide::{Input, Need};
-use transom_core::contract::{Readiness, Subject};
+use transom_core::contract::{Primary, Readiness};
 use transom_core::failure::Failure;
 use transom_core::inputs::{self, Found};
 use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
-use transom_core::pattern::Primary;
+use transom_core::pattern::TemplateData;
 use transom_core::plan::kubeconfig::data;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{Next, Rounds};
@@ -28,8 +28,8 @@ pub(crate) const SERVER: &str = "https://kube-apiserver.clusters-hosted-00000.sv
 
 /// What a guest asked for, and what it is given.
 pub(crate) struct Gathered {
-    /// The subject as the guest sees it.
-    pub(crate) view: Subject,
+    /// The primary as the guest sees it.
+    pub(crate) view: Primary,
     /// The inputs as the guest sees them.
     pub(crate) inputs: Vec<Input>,
     source: Source,
@@ -73,7 +73,7 @@ impl<'a> Objects<'a> {
         let scene = self.scene;
         let hosted = scene.hosted()?;
         let Asked { guest, described } = &scene.trigger;
-        let view = inputs::subject(hosted, described).map_err(told)?;
+        let view = inputs::primary(hosted, described).map_err(told)?;
         match guest.ready(&Limits::default(), &Scene::context(&scene.trigger), &view).result?.answer {
             Readiness::Ready => {}
             Readiness::NotReady(problem) => bail!("the HostedCluster is not ready: {}", problem.message),
@@ -87,14 +87,14 @@ impl<'a> Objects<'a> {
     pub(crate) fn gather(&self) -> Result<Gathered> {
         let asked = &self.scene.kubeconfig;
         let hosted = self.scene.hosted()?;
-        let view = inputs::subject(hosted, &asked.described).map_err(told)?;
+        let view = inputs::primary(hosted, &asked.described).map_err(told)?;
         let context = Scene::context(asked);
         let (mut rounds, mut crossed, mut source) = (Rounds::default(), Vec::new(), None);
         loop {
             let answer = asked.guest.require(&Limits::default(), &context, &view, &crossed).result?;
             let answer = answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?;
-            let primary = Primary { object: hosted, agent: &context.agent };
-            match rounds.answer(&self.scene.policy, &primary, answer).map_err(told)? {
+            let data = TemplateData { object: hosted, agent: &context.agent };
+            match rounds.answer(&self.scene.policy, &data, answer).map_err(told)? {
                 Next::Complete(complete) => {
                     let source = source.context("failed to find the kubeconfig among the needs")?;
                     return Ok(Gathered { view, inputs: crossed, source, target: complete.target });
@@ -134,13 +134,13 @@ impl Gathered {
     /// Holds the answer against the grant, and writes it out.
     fn check(&self, scene: &Scene, proposal: &Proposal) -> Result<String> {
         let context = Scene::context(&scene.kubeconfig);
-        let primary = Primary { object: scene.hosted()?, agent: &context.agent };
-        let rule = scene.policy.secret(&self.target, &primary).map_err(told)?;
+        let data = TemplateData { object: scene.hosted()?, agent: &context.agent };
+        let rule = scene.policy.secret(&self.target, &data).map_err(told)?;
         let terms = Terms {
             grant: &rule.kubeconfig,
             source_role: "source",
             inputs: &self.inputs,
-            subject: &self.view.fields,
+            primary: &self.view.fields,
             now_seconds: NOW,
             limits: KubeconfigLimits::default(),
         };

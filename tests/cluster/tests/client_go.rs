@@ -104,7 +104,7 @@ fn ours(bytes: &[u8], server: Option<&str>) -> Result<String> {
         "credentials": ["ClientCertificate", "Token", "Basic", "Exec", "AuthProvider", "File"],
     }))?;
     let now_seconds = 1_795_248_000;
-    let terms = Terms { grant: &grant, source_role: "source", inputs: &[], subject: &Value::Null, now_seconds, limits };
+    let terms = Terms { grant: &grant, source_role: "source", inputs: &[], primary: &Value::Null, now_seconds, limits };
     Ok(source.assemble(&answer, &terms)?.to_yaml().to_owned())
 }
 

@@ -7,7 +7,7 @@ use kube::core::Request;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use transom_api::status::{Condition, ConditionStatus, ConditionType, Counts, PolicyStatus, SubjectStatus};
+use transom_api::status::{Condition, ConditionStatus, ConditionType, Counts, PolicyStatus, PrimaryStatus};
 use transom_api::{API_VERSION, State};
 use transom_core::policy::{check, manifest};
 use transom_test_cluster::{Cluster, Options, wait};
@@ -108,15 +108,15 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/suspend", r#""yes""#),
     ('k', "/spec/auditSeconds", "-1"),
     ('k', "/spec/auditSeconds", "4294967296"),
-    ('k', "/spec/subject", r#"{"apiVersion": "v1", "kind": "Secret"}"#),
-    ('k', "/spec/subject/kind", "null"),
-    ('k', "/spec/subject/kind", r#""hostedCluster""#),
-    ('k', "/spec/subject/apiVersion", r#""a/b/c""#),
-    ('k', "/spec/subject/cluster", r#""The Hub""#),
-    ('k', "/spec/subject/namespaces", "[]"),
-    ('k', "/spec/subject/namespaces", r#"["a", "**"]"#),
-    ('k', "/spec/subject/namespaces", r#"["a*b*c*"]"#),
-    ('k', "/spec/subject/namespaces", r#"["{subject.name}"]"#),
+    ('k', "/spec/primary", r#"{"apiVersion": "v1", "kind": "Secret"}"#),
+    ('k', "/spec/primary/kind", "null"),
+    ('k', "/spec/primary/kind", r#""hostedCluster""#),
+    ('k', "/spec/primary/apiVersion", r#""a/b/c""#),
+    ('k', "/spec/primary/cluster", r#""The Hub""#),
+    ('k', "/spec/primary/namespaces", "[]"),
+    ('k', "/spec/primary/namespaces", r#"["a", "**"]"#),
+    ('k', "/spec/primary/namespaces", r#"["a*b*c*"]"#),
+    ('k', "/spec/primary/namespaces", r#"["{primary.name}"]"#),
     ('k', "/spec/guests/decide", "null"),
     ('k', "/spec/guests/decide/component", r#""""#),
     ('k', "/spec/guests/decide/digest", r#""sha256:12""#),
@@ -127,12 +127,12 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/grant", "null"),
     ('k', "/spec/grant/names", "null"),
     ('k', "/spec/grant/names", "{}"),
-    ('k', "/spec/grant/names/a-b", r#""subject.name""#),
+    ('k', "/spec/grant/names/a-b", r#""primary.name""#),
     ('k', "/spec/grant/names/managedCluster", r#""""#),
-    ('k', "/spec/grant/names/managedCluster", r#""subject.uid""#),
-    ('k', "/spec/grant/names/managedCluster", r#""subject.name |""#),
-    ('k', "/spec/grant/names/managedCluster", r#""subject.annotations[a]""#),
-    ('k', "/spec/grant/names/managedCluster", r#""\"*\" subject.name""#),
+    ('k', "/spec/grant/names/managedCluster", r#""primary.uid""#),
+    ('k', "/spec/grant/names/managedCluster", r#""primary.name |""#),
+    ('k', "/spec/grant/names/managedCluster", r#""primary.annotations[a]""#),
+    ('k', "/spec/grant/names/managedCluster", r#""\"*\" primary.name""#),
     ('k', "/spec/grant/names/managedCluster", r#""dashed(\"a\")""#),
     ('k', "/spec/grant/read", "null"),
     ('k', "/spec/grant/read/1/role", r#""source""#),
@@ -145,12 +145,12 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/grant/read/1/keys", r#"["a"]"#),
     ('k', "/spec/grant/read/2/name", r#""{name}""#),
     ('k', "/spec/grant/read/2/name", r#""}""#),
-    ('k', "/spec/grant/read/2/name", r#""{subject.uid}""#),
+    ('k', "/spec/grant/read/2/name", r#""{primary.uid}""#),
     ('k', "/spec/grant/write/0/namespace", r#""a-{name}""#),
     ('k', "/spec/grant/write", "[]"),
     ('k', "/spec/grant/write", "null"),
     ('k', "/spec/grant/write/0/kubeconfig", "null"),
-    ('k', "/spec/grant/write/0/target", r#""subject""#),
+    ('k', "/spec/grant/write/0/target", r#""primary""#),
     ('k', "/spec/grant/write/0/kind", r#""ConfigMap""#),
     ('k', "/spec/grant/write/0/kind", "null"),
     ('k', "/spec/grant/write/0/apiVersion", r#""v2""#),
@@ -187,7 +187,7 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/own/labels", r#"{"transom.dev/policy": "x"}"#),
     ('k', "/spec/own/annotations", r#"{"/a": "x"}"#),
     ('k', "/spec/own/annotations", r#"{"x.transom.dev/a": "x"}"#),
-    ('t', "/spec/subject/kind", r#""Node""#),
+    ('t', "/spec/primary/kind", r#""Node""#),
     ('t', "/spec/grant/write/0/kind", r#""Pod""#),
     ('t', "/spec/grant/write/0/cluster", r#""The Hub""#),
     ('t', "/spec/grant/write/0/verbs", r#"["patch", "delete"]"#),
@@ -201,7 +201,7 @@ const REFUSED: &[(char, &str, &str)] = &[
     (
         't',
         "/spec/grant/write/1",
-        r#"{"target": "subject", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a"]}"#,
+        r#"{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a"]}"#,
     ),
 ];
 
@@ -272,7 +272,7 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
     let status = PolicyStatus {
         observed_generation: Some(1),
         counts: Counts { total: 3, applied: 1, held: 0, waiting: 1, failed: 1 },
-        worst: vec![SubjectStatus {
+        worst: vec![PrimaryStatus {
             namespace: None,
             name: "c1".to_owned(),
             state: State::Failed,
@@ -287,8 +287,7 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
         ],
         ..PolicyStatus::default()
     };
-    let patch =
-        json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "built-in-taints"}, "status": status});
+    let patch = json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "built-in-taints"}, "status": status});
     let written =
         api.patch_status("built-in-taints", &PatchParams::apply("test").force(), &Patch::Apply(&patch)).await?;
     let read: PolicyStatus = serde_json::from_value(written.data["status"].clone())?;
@@ -316,7 +315,8 @@ async fn one_more_role_is_applied_beside_the_others_and_write_grants_are_one_lis
     create(&api, &shipped("external-managed-kubeconfig")?).await.map_err(anyhow::Error::msg)?;
     let file = cluster.folder().join("more.yaml");
     let apply = |name: &str, spec: Value| -> Result<String> {
-        let policy = json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": name}, "spec": spec});
+        let policy =
+            json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": name}, "spec": spec});
         std::fs::write(&file, policy.to_string())?;
         let mut kubectl = cluster.kubectl(cluster.admin())?;
         let output = kubectl.args(["apply", "--server-side", "--field-manager", "other", "-f"]).arg(&file).output()?;
@@ -340,7 +340,7 @@ async fn one_more_role_is_applied_beside_the_others_and_write_grants_are_one_lis
     assert_eq!(roles(&api.get(&name).await?), expected);
     // Nothing tells grants to write apart, two of one kind least of all: who changes one says them all.
     let write =
-        json!([{"target": "subject", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a.example/b"]}]);
+        json!([{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a.example/b"]}]);
     let whole = apply("built-in-taints", json!({"grant": {"write": write}}));
     ensure!(whole.is_err_and(|error| error.to_string().contains("conflict")), "a list was taken from its owner");
     Ok(())

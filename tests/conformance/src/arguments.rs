@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use transom_core::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
-use transom_core::contract::{AgentFacts, Context, Subject};
+use transom_core::contract::{AgentFacts, Context, Primary};
 use transom_core::reference::ObjectRef;
 
 /// A context with these settings.
@@ -43,8 +43,8 @@ pub fn managed_cluster() -> ManagedCluster {
 }
 
 /// A hosted cluster with an uid and a few fields.
-pub fn hosted_cluster() -> Subject {
-    Subject {
+pub fn hosted_cluster() -> Primary {
+    Primary {
         reference: ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), "demo"),
         uid: "6e1d4a3c-0d5e-4f3e-bb0c-2f2f64c3a001".to_owned(),
         created_seconds: Some(1_700_000_000),

@@ -76,7 +76,7 @@ fn whole(special: &str, common: &str) -> String {
     format!("(module\n{special}\n{memory}\n{common})")
 }
 
-/// A guest that holds every subject for one reason, which its description declares. The word has at most 64 bytes.
+/// A guest that holds every primary for one reason, which its description declares. The word has at most 64 bytes.
 ///
 /// # Errors
 /// When its text is no module of its world.

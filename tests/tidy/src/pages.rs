@@ -159,21 +159,22 @@ mod tests {
         let sources = [
             Source::new("docs/page.md", page),
             Source::new("host/agent/src/agent/pipeline.rs", "//! x"),
-            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, TargetClaimed transom_subjects Run"),
+            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, TargetClaimed transom_primaries Run"),
         ];
         check(&sources).len()
     }
 
     #[test]
     fn what_nobody_has_is_found() {
-        for span in ["agent/src/pipeline.rs", "--reed-only", "TargetClaim", "TargetMissed", "transom_subject_states"] {
+        for span in ["agent/src/pipeline.rs", "--reed-only", "TargetClaim", "TargetMissed", "transom_primary_states"] {
             assert_eq!(named(&format!("see `{span}` there")), 1, "{span}");
         }
     }
 
     #[test]
     fn what_is_there_is_not() {
-        for span in ["agent/src/agent/pipeline.rs", "--read-only", "TargetClaimed", "transom_subjects", "kubectl get x"]
+        for span in
+            ["agent/src/agent/pipeline.rs", "--read-only", "TargetClaimed", "transom_primaries", "kubectl get x"]
         {
             assert_eq!(named(&format!("see `{span}` there")), 0, "{span}");
         }

@@ -4,7 +4,7 @@
 use super::path::{Segment, parse};
 use crate::taints::{Condition, ManagedCluster, Pair};
 use crate::trigger::Change;
-use crate::{About, Subject};
+use crate::{About, Primary};
 use serde_json::{Map, Value};
 
 /// Version and kind of what a taints guest is given.
@@ -57,18 +57,18 @@ impl Declared {
         select(&all, value).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
-    /// A subject with nothing but declared fields.
-    pub(super) fn subject(&self, subject: Subject) -> Result<Subject, String> {
+    /// A primary with nothing but declared fields.
+    pub(super) fn primary(&self, primary: Primary) -> Result<Primary, String> {
         let fields =
-            serde_json::from_str(&subject.fields).map_err(|error| format!("failed to read `fields`: {error}"))?;
-        Ok(Subject { fields: self.project(&fields).to_string(), ..subject })
+            serde_json::from_str(&primary.fields).map_err(|error| format!("failed to read `fields`: {error}"))?;
+        Ok(Primary { fields: self.project(&fields).to_string(), ..primary })
     }
 
     /// A change with nothing but declared fields; of what changed, the paths that are declared or lie below one.
     pub(super) fn change(&self, change: Change) -> Result<Change, String> {
         let Change { before, after, mut changed } = change;
         changed.retain(|text| parse(text).is_ok_and(|path| covered(self.fields.iter().chain(&self.changes), &path)));
-        Ok(Change { before: self.subject(before)?, after: self.subject(after)?, changed })
+        Ok(Change { before: self.primary(before)?, after: self.primary(after)?, changed })
     }
 
     /// A record with nothing but declared fields.

@@ -2,7 +2,7 @@
 //! an error.
 
 use super::declared::LEASE_SECONDS;
-use crate::Subject;
+use crate::Primary;
 use crate::bindings::guest::transom::policy::types::{Agent, Context};
 use crate::kubeconfig::Input;
 use crate::taints::ManagedCluster;
@@ -52,9 +52,9 @@ impl Given {
         })
     }
 
-    pub(super) fn subject(&mut self) -> Result<Option<Subject>, String> {
-        as_text(self.0.get_mut("subject"), "fields", true);
-        self.take("subject")
+    pub(super) fn primary(&mut self) -> Result<Option<Primary>, String> {
+        as_text(self.0.get_mut("primary"), "fields", true);
+        self.take("primary")
     }
 
     pub(super) fn change(&mut self) -> Result<Option<Change>, String> {

@@ -8,7 +8,7 @@ use transom_api::State;
 use transom_cluster::kubernetes::{Kubernetes, WatchHealth};
 use transom_core::watches::Scope;
 
-/// Subjects that are listed; what is as it should be is only counted.
+/// Primaries that are listed; what is as it should be is only counted.
 const LISTED: usize = 1_000;
 
 /// The state, as one document.
@@ -27,7 +27,7 @@ fn of(agent: &Agent) -> Value {
             "suspend": revision.policy.suspend,
             "decide": &*revision.decide.digest,
             "trigger": revision.trigger.as_ref().map(|guest| &*guest.digest),
-            "queue": { "subjects": lane.left(), "oldestSeconds": lane.oldest().as_secs_f64() },
+            "queue": { "primaries": lane.left(), "oldestSeconds": lane.oldest().as_secs_f64() },
         })
     });
     json!({
@@ -35,7 +35,7 @@ fn of(agent: &Agent) -> Value {
         "unready": agent.unready(),
         "watches": watches(agent),
         "policies": policies.collect::<Vec<_>>(),
-        "subjects": subjects(agent),
+        "primaries": primaries(agent),
     })
 }
 
@@ -62,8 +62,8 @@ fn watches(agent: &Agent) -> Vec<Value> {
     agent.connections.servers().flat_map(of).collect()
 }
 
-/// Every subject that is not as it should be, up to a bound, and how many there are.
-fn subjects(agent: &Agent) -> Value {
+/// Every primary that is not as it should be, up to a bound, and how many there are.
+fn primaries(agent: &Agent) -> Value {
     let known = agent.known.lock();
     let mut others = known.told.iter().filter(|(_, told)| told.state != State::Applied);
     let listed: Vec<Value> = others
@@ -72,7 +72,7 @@ fn subjects(agent: &Agent) -> Value {
         .map(|(key, told)| {
             json!({
                 "policy": &*key.policy,
-                "subject": key.subject.to_string(),
+                "primary": key.primary.to_string(),
                 "state": told.state.as_str(),
                 "reason": told.reason.as_str(),
                 "message": told.message,

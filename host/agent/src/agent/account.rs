@@ -26,7 +26,7 @@ pub(crate) struct Account {
 /// One object that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
-    /// The role of the need, or `subject` or `target`.
+    /// The role of the need, or `primary` or `target`.
     pub(crate) role: String,
     /// Which object.
     pub(crate) object: ObjectRef,

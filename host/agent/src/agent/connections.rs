@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 use transom_api::Word;
-use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
+use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
-use transom_core::policy::SubjectRule;
+use transom_core::policy::PrimaryRule;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
 use transom_core::watches::SecretReads;
@@ -200,23 +200,23 @@ impl Connections {
         }
     }
 
-    /// The objects that a policy is about, on every connection; what the agent made itself is never a subject.
-    pub(crate) fn subjects(&self, rule: &SubjectRule) -> Vec<ObjectRef> {
+    /// The objects that a policy is about, on every connection; what the agent made itself is never a primary.
+    pub(crate) fn primaries(&self, rule: &PrimaryRule) -> Vec<ObjectRef> {
         let Some(cluster) = self.by_name.get(&rule.cluster) else { return Vec::new() };
-        let mut subjects = cluster.list(&rule.api_version, &rule.kind);
+        let mut primaries = cluster.list(&rule.api_version, &rule.kind);
         let made = cluster.made(&rule.api_version, &rule.kind);
-        subjects.retain(|subject| rule.admits(subject) && !made.contains(subject));
-        subjects
+        primaries.retain(|primary| rule.admits(primary) && !made.contains(primary));
+        primaries
     }
 
     /// Performs the steps of a plan in order, each on the cluster of its object; stops at the first failure.
     pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
-        let Plan { policy, subject, steps } = plan;
+        let Plan { policy, primary, steps } = plan;
         let mut outcome = Outcome::default();
         for step in steps {
             let done = match self.cluster(step.target()) {
                 Ok(cluster) => {
-                    let single = Plan { policy: policy.clone(), subject: subject.clone(), steps: vec![step] };
+                    let single = Plan { policy: policy.clone(), primary: primary.clone(), steps: vec![step] };
                     cluster.apply(single).await.steps
                 }
                 Err(failure) => vec![refused(&step, &failure)],
@@ -230,23 +230,23 @@ impl Connections {
         outcome
     }
 
-    /// Tells the subject's cluster what its evaluation came to; the uid is the subject's, empty when it is gone.
+    /// Tells the primary's cluster what its evaluation came to; the uid is the primary's, empty when it is gone.
     pub(crate) fn publish(&self, report: &Report, uid: &str) -> std::io::Result<()> {
-        self.by_name.get(&report.subject.cluster).map_or(Ok(()), |cluster| cluster.publish(report, uid))
+        self.by_name.get(&report.primary.cluster).map_or(Ok(()), |cluster| cluster.publish(report, uid))
     }
 
-    /// Removes what was told of a subject that is gone.
-    pub(crate) fn forget(&self, policy: &str, subject: &ObjectRef) -> std::io::Result<()> {
-        self.by_name.get(&subject.cluster).map_or(Ok(()), |cluster| cluster.forget(policy, subject))
+    /// Removes what was told of a primary that is gone.
+    pub(crate) fn forget(&self, policy: &str, primary: &ObjectRef) -> std::io::Result<()> {
+        self.by_name.get(&primary.cluster).map_or(Ok(()), |cluster| cluster.forget(policy, primary))
     }
 
     /// Removes every status but these, on every cluster; gives what went wrong.
     pub(crate) fn retain_status(
         &self,
         policies: &BTreeSet<String>,
-        subjects: &BTreeSet<(String, ObjectRef)>,
+        primaries: &BTreeSet<(String, ObjectRef)>,
     ) -> Vec<std::io::Error> {
-        self.all().filter_map(|cluster| cluster.retain_status(policies, subjects).err()).collect()
+        self.all().filter_map(|cluster| cluster.retain_status(policies, primaries).err()).collect()
     }
 
     /// Tells every cluster about a policy; fails as the first of those that cannot be told.
@@ -283,9 +283,9 @@ impl Connections {
         self.all().find_map(|cluster| cluster.policy_status(policy).ok().flatten())
     }
 
-    /// What was told of a subject last, where its cluster keeps that.
-    pub(crate) fn reported(&self, policy: &str, subject: &ObjectRef) -> Option<SubjectStatus> {
-        self.by_name.get(&subject.cluster)?.reported(policy, subject)
+    /// What was told of a primary last, where its cluster keeps that.
+    pub(crate) fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus> {
+        self.by_name.get(&primary.cluster)?.reported(policy, primary)
     }
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {

@@ -215,7 +215,7 @@ mod tests {
     fn what_is_dropped_makes_room_within_one_evaluation_and_at_its_end_for_others() {
         let documents = documents(8);
         let mut room = documents.room("p");
-        room.take(&secret("subject"), MIB).unwrap();
+        room.take(&secret("primary"), MIB).unwrap();
         let used = room.used();
         for _ in 0..3 {
             room.take(&secret("input"), MIB).unwrap();

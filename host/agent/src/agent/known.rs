@@ -34,13 +34,13 @@ pub(crate) struct Known {
     pub(crate) marks: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
     /// Which objects bear our stamp.
     pub(crate) outputs: Outputs,
-    /// What was judged last of each subject.
+    /// What was judged last of each primary.
     pub(crate) judged: HashMap<Key, Judged>,
     /// How often others overwrote what each policy wrote of each object.
     pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
     /// How often was written in the last minute.
     pub(crate) brake: Brake,
-    /// How often each subject was evaluated in the last minute.
+    /// How often each primary was evaluated in the last minute.
     pub(crate) often: Often,
     /// Who writes which object now, and what the last news of it said meanwhile.
     writing: HashMap<ObjectRef, (Key, Option<News>)>,
@@ -48,11 +48,11 @@ pub(crate) struct Known {
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
     /// What was evaluated and why, where somebody asked for it.
     pub(crate) journal: Option<Vec<Entry>>,
-    /// When the first client certificate ends in what was made for each subject, in seconds since 1970.
+    /// When the first client certificate ends in what was made for each primary, in seconds since 1970.
     pub(crate) ends: BTreeMap<Key, i64>,
-    /// What each subject's last evaluation came to.
+    /// What each primary's last evaluation came to.
     pub(crate) told: BTreeMap<Key, Told>,
-    /// What counted last as an attempt for each subject.
+    /// What counted last as an attempt for each primary.
     pub(crate) counted: HashMap<Key, Counted>,
 }
 
@@ -107,14 +107,14 @@ impl Known {
     pub(crate) fn attempt(
         &mut self,
         writes: &Writes,
-        (key, subject_read): (&Key, bool),
+        (key, primary_read): (&Key, bool),
         timed: bool,
         report: &Report,
     ) -> Option<Attempt> {
-        if !subject_read {
+        if !primary_read {
             self.counted.remove(key);
         }
-        let counted = metrics::attempt(writes, subject_read, timed, self.counted.get(key).copied(), report)?;
+        let counted = metrics::attempt(writes, primary_read, timed, self.counted.get(key).copied(), report)?;
         self.counted.insert(key.clone(), counted);
         Some(counted.attempt)
     }

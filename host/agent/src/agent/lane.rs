@@ -57,31 +57,31 @@ impl Lane {
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
 
-    /// Puts a subject into the queue, to be evaluated at once or after a while.
-    pub(crate) fn push(&self, subject: &ObjectRef, cause: Cause, after: Option<Duration>) {
+    /// Puts a primary into the queue, to be evaluated at once or after a while.
+    pub(crate) fn push(&self, primary: &ObjectRef, cause: Cause, after: Option<Duration>) {
         let now = Instant::now();
         let due = after.map(|after| now + after);
-        self.queue().push(subject, cause, due, due.unwrap_or(now));
+        self.queue().push(primary, cause, due, due.unwrap_or(now));
         self.changed.notify_one();
     }
 
-    /// Puts a subject into the queue again, for what there has been to do `since` then.
-    pub(crate) fn push_again(&self, subject: &ObjectRef, after: Duration, since: Instant) {
-        self.queue().push(subject, Cause::Evaluate(Why::Retry), Some(Instant::now() + after), since);
+    /// Puts a primary into the queue again, for what there has been to do `since` then.
+    pub(crate) fn push_again(&self, primary: &ObjectRef, after: Duration, since: Instant) {
+        self.queue().push(primary, Cause::Evaluate(Why::Retry), Some(Instant::now() + after), since);
         self.changed.notify_one();
     }
 
-    /// Whether a cause of a subject is still to come.
-    pub(crate) fn awaits(&self, subject: &ObjectRef, why: &Why) -> bool {
-        self.queue().awaits(subject, why)
+    /// Whether a cause of a primary is still to come.
+    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Why) -> bool {
+        self.queue().awaits(primary, why)
     }
 
     /// Drops a timer whose reason has gone.
-    pub(crate) fn forget(&self, subject: &ObjectRef, why: &Why) {
-        self.queue().forget(subject, why);
+    pub(crate) fn forget(&self, primary: &ObjectRef, why: &Why) {
+        self.queue().forget(primary, why);
     }
 
-    /// The next subject to evaluate; waits for one, and until this replica leads, and ends when the lane is closed.
+    /// The next primary to evaluate; waits for one, and until this replica leads, and ends when the lane is closed.
     pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Item> {
         loop {
             let changed = self.changed.notified();
@@ -107,7 +107,7 @@ impl Lane {
         }
     }
 
-    /// The next subject that may be evaluated now, if there is one and this replica leads.
+    /// The next primary that may be evaluated now, if there is one and this replica leads.
     pub(crate) fn ready(&self, turn: &Turn) -> Option<Item> {
         if self.closed.load(std::sync::atomic::Ordering::Acquire) || !turn.leading.leads() {
             return None;
@@ -122,9 +122,9 @@ impl Lane {
         Some(item)
     }
 
-    /// The evaluation of a subject ended.
-    pub(crate) fn done(&self, subject: &ObjectRef) {
-        self.queue().done(subject);
+    /// The evaluation of a primary ended.
+    pub(crate) fn done(&self, primary: &ObjectRef) {
+        self.queue().done(primary);
         self.changed.notify_one();
     }
 
@@ -138,12 +138,12 @@ impl Lane {
         self.queue().is_resting()
     }
 
-    /// How many subjects may run now or are being evaluated.
+    /// How many primaries may run now or are being evaluated.
     pub(crate) fn left(&self) -> usize {
         self.queue().left(Instant::now())
     }
 
-    /// How long the subject that waits longest has waited since it may run.
+    /// How long the primary that waits longest has waited since it may run.
     pub(crate) fn oldest(&self) -> Duration {
         self.queue().oldest(Instant::now())
     }

@@ -27,7 +27,7 @@ impl Agent {
                 let orphaned = {
                     let known = &mut *self.known.lock();
                     known.outputs.observe(&object);
-                    // Somebody put back what was made for a subject that is gone: nothing else would look at it again.
+                    // Somebody put back what was made for a primary that is gone: nothing else would look at it again.
                     let owner = known.outputs.owner(&object.reference);
                     owner.filter(|key| !known.interest.concerned(&object.reference).any(|one| one == *key)).cloned()
                 };
@@ -35,9 +35,9 @@ impl Agent {
                 // A stamp may name anything; only what a policy is about is looked at.
                 let lane = orphaned.as_ref().and_then(|key| self.lane(&key.policy));
                 let admits =
-                    |(lane, key): &(Arc<Lane>, Key)| lane.loaded().revision.policy.subject.admits(&key.subject);
+                    |(lane, key): &(Arc<Lane>, Key)| lane.loaded().revision.policy.primary.admits(&key.primary);
                 if let Some((lane, key)) = lane.zip(orphaned).filter(admits) {
-                    lane.push(&key.subject, Cause::Evaluate(Why::Input(object.reference)), None);
+                    lane.push(&key.primary, Cause::Evaluate(Why::Input(object.reference)), None);
                 }
             }
             Observation::Gone(reference) => {
@@ -63,13 +63,13 @@ impl Agent {
     }
 
     /// An object changed: its own evaluations and those that depend on it are due.
-    fn changed(&self, object: &ObjectRef, as_subject: &Cause, mark: impl FnOnce() -> Option<Digest>) {
+    fn changed(&self, object: &ObjectRef, as_primary: &Cause, mark: impl FnOnce() -> Option<Digest>) {
         if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
         }
         for lane in self.lanes() {
-            if lane.loaded().revision.policy.subject.admits(object) {
-                lane.push(object, as_subject.clone(), None);
+            if lane.loaded().revision.policy.primary.admits(object) {
+                lane.push(object, as_primary.clone(), None);
             }
         }
         if self.known.lock().interest.concerned(object).next().is_none() {
@@ -120,7 +120,7 @@ impl Agent {
                 self.push(&other, Cause::Evaluate(Why::Input(step.target().clone())), None);
             }
             for lane in self.lanes().iter().filter(|lane| lane.policy != key.policy) {
-                if lane.loaded().revision.policy.subject.admits(step.target()) {
+                if lane.loaded().revision.policy.primary.admits(step.target()) {
                     lane.push(step.target(), Cause::Updated, None);
                 }
             }
@@ -136,7 +136,7 @@ impl Agent {
 
     pub(super) fn push(&self, key: &Key, cause: Cause, after: Option<Duration>) {
         if let Some(lane) = self.lane(&key.policy) {
-            lane.push(&key.subject, cause, after);
+            lane.push(&key.primary, cause, after);
         }
     }
 }

@@ -41,9 +41,9 @@ pub(crate) struct Seen {
     pub(crate) evaluation: Evaluation,
     /// Every object whose change calls for another evaluation, with its mark where it was read.
     pub(crate) objects: BTreeMap<ObjectRef, Option<Digest>>,
-    /// The subject as it was read.
-    pub(crate) subject: Option<Arc<Object>>,
-    /// The subject as this evaluation judged it; nothing when it has written the subject and cannot say what became of it:
+    /// The primary as it was read.
+    pub(crate) primary: Option<Arc<Object>>,
+    /// The primary as this evaluation judged it; nothing when it has written the primary and cannot say what became of it:
     /// what was read before the write is no judgement of what came after it.
     pub(crate) judged: Option<Arc<Object>>,
     /// Whether this evaluation rests on nothing that only an answer to us has told.
@@ -62,7 +62,7 @@ impl Seen {
         Self {
             evaluation,
             objects: BTreeMap::new(),
-            subject: None,
+            primary: None,
             judged: None,
             audits: work.why == Why::Audit,
             ask_again_at: None,
@@ -83,10 +83,10 @@ impl Seen {
 }
 
 impl Agent {
-    /// One subject that was taken from its lane, to the end.
+    /// One primary that was taken from its lane, to the end.
     pub(crate) async fn evaluate(&self, lane: &Lane, item: Item) {
         let loaded = lane.loaded();
-        let key = Key::new(&lane.policy, &item.subject);
+        let key = Key::new(&lane.policy, &item.primary);
         let admitted = self.known.lock().often.admit(&key, self.clock.now_seconds());
         if let Err(off) = admitted {
             return self.put_off(lane, &loaded, key, item, off).await;
@@ -109,12 +109,12 @@ impl Agent {
         // A failure that ends with time is timed, like an answer that does.
         seen.ask_again(result.as_ref().err().and_then(|failure| failure.ask_again_at));
         let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
-        // The start of an agent: nothing was learnt but the target, and the last subject to be located wakes this one.
+        // The start of an agent: nothing was learnt but the target, and the last primary to be located wakes this one.
         if report.end == End::Ended(Class::Unlocated) && !self.known.lock().told.contains_key(&work.key) {
             return;
         }
-        let uid = seen.subject.as_ref().map(|subject| subject.uid().to_owned()).unwrap_or_default();
-        let (writes, counts) = (&loaded.revision.policy.writes, (&work.key, seen.subject.is_some()));
+        let uid = seen.primary.as_ref().map(|primary| primary.uid().to_owned()).unwrap_or_default();
+        let (writes, counts) = (&loaded.revision.policy.writes, (&work.key, seen.primary.is_some()));
         let attempt = self.known.lock().attempt(writes, counts, timed, &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());
         let told = lane.unless_removed(|| {
@@ -148,31 +148,31 @@ impl Agent {
     /// Stages 3 to 7.
     async fn attempt(&self, loaded: &Arc<Loaded>, work: &WorkItem, seen: &mut Seen) -> Result<Success, Failure> {
         let key = &work.key;
-        let Some(subject) = self.look_at(&key.subject, seen).await? else {
+        let Some(primary) = self.look_at(&key.primary, seen).await? else {
             return self.retire(loaded, key, seen).await;
         };
-        self.accounts.read(key, "subject", &key.subject, Some(&subject));
-        let subject = Arc::new(subject);
+        self.accounts.read(key, "primary", &key.primary, Some(&primary));
+        let primary = Arc::new(primary);
         seen.evaluation.observed_generation =
-            subject.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
-        (seen.subject, seen.judged) = (Some(Arc::clone(&subject)), Some(Arc::clone(&subject)));
+            primary.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
+        (seen.primary, seen.judged) = (Some(Arc::clone(&primary)), Some(Arc::clone(&primary)));
         let policy = &loaded.revision.policy;
-        if let Err(held) = policy.held(&subject).and_then(|()| self.ready(loaded, key, &subject, seen)) {
-            self.locate(loaded, key, &subject);
+        if let Err(held) = policy.held(&primary).and_then(|()| self.ready(loaded, key, &primary, seen)) {
+            self.locate(loaded, key, &primary);
             return Err(held);
         }
         match &policy.writes {
-            Writes::Kubeconfig(_) => self.kubeconfig(loaded, key, &subject, seen).await,
-            Writes::Taints(rule) => self.taints(loaded, key, &subject, rule, seen).await,
+            Writes::Kubeconfig(_) => self.kubeconfig(loaded, key, &primary, seen).await,
+            Writes::Taints(rule) => self.taints(loaded, key, &primary, rule, seen).await,
         }
     }
 
-    /// Stage 3, first half: whether the subject may be evaluated at all.
-    fn ready(&self, loaded: &Arc<Loaded>, key: &Key, subject: &Object, seen: &mut Seen) -> Result<(), Failure> {
+    /// Stage 3, first half: whether the primary may be evaluated at all.
+    fn ready(&self, loaded: &Arc<Loaded>, key: &Key, primary: &Object, seen: &mut Seen) -> Result<(), Failure> {
         let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
             return Ok(());
         };
-        let view = inputs::subject(subject, described)?;
+        let view = inputs::primary(primary, described)?;
         let context = self.context(described);
         let Timed { answer, ask_again_at } = answer(key, "ready", guest.ready(&Limits::default(), &context, &view))?;
         seen.ask_again(ask_again_at);
@@ -254,8 +254,8 @@ impl Agent {
         }
     }
 
-    /// What is compared with the next update: the subject as this evaluation saw it.
-    pub(crate) fn judged(loaded: &Loaded, subject: &Object) -> Judged {
-        Judged::of(subject, loaded.revision.judge().1)
+    /// What is compared with the next update: the primary as this evaluation saw it.
+    pub(crate) fn judged(loaded: &Loaded, primary: &Object) -> Judged {
+        Judged::of(primary, loaded.revision.judge().1)
     }
 }

@@ -1,5 +1,5 @@
-//! One entry per subject of one policy, each cause with the time from which it may run. Never runs one itself,
-//! and never gives out a subject that is being evaluated.
+//! One entry per primary of one policy, each cause with the time from which it may run. Never runs one itself,
+//! and never gives out a primary that is being evaluated.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Why;
 
-/// Why a subject is in the queue.
+/// Why a primary is in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// It was updated: whoever takes it compares it with what was judged last, and asks the trigger guest.
@@ -29,8 +29,8 @@ impl Cause {
 /// What a worker takes from the queue.
 #[derive(Debug)]
 pub(crate) struct Item {
-    /// The subject.
-    pub(crate) subject: ObjectRef,
+    /// The primary.
+    pub(crate) primary: ObjectRef,
     /// Every cause whose time has come.
     pub(crate) causes: Vec<Cause>,
     /// Since when there has been something to do.
@@ -52,7 +52,7 @@ impl Item {
     }
 }
 
-/// Subjects that wait for their time, and those that are being evaluated.
+/// Primaries that wait for their time, and those that are being evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<ObjectRef, BTreeMap<&'static str, Entry>>,
@@ -63,7 +63,7 @@ pub(crate) struct Queue {
 /// When an entry may run; `None` sorts first and means at once.
 type Due = Option<Instant>;
 
-/// One cause of one subject.
+/// One cause of one primary.
 #[derive(Debug)]
 struct Entry {
     cause: Cause,
@@ -80,10 +80,10 @@ impl Entry {
 }
 
 impl Queue {
-    /// Puts a subject in. Causes add up, each with its own time; the latest word on a cause holds,
+    /// Puts a primary in. Causes add up, each with its own time; the latest word on a cause holds,
     /// unless it already may run at once.
-    pub(crate) fn push(&mut self, subject: &ObjectRef, cause: Cause, due: Due, since: Instant) {
-        let causes = self.waiting.entry(subject.clone()).or_default();
+    pub(crate) fn push(&mut self, primary: &ObjectRef, cause: Cause, due: Due, since: Instant) {
+        let causes = self.waiting.entry(primary.clone()).or_default();
         let before = earliest(causes);
         let slot = cause.slot();
         if causes.get(slot).is_none_or(|held| held.due.is_some()) {
@@ -91,56 +91,56 @@ impl Queue {
         }
         let after = earliest(causes);
         if before != after {
-            before.map(|due| self.by_time.remove(&(due, subject.clone())));
-            after.map(|due| self.by_time.insert((due, subject.clone())));
+            before.map(|due| self.by_time.remove(&(due, primary.clone())));
+            after.map(|due| self.by_time.insert((due, primary.clone())));
         }
     }
 
-    /// Takes the first subject whose time has come and that is not being evaluated, with the causes that are due.
+    /// Takes the first primary whose time has come and that is not being evaluated, with the causes that are due.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Item> {
         let is_due = |due: &Due| due.is_none_or(|due| due <= now);
         let mut ready = self.by_time.iter().take_while(|(due, _)| is_due(due));
-        let (due, subject) = ready.find(|(_, subject)| !self.running.contains(subject))?.clone();
-        self.by_time.remove(&(due, subject.clone()));
+        let (due, primary) = ready.find(|(_, primary)| !self.running.contains(primary))?.clone();
+        self.by_time.remove(&(due, primary.clone()));
         let (causes, later): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.waiting.remove(&subject)?.into_iter().partition(|(_, entry)| is_due(&entry.due));
+            self.waiting.remove(&primary)?.into_iter().partition(|(_, entry)| is_due(&entry.due));
         if let Some(next) = earliest(&later) {
-            self.by_time.insert((next, subject.clone()));
-            self.waiting.insert(subject.clone(), later);
+            self.by_time.insert((next, primary.clone()));
+            self.waiting.insert(primary.clone(), later);
         }
-        self.running.insert(subject.clone());
+        self.running.insert(primary.clone());
         let since = causes.values().map(|entry| entry.since).min().unwrap_or(now);
-        Some(Item { subject, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
+        Some(Item { primary, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
     }
 
-    /// The evaluation of a subject ended.
-    pub(crate) fn done(&mut self, subject: &ObjectRef) {
-        self.running.remove(subject);
+    /// The evaluation of a primary ended.
+    pub(crate) fn done(&mut self, primary: &ObjectRef) {
+        self.running.remove(primary);
     }
 
-    /// Whether a cause of a subject is still to come.
-    pub(crate) fn awaits(&self, subject: &ObjectRef, why: &Why) -> bool {
-        self.waiting.get(subject).is_some_and(|causes| causes.contains_key(why.word()))
+    /// Whether a cause of a primary is still to come.
+    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Why) -> bool {
+        self.waiting.get(primary).is_some_and(|causes| causes.contains_key(why.word()))
     }
 
     /// Forgets one cause that is still to come: its reason has gone. What may run at once came to be known since.
-    pub(crate) fn forget(&mut self, subject: &ObjectRef, why: &Why) {
-        let Some(causes) = self.waiting.get_mut(subject) else { return };
+    pub(crate) fn forget(&mut self, primary: &ObjectRef, why: &Why) {
+        let Some(causes) = self.waiting.get_mut(primary) else { return };
         let before = earliest(causes);
         if causes.get(why.word()).is_some_and(|entry| entry.due.is_some()) {
             causes.remove(why.word());
         }
         let after = earliest(causes);
-        before.map(|due| self.by_time.remove(&(due, subject.clone())));
+        before.map(|due| self.by_time.remove(&(due, primary.clone())));
         match after {
-            Some(due) => drop(self.by_time.insert((due, subject.clone()))),
-            None => drop(self.waiting.remove(subject)),
+            Some(due) => drop(self.by_time.insert((due, primary.clone()))),
+            None => drop(self.waiting.remove(primary)),
         }
     }
 
     /// How long until something may run; nothing when only an end or a push can change that.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        let mut later = self.by_time.iter().filter(|(_, subject)| !self.running.contains(subject));
+        let mut later = self.by_time.iter().filter(|(_, primary)| !self.running.contains(primary));
         later.next().map(|(due, _)| due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now)))
     }
 
@@ -150,10 +150,10 @@ impl Queue {
         due.count() + self.running.len()
     }
 
-    /// How long the subject that waits longest has waited since it may run.
+    /// How long the primary that waits longest has waited since it may run.
     pub(crate) fn oldest(&self, now: Instant) -> Duration {
         let due = self.by_time.iter().take_while(|(due, _)| due.is_none_or(|due| due <= now));
-        let entries = due.filter_map(|(_, subject)| self.waiting.get(subject)).flat_map(BTreeMap::values);
+        let entries = due.filter_map(|(_, primary)| self.waiting.get(primary)).flat_map(BTreeMap::values);
         entries.map(Entry::waits_since).min().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
@@ -177,7 +177,7 @@ fn earliest(causes: &BTreeMap<&'static str, Entry>) -> Option<Due> {
 mod tests {
     use super::*;
 
-    fn subject(name: &str) -> ObjectRef {
+    fn primary(name: &str) -> ObjectRef {
         ObjectRef::local("v1", "Thing", None, name)
     }
 
@@ -186,15 +186,15 @@ mod tests {
         let now = Instant::now();
         let mut queue = Queue::default();
         let later = now + Duration::from_secs(60);
-        queue.push(&subject("a"), Cause::Evaluate(Why::Audit), Some(later), later);
+        queue.push(&primary("a"), Cause::Evaluate(Why::Audit), Some(later), later);
         assert!(queue.take(now).is_none());
         assert_eq!(queue.wait(now), Some(Duration::from_secs(60)));
-        queue.push(&subject("a"), Cause::Updated, None, now);
+        queue.push(&primary("a"), Cause::Updated, None, now);
         assert_eq!(queue.oldest(now + Duration::from_secs(5)), Duration::from_secs(5));
         let item = queue.take(now).unwrap();
         assert_eq!(item.why(), None, "the audit is not due, so the trigger guest is asked");
-        queue.done(&item.subject);
-        queue.push(&subject("a"), Cause::Updated, None, now);
+        queue.done(&item.primary);
+        queue.push(&primary("a"), Cause::Updated, None, now);
         let item = queue.take(now + Duration::from_secs(61)).unwrap();
         assert_eq!(item.causes.len(), 2);
         assert!(!item.is_timed(), "an update and an audit are more than time");
@@ -208,18 +208,18 @@ mod tests {
         let now = Instant::now();
         let timer = || Cause::Evaluate(Why::Timer);
         let mut queue = Queue::default();
-        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(1)), now);
-        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)), now);
+        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(1)), now);
+        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
         assert_eq!(queue.wait(now), Some(Duration::from_secs(9)));
-        queue.push(&subject("a"), timer(), None, now);
-        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)), now);
+        queue.push(&primary("a"), timer(), None, now);
+        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
         assert_eq!(queue.wait(now), Some(Duration::ZERO));
-        queue.forget(&subject("a"), &Why::Timer);
+        queue.forget(&primary("a"), &Why::Timer);
         assert_eq!(queue.wait(now), Some(Duration::ZERO), "what may run at once was said after the timer was set");
         drop(queue.take(now));
-        queue.done(&subject("a"));
-        queue.push(&subject("a"), timer(), Some(now + Duration::from_secs(9)), now);
-        queue.forget(&subject("a"), &Why::Timer);
+        queue.done(&primary("a"));
+        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
+        queue.forget(&primary("a"), &Why::Timer);
         assert!(queue.is_idle(now) && queue.waiting.is_empty() && queue.by_time.is_empty());
     }
 
@@ -228,32 +228,32 @@ mod tests {
         let first = Instant::now();
         let (due, now) = (first + Duration::from_secs(300), first + Duration::from_secs(302));
         let mut queue = Queue::default();
-        queue.push(&subject("a"), Cause::Evaluate(Why::Retry), Some(due), first);
+        queue.push(&primary("a"), Cause::Evaluate(Why::Retry), Some(due), first);
         assert_eq!(queue.oldest(now), Duration::from_secs(2));
         let item = queue.take(now).unwrap();
         assert!(item.is_timed());
         assert_eq!(item.since, first);
-        queue.done(&item.subject);
-        queue.push(&subject("a"), Cause::Evaluate(Why::Retry), Some(due), first);
-        queue.push(&subject("a"), Cause::Updated, None, now);
+        queue.done(&item.primary);
+        queue.push(&primary("a"), Cause::Evaluate(Why::Retry), Some(due), first);
+        queue.push(&primary("a"), Cause::Updated, None, now);
         assert!(!queue.take(now).unwrap().is_timed(), "a change came beside the other try");
     }
 
     #[test]
-    fn a_running_subject_waits_for_its_end() {
+    fn a_running_primary_waits_for_its_end() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.push(&subject("a"), Cause::Evaluate(Why::Appeared), None, now);
+        queue.push(&primary("a"), Cause::Evaluate(Why::Appeared), None, now);
         let first = queue.take(now).unwrap();
-        queue.push(&subject("a"), Cause::Updated, None, now);
-        queue.push(&subject("b"), Cause::Updated, None, now);
-        assert_eq!(queue.take(now).unwrap().subject, subject("b"));
+        queue.push(&primary("a"), Cause::Updated, None, now);
+        queue.push(&primary("b"), Cause::Updated, None, now);
+        assert_eq!(queue.take(now).unwrap().primary, primary("b"));
         assert!(queue.take(now).is_none());
         assert!(!queue.is_idle(now));
-        queue.done(&first.subject);
-        queue.done(&subject("b"));
-        assert_eq!(queue.take(now).unwrap().subject, subject("a"));
-        queue.done(&subject("a"));
+        queue.done(&first.primary);
+        queue.done(&primary("b"));
+        assert_eq!(queue.take(now).unwrap().primary, primary("a"));
+        queue.done(&primary("a"));
         assert!(queue.is_idle(now));
     }
 }

@@ -41,7 +41,7 @@ impl Agent {
         report: &Report,
     ) {
         let key = &work.key;
-        let seen_subject = seen.subject.clone();
+        let seen_primary = seen.primary.clone();
         {
             let mut known = self.known.lock();
             known.interest.set(key, seen.objects.keys());
@@ -51,35 +51,35 @@ impl Agent {
             }
             match &seen.judged {
                 // An update since then is still in the queue and is compared with what this evaluation judged.
-                Some(subject) => known.judged.insert(key.clone(), Self::judged(loaded, subject)),
+                Some(primary) => known.judged.insert(key.clone(), Self::judged(loaded, primary)),
                 None => known.judged.remove(key),
             };
         }
-        self.located(loaded, key, &seen_subject, report);
+        self.located(loaded, key, &seen_primary, report);
         for why in [Why::Timer, Why::Retry] {
-            lane.forget(&key.subject, &why);
+            lane.forget(&key.primary, &why);
         }
         if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
             match report.failures {
-                0 => lane.push(&key.subject, Cause::Evaluate(Why::Timer), Some(after)),
-                _ => lane.push_again(&key.subject, after, since),
+                0 => lane.push(&key.primary, Cause::Evaluate(Why::Timer), Some(after)),
+                _ => lane.push_again(&key.primary, after, since),
             }
         }
         // Tries and timers leave the time of the next audit as it is: however close they follow each other, it comes.
-        let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.subject, &Why::Audit);
+        let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.primary, &Why::Audit);
         match report.audit_after_ms.map(Duration::from_millis) {
             Some(_) if timed => {}
-            Some(after) => lane.push(&key.subject, Cause::Evaluate(Why::Audit), Some(after)),
-            None => lane.forget(&key.subject, &Why::Audit),
+            Some(after) => lane.push(&key.primary, Cause::Evaluate(Why::Audit), Some(after)),
+            None => lane.forget(&key.primary, &Why::Audit),
         }
         // Nothing is taken from the queue before this replica leads again.
         if report.end == End::Ended(Class::Standby) {
-            lane.push(&key.subject, Cause::Evaluate(Why::Retry), None);
+            lane.push(&key.primary, Cause::Evaluate(Why::Retry), None);
         }
     }
 
-    /// A subject whose target is not known now keeps the claim that it has.
-    fn located(&self, loaded: &Loaded, key: &Key, subject: &Option<Arc<Object>>, report: &Report) {
+    /// A primary whose target is not known now keeps the claim that it has.
+    fn located(&self, loaded: &Loaded, key: &Key, primary: &Option<Arc<Object>>, report: &Report) {
         let claims = matches!(loaded.revision.policy.writes, Writes::Kubeconfig(_));
         if !claims || report.target.is_some() || matches!(report.end, End::Gone | End::Ended(Class::Left)) {
             return;
@@ -87,7 +87,7 @@ impl Agent {
         let woken = {
             let mut known = self.known.lock();
             let stamped = known.outputs.of(key).next().cloned();
-            known.claims.keep(Claimant::of(key, subject.as_deref()), stamped.as_ref())
+            known.claims.keep(Claimant::of(key, primary.as_deref()), stamped.as_ref())
         };
         self.wake(woken);
     }
@@ -110,7 +110,7 @@ impl Agent {
             known.marks.remove(key);
             known.interest.remove(key);
             known.ends.remove(key);
-            known.contention.remove(&(Arc::clone(&key.policy), report.subject.clone()));
+            known.contention.remove(&(Arc::clone(&key.policy), report.primary.clone()));
         }
         let first = !self.known.lock().told.contains_key(key);
         // Nobody asks how long it has been right.
@@ -132,14 +132,14 @@ impl Agent {
         // The start of an agent is no news to anybody.
         let is_news = gone || report.end != End::Ended(Class::Unlocated);
         if is_news && !self.accounts.are_only_asked() {
-            self.tell_subject(key, report, uid);
+            self.tell_primary(key, report, uid);
         }
     }
 
-    /// Since when a subject has been as it is, as an earlier agent told; a restart makes no wait shorter.
+    /// Since when a primary has been as it is, as an earlier agent told; a restart makes no wait shorter.
     fn since_before(&self, key: &Key, now: &Told) -> Option<i64> {
         self.statuses.found_since(key, now).or_else(|| {
-            let before = self.connections.reported(&key.policy, &key.subject)?;
+            let before = self.connections.reported(&key.policy, &key.primary)?;
             let same = (before.state, before.reason.as_str()) == (now.state, now.reason.as_str());
             same.then(|| parse_rfc3339(&before.since)).flatten()
         })

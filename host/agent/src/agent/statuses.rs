@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::Word;
-use transom_api::status::{PolicyStatus, SubjectStatus, WaitingStatus, WatchStatus};
+use transom_api::status::{PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
 use transom_artifacts::Base;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
@@ -19,12 +19,12 @@ use transom_core::summary::{self, Standing};
 use transom_core::time::parse_rfc3339;
 use transom_core::work::Key;
 
-/// Between two looks at what the subjects came to.
+/// Between two looks at what the primaries came to.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Without any news the time alone may make a subject overdue.
+/// Without any news the time alone may make a primary overdue.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// For how long after the start a policy is not told before all its subjects were looked at once: counts of a part
+/// For how long after the start a policy is not told before all its primaries were looked at once: counts of a part
 /// of them would only alarm.
 const START: Duration = Duration::from_secs(30);
 
@@ -52,18 +52,18 @@ impl Default for Statuses {
 }
 
 impl Statuses {
-    /// A subject's evaluation ended.
+    /// A primary's evaluation ended.
     pub(super) fn changed(&self) {
         self.news.notify_one();
     }
 
-    /// Since when a subject has been in its state for its reason, as an earlier agent told of the worst. Those that only
+    /// Since when a primary has been in its state for its reason, as an earlier agent told of the worst. Those that only
     /// wait it has not told by name: since when the first of them waits says no more, and nothing less, of each.
     pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
         let told = self.lock();
         let PolicyStatus { worst, waiting, .. } = told.found.get(&*key.policy)?;
-        let same = |one: &&SubjectStatus| {
-            (one.namespace.as_ref(), &one.name) == (key.subject.namespace.as_ref(), &key.subject.name)
+        let same = |one: &&PrimaryStatus| {
+            (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)
                 && (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
         };
         let as_waiting = |one: &&WaitingStatus| (one.state, one.reason.as_str()) == (now.state, now.reason.as_str());
@@ -119,14 +119,14 @@ impl Agent {
         self.statuses.changed();
     }
 
-    /// What the agent at work told of a subject last, where it told of it by name.
-    pub(crate) fn reported(&self, key: &Key) -> Option<SubjectStatus> {
-        let here = |one: &&SubjectStatus| {
-            (one.namespace.as_ref(), &one.name) == (key.subject.namespace.as_ref(), &key.subject.name)
+    /// What the agent at work told of a primary last, where it told of it by name.
+    pub(crate) fn reported(&self, key: &Key) -> Option<PrimaryStatus> {
+        let here = |one: &&PrimaryStatus| {
+            (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)
         };
         let told = self.statuses.lock();
         let by_policy = told.found.get(&*key.policy).and_then(|status| status.worst.iter().find(here).cloned());
-        by_policy.or_else(|| self.connections.reported(&key.policy, &key.subject))
+        by_policy.or_else(|| self.connections.reported(&key.policy, &key.primary))
     }
 
     /// Tells the clusters what every policy has come to, as far as it is news.
@@ -187,9 +187,9 @@ impl Agent {
         before: Option<&PolicyStatus>,
     ) -> PolicyStatus {
         let known = self.known.lock();
-        let subjects = known.told.iter().filter(|(key, _)| *key.policy == *policy);
-        let standings = subjects.map(|(key, told)| Standing {
-            subject: &key.subject,
+        let primaries = known.told.iter().filter(|(key, _)| *key.policy == *policy);
+        let standings = primaries.map(|(key, told)| Standing {
+            primary: &key.primary,
             state: told.state,
             reason: &told.reason,
             message: &told.message,

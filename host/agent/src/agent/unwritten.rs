@@ -1,4 +1,4 @@
-//! Statuses of subjects that could not be written, as on a full disk: each is written as soon as it can be, unless a newer
+//! Statuses of primaries that could not be written, as on a full disk: each is written as soon as it can be, unless a newer
 //! one was. Never decides what a status says.
 
 use super::Agent;
@@ -17,7 +17,7 @@ use transom_core::work::Key;
 /// The longest wait between two attempts: a disk with room again is found soon.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What could not be written, the newest for each subject.
+/// What could not be written, the newest for each primary.
 #[derive(Default)]
 pub(super) struct Unwritten {
     left: Mutex<BTreeMap<Key, (Report, String)>>,
@@ -30,16 +30,16 @@ impl Unwritten {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A policy is gone, and what was to be told of its subjects with it.
+    /// A policy is gone, and what was to be told of its primaries with it.
     pub(super) fn forget(&self, policy: &str) {
         self.left().retain(|key, _| *key.policy != *policy);
     }
 }
 
 impl Agent {
-    /// Tells a subject's cluster what its evaluation came to, or that it is gone. What cannot be written now is written
-    /// later. One subject has one evaluation at a time.
-    pub(super) fn tell_subject(&self, key: &Key, report: &Report, uid: &str) {
+    /// Tells a primary's cluster what its evaluation came to, or that it is gone. What cannot be written now is written
+    /// later. One primary has one evaluation at a time.
+    pub(super) fn tell_primary(&self, key: &Key, report: &Report, uid: &str) {
         // Whatever is older is never written from here on.
         self.unwritten.left().remove(key);
         if let Err(error) = self.write_status(report, uid) {
@@ -51,7 +51,7 @@ impl Agent {
 
     fn write_status(&self, report: &Report, uid: &str) -> io::Result<()> {
         match report.end {
-            End::Gone => self.connections.forget(&report.policy, &report.subject),
+            End::Gone => self.connections.forget(&report.policy, &report.primary),
             _ => self.connections.publish(report, uid),
         }
     }

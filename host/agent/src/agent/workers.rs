@@ -22,11 +22,11 @@ const FEWEST_WAITING: usize = 32;
 /// How many go on at once over all policies; one of each policy may go on beyond, so that no policy, and no API server
 /// that does not answer, holds up the others.
 pub(super) const AT_ONCE: usize = 256;
-/// After a fault of ours a subject is tried again this much later.
+/// After a fault of ours a primary is tried again this much later.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
 impl Agent {
-    /// A policy has its first good revision: its subjects are to be located, and all are evaluated.
+    /// A policy has its first good revision: its primaries are to be located, and all are evaluated.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
         let lane = Arc::new(Lane::new(loaded));
         self.add_lane(Arc::clone(&lane));
@@ -45,40 +45,40 @@ impl Agent {
         self.enqueue_all(&lane, &Why::Swapped);
     }
 
-    /// Every subject of a policy, and every subject that is gone but left something behind.
+    /// Every primary of a policy, and every primary that is gone but left something behind.
     pub(super) fn enqueue_all(&self, lane: &Lane, why: &Why) {
-        let (subjects, left) = self.expect(&lane.loaded(), *why == Why::Appeared);
-        for subject in &subjects {
-            lane.push(subject, Cause::Evaluate(why.clone()), None);
+        let (primaries, left) = self.expect(&lane.loaded(), *why == Why::Appeared);
+        for primary in &primaries {
+            lane.push(primary, Cause::Evaluate(why.clone()), None);
         }
         for key in left {
-            lane.push(&key.subject, Cause::Evaluate(why.clone()), None);
+            lane.push(&key.primary, Cause::Evaluate(why.clone()), None);
         }
     }
 
-    /// The subjects of a policy, and those that are gone but left something behind: they are to be located before an
+    /// The primaries of a policy, and those that are gone but left something behind: they are to be located before an
     /// unstamped target is written that they may want. `at_first`: the policy has not worked yet.
     pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
         let policy = &loaded.revision.policy;
-        let subjects = self.connections.subjects(&policy.subject);
+        let primaries = self.connections.primaries(&policy.primary);
         let mut known = self.known.lock();
         let left: Vec<Key> = known.outputs.keys().filter(|key| key.policy == policy.name).cloned().collect();
-        let Writes::Kubeconfig(rules) = &policy.writes else { return (subjects, left) };
+        let Writes::Kubeconfig(rules) = &policy.writes else { return (primaries, left) };
         known.claims.reaches(&policy.name, rules);
-        let keys = subjects.iter().map(|subject| Key::new(&policy.name, subject));
+        let keys = primaries.iter().map(|primary| Key::new(&policy.name, primary));
         // Who was suspended until now may never have been located.
         let unknown: Vec<Key> = keys.filter(|key| known.claims.target(key).is_none()).collect();
         unknown.iter().for_each(|key| known.claims.expect(key));
         if at_first {
             // Whoever cannot be read now may still be there, and keeps what was made for it. Of a cluster that is not
             // connected nobody is located, now or later; its targets are nobody's to take (`succession`).
-            let connected = left.iter().filter(|key| self.connections.has(&key.subject.cluster));
+            let connected = left.iter().filter(|key| self.connections.has(&key.primary.cluster));
             connected.for_each(|key| known.claims.expect(key));
         }
-        (subjects, left)
+        (primaries, left)
     }
 
-    /// Something can be read that could not: subjects of which nothing is known yet are located before an unstamped target
+    /// Something can be read that could not: primaries of which nothing is known yet are located before an unstamped target
     /// of their policy is written, as at a start. The oldest of several would be told last as well as first.
     pub(super) fn locate_new(&self) {
         for lane in self.lanes() {
@@ -87,8 +87,8 @@ impl Agent {
             if !matches!(policy.writes, Writes::Kubeconfig(_)) {
                 continue;
             }
-            let subjects = self.connections.subjects(&policy.subject);
-            let keys = subjects.iter().map(|subject| Key::new(&lane.policy, subject));
+            let primaries = self.connections.primaries(&policy.primary);
+            let keys = primaries.iter().map(|primary| Key::new(&lane.policy, primary));
             let new: Vec<Key> = {
                 let mut known = self.known.lock();
                 let new = |key: &Key| !known.told.contains_key(key) && known.claims.target(key).is_none();
@@ -97,7 +97,7 @@ impl Agent {
                 new
             };
             for key in new {
-                lane.push(&key.subject, Cause::Evaluate(Why::Appeared), None);
+                lane.push(&key.primary, Cause::Evaluate(Why::Appeared), None);
             }
         }
     }
@@ -113,7 +113,7 @@ impl Agent {
         }
     }
 
-    /// How many subjects wait or are being evaluated.
+    /// How many primaries wait or are being evaluated.
     pub(crate) fn left(&self) -> usize {
         self.lanes().iter().map(|lane| lane.left()).sum()
     }
@@ -157,22 +157,22 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
 /// among all. Gives its places back whatever becomes of it.
 async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut item: Item, turn: Turn, (place, shared): Places) {
     loop {
-        let subject = item.subject.clone();
+        let primary = item.primary.clone();
         let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
         if evaluation.await.is_err() {
-            let key = Key::new(&lane.policy, &subject);
+            let key = Key::new(&lane.policy, &primary);
             lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
-            lane.push(&subject, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
+            lane.push(&primary, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
         }
         let goes_on = shared.is_some() && agent.at_once.available_permits() > 0;
         let next = if goes_on { lane.ready(&turn) } else { None };
         let Some(next) = next else {
             drop((place, shared));
-            lane.done(&subject);
+            lane.done(&primary);
             agent.moved.notify_one();
             return;
         };
-        lane.done(&subject);
+        lane.done(&primary);
         item = next;
         tokio::task::yield_now().await;
     }
@@ -220,13 +220,13 @@ mod tests {
         });
         let Session { agent, .. } = &session.await.unwrap();
         let (lane, status) = (agent.lane(POLICY).unwrap(), folder.path().join(".transom/status").join(POLICY));
-        let subject = agent.known.lock().told.keys().next().unwrap().subject.clone();
+        let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
         assert_eq!(files(&status), 1);
         agent.remove_lane(POLICY);
         agent.tidy_status(&BTreeSet::new());
         assert_eq!(files(&status), 0);
         let causes = vec![Cause::Evaluate(Why::Appeared)];
-        agent.evaluate(&lane, Item { subject: (*subject).clone(), causes, since: tokio::time::Instant::now() }).await;
+        agent.evaluate(&lane, Item { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
         assert!(known.told.is_empty() && known.judged.is_empty() && known.marks.is_empty());

@@ -33,7 +33,7 @@ pub(crate) struct ReachArgs {
     /// Take the `FleetPolicy` objects of the API server of `local` in place of files; `run` also writes their status.
     #[arg(long, conflicts_with = "policies")]
     pub(crate) policy_objects: bool,
-    /// How Secrets are read whose names are not known before there is a subject.
+    /// How Secrets are read whose names are not known before there is a primary.
     #[arg(long, value_enum, default_value_t = Reads::Watch)]
     pub(crate) secret_reads: Reads,
 }

@@ -9,7 +9,7 @@ use transom_core::share::budget::DEFAULT_MIB;
 /// Flags of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Kind of the subject, such as HostedCluster; all subjects when absent.
+    /// Kind of the primary, such as HostedCluster; all primaries when absent.
     #[arg(requires = "name")]
     pub(crate) kind: Option<String>,
     /// Its name, with the namespace in front where it has one.

@@ -92,7 +92,7 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Polic
 
 /// The connections that a policy names.
 fn named(policy: &Policy) -> Vec<&String> {
-    let mut all = vec![&policy.subject.cluster];
+    let mut all = vec![&policy.primary.cluster];
     all.extend(policy.reads.iter().map(|rule| &rule.cluster));
     if let Writes::Kubeconfig(rules) = &policy.writes {
         all.extend(rules.iter().map(|rule| &rule.cluster));

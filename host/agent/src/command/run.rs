@@ -1,5 +1,5 @@
 //! `transom run`: wires the parts, drives them until the work is done or the process is told to stop.
-//! Never decides what to do about a subject.
+//! Never decides what to do about a primary.
 
 use crate::admin::{self, AdminOptions};
 use crate::agent::Agent;
@@ -179,7 +179,7 @@ async fn first(agent: &Arc<Agent>, at_work: &AtWork, screen: &Screen) {
     drive(agent, screen).await;
     agent.publish_policies();
     summary::tell(agent, at_work, Done::Written, screen);
-    // What was told of subjects of a policy that is still being loaded is not out of date.
+    // What was told of primaries of a policy that is still being loaded is not out of date.
     at_work.settled().await;
     agent.idle().await;
     agent.tidy_status(&at_work.names());

@@ -1,4 +1,4 @@
-//! `transom status`: why a subject is as it is, and what would be done about it, by the very code that does it.
+//! `transom status`: why a primary is as it is, and what would be done about it, by the very code that does it.
 //! Never writes: neither an object, nor a status, nor an Event.
 
 mod account;
@@ -16,13 +16,13 @@ use crate::output::{Ending, Screen, columns};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::sync::Arc;
-use transom_api::status::SubjectStatus;
+use transom_api::status::PrimaryStatus;
 use transom_api::{Reason, State, Word};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
-/// One subject under one policy.
+/// One primary under one policy.
 struct Row {
     key: Key,
     standing: Standing,
@@ -31,11 +31,11 @@ struct Row {
     meaning: String,
     remedy: String,
     /// What the agent at work told of it last.
-    reported: Option<SubjectStatus>,
+    reported: Option<PrimaryStatus>,
     account: Account,
 }
 
-/// Where a subject stands, worst first.
+/// Where a primary stands, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     Failed,
@@ -77,10 +77,10 @@ impl Row {
     }
 }
 
-/// Prints one subject, or all of them.
+/// Prints one primary, or all of them.
 ///
 /// # Errors
-/// When a cluster, the policies or the engine cannot be used at all, or nothing is known of the subject.
+/// When a cluster, the policies or the engine cannot be used at all, or nothing is known of the primary.
 pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     block_on(work(args, screen))?
 }
@@ -95,11 +95,11 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let mut rows = rows(&agent);
     let one = args.kind.as_deref().zip(args.name.as_deref());
     if let Some((kind, name)) = one {
-        rows.retain(|row| names(kind, name, &row.key.subject));
+        rows.retain(|row| names(kind, name, &row.key.primary));
         if rows.is_empty() {
             // What cannot be read may be why.
             unread(&agent, screen);
-            if agent.lanes().iter().any(|lane| lane.loaded().revision.policy.subject.kind.eq_ignore_ascii_case(kind)) {
+            if agent.lanes().iter().any(|lane| lane.loaded().revision.policy.primary.kind.eq_ignore_ascii_case(kind)) {
                 bail!(
                     "failed to find {kind} {name}: there is none under a policy; want NAMESPACE/NAME, or NAME of what has no namespace"
                 );
@@ -114,7 +114,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     Ok(if failed || refused || unread { Ending::Failed } else { Ending::Right })
 }
 
-/// Every subject under every policy, worst first.
+/// Every primary under every policy, worst first.
 fn rows(agent: &Agent) -> Vec<Row> {
     let accounts = agent.accounts.all();
     let mut rows: Vec<Row> = accounts.into_iter().map(|(key, account)| row(agent, key, account)).collect();
@@ -124,7 +124,7 @@ fn rows(agent: &Agent) -> Vec<Row> {
 
 fn row(agent: &Agent, key: Key, account: Account) -> Row {
     let told = agent.known.lock().told.get(&key).cloned();
-    // Of a subject that is gone nothing is kept but what is left to remove.
+    // Of a primary that is gone nothing is kept but what is left to remove.
     let (state, reason, message) = match told {
         Some(Told { state, reason, message, .. }) => (state, reason, message),
         None => (State::Applied, Word::SourceGone.into(), String::new()),
@@ -169,20 +169,20 @@ fn explained(agent: &Agent, key: &Key, reason: &Reason) -> (String, String) {
     declared.map(|known| (known.meaning.clone(), known.remedy.clone())).unwrap_or_default()
 }
 
-/// Whether a kind and a name are those of a subject.
-fn names(kind: &str, name: &str, subject: &ObjectRef) -> bool {
-    let whole = match &subject.namespace {
-        Some(namespace) => format!("{namespace}/{}", subject.name),
-        None => subject.name.clone(),
+/// Whether a kind and a name are those of a primary.
+fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
+    let whole = match &primary.namespace {
+        Some(namespace) => format!("{namespace}/{}", primary.name),
+        None => primary.name.clone(),
     };
-    subject.kind.eq_ignore_ascii_case(kind) && whole == name
+    primary.kind.eq_ignore_ascii_case(kind) && whole == name
 }
 
 /// What the policies are about, for who asked for something else.
 fn about(agent: &Agent) -> String {
     let of = |lane: &crate::agent::lane::Lane| {
-        let subject = &lane.loaded().revision.policy.subject;
-        format!("; {} is about {} of {}", lane.policy, subject.kind, subject.api_version)
+        let primary = &lane.loaded().revision.policy.primary;
+        format!("; {} is about {} of {}", lane.policy, primary.kind, primary.api_version)
     };
     agent.lanes().iter().map(|lane| of(lane)).collect()
 }
@@ -192,14 +192,14 @@ fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
         OutputFormat::Table if one => rows.iter().for_each(|row| show::tell(row, screen)),
         OutputFormat::Table => {
             let mut cells =
-                vec![["STATE", "REASON", "SINCE", "SUBJECT", "POLICY", "MESSAGE"].map(str::to_owned).to_vec()];
+                vec![["STATE", "REASON", "SINCE", "PRIMARY", "POLICY", "MESSAGE"].map(str::to_owned).to_vec()];
             cells.extend(rows.iter().map(show::cells));
             columns(&cells).iter().for_each(|line| screen.line(format_args!("{line}")));
         }
         OutputFormat::Json => screen.json(&account::list(rows)),
         OutputFormat::Yaml => {
             let Value::Array(items) = account::list(rows) else { return };
-            let order = ["policy", "subject", "state", "reason", "message"];
+            let order = ["policy", "primary", "state", "reason", "message"];
             let documents: Vec<String> = items.iter().map(|item| to_yaml_in_order(item, &order)).collect();
             screen.text(&documents.join("---\n"));
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use transom_api::{State, Word};
 
-/// How many subjects of a state are named.
+/// How many primaries of a state are named.
 const NAMED: usize = 10;
 
 /// What became of what was to be written.
@@ -20,7 +20,7 @@ pub(crate) enum Done {
     InMemory,
 }
 
-/// Prints the summary on standard error; failed when any subject, policy or file is. What is not `Applied` is named.
+/// Prints the summary on standard error; failed when any primary, policy or file is. What is not `Applied` is named.
 pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen) -> Ending {
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
     let known = agent.known.lock();
@@ -32,16 +32,16 @@ pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen)
         }
     }
     for ((state, would, reason), count) in &counts {
-        let fields = [("state", json!(state)), ("reason", json!(reason.as_str())), ("subjects", json!(count))];
+        let fields = [("state", json!(state)), ("reason", json!(reason.as_str())), ("primaries", json!(count))];
         let word = screen.tinted(state.as_str(), tint(*state), 8);
         let would = if *would { "would be " } else { "" };
         screen.tell(format_args!("{count:>7}  {would}{word} {reason}"), fields);
     }
     for (state, named) in named.iter().rev() {
         for (key, told) in named.iter().take(NAMED) {
-            let (subject, policy, reason) = (key.subject.to_string(), &*key.policy, told.reason.as_str());
-            let fields = [("subject", json!(subject)), ("policy", json!(policy)), ("reason", json!(reason))];
-            screen.tell(format_args!("{subject} [{policy}]: {reason}: {}", told.message), fields);
+            let (primary, policy, reason) = (key.primary.to_string(), &*key.policy, told.reason.as_str());
+            let fields = [("primary", json!(primary)), ("policy", json!(policy)), ("reason", json!(reason))];
+            screen.tell(format_args!("{primary} [{policy}]: {reason}: {}", told.message), fields);
         }
         if named.len() > NAMED {
             screen.note(format_args!("... and {} more that are {}", named.len() - NAMED, state.as_str()));
@@ -71,14 +71,14 @@ fn reaches(agent: &Agent, at_work: &AtWork, screen: &Screen) {
 /// Tries once more to write what could not be written, and tells what is left; true when something is.
 pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
     agent.publish_policies();
-    let (subjects, policies) = (agent.write_left(), agent.unwritten_policies());
-    if let Some((count, error)) = &subjects {
-        screen.note(format_args!("failed to write the status of {count} subjects: {error}"));
+    let (primaries, policies) = (agent.write_left(), agent.unwritten_policies());
+    if let Some((count, error)) = &primaries {
+        screen.note(format_args!("failed to write the status of {count} primaries: {error}"));
     }
     if policies > 0 {
         screen.note(format_args!("failed to write the status of {policies} policies"));
     }
-    subjects.is_some() || policies > 0
+    primaries.is_some() || policies > 0
 }
 
 /// Prints the policies that are refused or cannot be read; true when there is one.

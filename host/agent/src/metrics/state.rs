@@ -9,10 +9,10 @@ use transom_cluster::kubernetes::{Purpose, Verb};
 use transom_core::metrics::{self, Kind, Metric};
 use transom_core::summary;
 
-/// Subjects, queues, ends of validity, and the version.
+/// Primaries, queues, ends of validity, and the version.
 pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
     let leads = agent.leading.leads();
-    // What a replica that does not lead knows of subjects is old, and what it has in its queues is another's work.
+    // What a replica that does not lead knows of primaries is old, and what it has in its queues is another's work.
     let lanes = if leads { agent.lanes() } else { Vec::new() };
     let queue = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.left() as f64));
     let oldest = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.oldest().as_secs_f64()));
@@ -25,7 +25,7 @@ pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
         family(&metrics::LEADING, [(Vec::new(), if leads { 1.0 } else { 0.0 })]),
     ]);
     if leads {
-        all.extend([subjects(agent), overdue(agent), expiry(agent)]);
+        all.extend([primaries(agent), overdue(agent), expiry(agent)]);
     }
     all
 }
@@ -53,7 +53,7 @@ fn servers(agent: &Agent) -> Vec<MetricFamily> {
     ]
 }
 
-fn subjects(agent: &Agent) -> MetricFamily {
+fn primaries(agent: &Agent) -> MetricFamily {
     let known = agent.known.lock();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
     for (key, told) in &known.told {
@@ -62,7 +62,7 @@ fn subjects(agent: &Agent) -> MetricFamily {
     let rows = counts.into_iter().map(|((policy, state, reason), count)| {
         (vec![policy.to_owned(), state.as_str().to_owned(), reason.to_owned()], count as f64)
     });
-    family(&metrics::SUBJECTS, rows)
+    family(&metrics::PRIMARIES, rows)
 }
 
 /// A row for each reason that somebody is held or waits for, also where nobody has waited for too long.

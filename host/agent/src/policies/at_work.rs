@@ -104,7 +104,7 @@ impl AtWork {
 
     /// Puts revisions to work as they are now, and tells what was loaded, bound, refused or removed.
     pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
-        // Of several that begin together none wins by being the first: the subjects of all are to be located.
+        // Of several that begin together none wins by being the first: the primaries of all are to be located.
         let new = changes.iter().filter(|(policy, change)| *change == Change::Loaded && agent.lane(policy).is_none());
         for loaded in new.filter_map(|(policy, _)| self.loaded_of(policy)) {
             agent.expect(&loaded, true);

@@ -78,7 +78,7 @@ impl Evaluation {
         let Some(traces) = TRACES.get() else { return Self(Context::new()) };
         let attributes = [
             KeyValue::new("transom.policy", work.key.policy.to_string()),
-            KeyValue::new("transom.subject.kind", work.key.subject.kind.clone()),
+            KeyValue::new("transom.primary.kind", work.key.primary.kind.clone()),
             KeyValue::new("transom.why", work.why.word()),
         ];
         let builder = SpanBuilder::from_name("evaluate").with_attributes(attributes);

@@ -12,12 +12,12 @@ const VERSION: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const DOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// What may stand between two stars: text, a template, or the name of one.
-const BETWEEN: &str = r"[^*{}]|\{(subject\.(namespace|name)|[A-Za-z0-9]+|TEMPLATE)\}";
+const BETWEEN: &str = r"[^*{}]|\{(primary\.(namespace|name)|[A-Za-z0-9]+|TEMPLATE)\}";
 /// The first choice that is there; see `core::pattern::template`.
 const TEMPLATE_TEXT: &str = r#" *TERM( *TERM)* *(\| *TERM( *TERM)* *)*"#;
 const TERM: &str = r#"("[-.a-z0-9]+"|FIELD|dashed\(FIELD\))"#;
 const TERM_FIELD: &str =
-    r#"(subject\.(namespace|name|(labels|annotations)\["[-_./A-Za-z0-9]+"\])|agent\.remoteCluster)"#;
+    r#"(primary\.(namespace|name|(labels|annotations)\["[-_./A-Za-z0-9]+"\])|agent\.remoteCluster)"#;
 const NAME: &str = "self.all(k, k.matches('^[A-Za-z0-9]{1,63}$'))";
 /// Names of templates that patterns use are there.
 const NAMED: &str = "self.write.all(w, [has(w.namespace) ? w.namespace : '', has(w.name) ? w.name : ''].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
@@ -59,7 +59,7 @@ pub(super) fn add(schema: &mut Value) {
     }
     // A policy without a grant is refused, so that there is no such default; the rules on grants may count on one.
     if let Some(spec) = find(schema, "spec") {
-        spec.insert("required".to_owned(), json!(["subject", "guests", "grant"]));
+        spec.insert("required".to_owned(), json!(["primary", "guests", "grant"]));
     }
     for (place, required) in [("spec.grant", "write"), ("spec", "grant")] {
         if let Some(Value::Object(field)) =
@@ -95,11 +95,11 @@ fn bounds() -> Vec<(&'static str, Value)> {
     let texts = |value: Value| json!({"maxProperties": FEW, "additionalProperties": value});
     let map = |most: usize, key: &str| json!({"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]});
     vec![
-        ("spec.subject.cluster", text(CONNECTION, LABEL)),
-        ("spec.subject.apiVersion", text(VERSION, API_VERSION)),
-        ("spec.subject.kind", text(KIND, LABEL)),
-        ("spec.subject.namespaces", list(MANY)),
-        ("spec.subject.namespaces[]", text(NAMESPACES, PATTERN)),
+        ("spec.primary.cluster", text(CONNECTION, LABEL)),
+        ("spec.primary.apiVersion", text(VERSION, API_VERSION)),
+        ("spec.primary.kind", text(KIND, LABEL)),
+        ("spec.primary.namespaces", list(MANY)),
+        ("spec.primary.namespaces[]", text(NAMESPACES, PATTERN)),
         ("spec.guests.decide.component", json!({"minLength": 1, "maxLength": PLACE})),
         ("spec.guests.trigger.component", json!({"minLength": 1, "maxLength": PLACE})),
         ("spec.guests.decide.digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
@@ -151,7 +151,7 @@ fn kubeconfig_bounds() -> Vec<(&'static str, Value)> {
         ("spec.grant.write[].kubeconfig.addresses[].role", text(ROLE, LABEL)),
         ("spec.grant.write[].kubeconfig.addresses[].host", text(HOST, PATTERN)),
         ("spec.grant.write[].kubeconfig.addresses[].field", json!({"minLength": 1, "maxLength": TEMPLATE})),
-        ("spec.grant.write[].kubeconfig.addresses[].subjectField", json!({"minLength": 1, "maxLength": TEMPLATE})),
+        ("spec.grant.write[].kubeconfig.addresses[].primaryField", json!({"minLength": 1, "maxLength": TEMPLATE})),
         (
             "spec.grant.write[].kubeconfig.addresses[].port",
             json!({"format": "int32", "minimum": 1, "maximum": u16::MAX}),
@@ -168,7 +168,7 @@ const RULES: [(&str, &str, &str); 24] = [
     ("", "size(self.metadata.name) <= 63", "metadata.name has at most 63 bytes: it becomes a label"),
     (
         "spec",
-        "self.subject.apiVersion == 'cluster.open-cluster-management.io/v1' && self.subject.kind == 'ManagedCluster' || !self.grant.write.exists(w, has(w.target))",
+        "self.primary.apiVersion == 'cluster.open-cluster-management.io/v1' && self.primary.kind == 'ManagedCluster' || !self.grant.write.exists(w, has(w.target))",
         "only a ManagedCluster of cluster.open-cluster-management.io/v1 carries taints",
     ),
     (
@@ -188,8 +188,8 @@ const RULES: [(&str, &str, &str); 24] = [
     ),
     (
         "spec.grant.write[].kubeconfig.addresses[]",
-        "(has(self.nodePort) && self.nodePort ? 1 : 0) + (has(self.loadBalancer) && self.loadBalancer ? 1 : 0) + (has(self.field) ? 1 : 0) + (has(self.subjectField) ? 1 : 0) == 1 && has(self.role) != has(self.subjectField) && has(self.host) == (has(self.nodePort) && self.nodePort) && (!has(self.port) || has(self.field) || has(self.subjectField))",
-        "an address is role, nodePort and host; role and loadBalancer; role and field; or subjectField; only fields have a port",
+        "(has(self.nodePort) && self.nodePort ? 1 : 0) + (has(self.loadBalancer) && self.loadBalancer ? 1 : 0) + (has(self.field) ? 1 : 0) + (has(self.primaryField) ? 1 : 0) == 1 && has(self.role) != has(self.primaryField) && has(self.host) == (has(self.nodePort) && self.nodePort) && (!has(self.port) || has(self.field) || has(self.primaryField))",
+        "an address is role, nodePort and host; role and loadBalancer; role and field; or primaryField; only fields have a port",
     ),
     (
         "spec",
@@ -202,9 +202,9 @@ const RULES: [(&str, &str, &str); 24] = [
         "own.keepUntilAbsent names roles of grant.read",
     ),
     (
-        "spec.subject",
+        "spec.primary",
         "self.apiVersion != 'v1' || self.kind != 'Secret'",
-        "a Secret cannot be a subject: its fields would cross to guests",
+        "a Secret cannot be a primary: its fields would cross to guests",
     ),
     ("spec.grant.names", NAME, "a name of a template has at most 63 letters and digits"),
     ("spec.grant", NAMED, "grant.names has no template of the name that a pattern of grant.write uses"),
@@ -222,22 +222,22 @@ const RULES: [(&str, &str, &str); 24] = [
     (
         "spec.grant.write",
         "self.all(w, has(w.kubeconfig)) || size(self) == 1",
-        "a policy writes kubeconfigs, or the taints of its subject; both takes two policies",
+        "a policy writes kubeconfigs, or the taints of its primary; both takes two policies",
     ),
     (
         "spec.grant.write[]",
         "has(self.target) != has(self.kubeconfig)",
-        "a write grant says either `target: subject` or `kubeconfig`",
+        "a write grant says either `target: primary` or `kubeconfig`",
     ),
     (
         "spec.grant.write[]",
         "!has(self.target) || !has(self.kind) && !has(self.namespace) && !has(self.name)",
-        "the subject needs no kind, namespace or name",
+        "the primary needs no kind, namespace or name",
     ),
     (
         "spec.grant.write[]",
         "!has(self.target) || self.verbs == ['patch'] && self.fields == ['spec.taints']",
-        "of a subject only spec.taints can be written, and only patched",
+        "of a primary only spec.taints can be written, and only patched",
     ),
     (
         "spec.grant.write[]",

@@ -1,6 +1,6 @@
 //! How much a policy may hold. The schema of the CRD and the check of a policy use the same numbers; never a second one.
 
-/// The most patterns of namespaces of a subject, read grants, keys of a Secret and keys of taints.
+/// The most patterns of namespaces of a primary, read grants, keys of a Secret and keys of taints.
 pub const MANY: usize = 64;
 /// The most write grants, servers, roles of certificate authorities, roles of `keepUntilAbsent`, labels, annotations and names.
 pub const FEW: usize = 16;

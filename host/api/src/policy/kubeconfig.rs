@@ -34,7 +34,7 @@ pub struct KubeconfigGrant {
 }
 
 /// A server by one of four forms: `role`, `nodePort` and `host`; `role` and `loadBalancer`; `role` and `field`;
-/// `subjectField`. Always https.
+/// `primaryField`. Always https.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddressGrant {
@@ -54,9 +54,9 @@ pub struct AddressGrant {
     /// and `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Such a field of the subject.
+    /// Such a field of the primary.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub subject_field: Option<String>,
+    pub primary_field: Option<String>,
     /// The port where the field says none; 443 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,

@@ -25,11 +25,11 @@ pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
     Path::new(&folder).join(format!("{file}.yaml"))
 }
 
-/// The file of a subject's status below `status`: `<policy>/<namespace>.<name>.yaml`.
-pub(super) fn status_file(policy: &str, subject: &ObjectRef) -> PathBuf {
+/// The file of a primary's status below `status`: `<policy>/<namespace>.<name>.yaml`.
+pub(super) fn status_file(policy: &str, primary: &ObjectRef) -> PathBuf {
     let namespace =
-        subject.namespace.as_deref().map_or("_cluster".to_owned(), |name| segment(name).replace('.', "%2E"));
-    Path::new(STATUS).join(segment(policy)).join(format!("{namespace}.{}.yaml", segment(&subject.name)))
+        primary.namespace.as_deref().map_or("_cluster".to_owned(), |name| segment(name).replace('.', "%2E"));
+    Path::new(STATUS).join(segment(policy)).join(format!("{namespace}.{}.yaml", segment(&primary.name)))
 }
 
 /// The file of a policy's own status.
@@ -74,9 +74,9 @@ mod tests {
         let cluster = |group: &str| object_file(&ObjectRef::local(group, "Cluster", None, "a.b"));
         assert_eq!(cluster("cluster.x-k8s.io/v1"), Path::new("_cluster/Cluster.a.b_cluster.x-k8s.io.yaml"));
         assert_ne!(cluster("cluster.x-k8s.io/v1"), cluster("other.example.com/v1"));
-        let subject = |namespace, name| status_file("p", &ObjectRef::local("v1", "A", namespace, name));
-        assert_eq!(subject(Some("clusters"), "a.b"), Path::new("status/p/clusters.a.b.yaml"));
-        assert_ne!(subject(Some("a"), "b.c"), subject(Some("a.b"), "c"));
+        let primary = |namespace, name| status_file("p", &ObjectRef::local("v1", "A", namespace, name));
+        assert_eq!(primary(Some("clusters"), "a.b"), Path::new("status/p/clusters.a.b.yaml"));
+        assert_ne!(primary(Some("a"), "b.c"), primary(Some("a.b"), "c"));
         assert_eq!(policy_file("p"), Path::new("status/p.yaml"));
     }
 

@@ -1,4 +1,4 @@
-//! Status as files: one per policy and subject, one per policy, one of everything that cannot be read.
+//! Status as files: one per policy and primary, one per policy, one of everything that cannot be read.
 //! Never writes one that differs in nothing but times; what there was is compared by its first line.
 
 use super::Shared;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use transom_api::status::{PolicyStatus, SubjectStatus};
+use transom_api::status::{PolicyStatus, PrimaryStatus};
 use transom_api::{Reason, State};
 use transom_core::document::emit::{to_yaml, to_yaml_in_order};
 use transom_core::document::{Limits, parse_many};
@@ -28,15 +28,15 @@ const SHOWN_OBJECTS: usize = 10;
 const OWN_LIMITS: Limits = Limits { bytes: 1 << 18, nodes: 10_000, depth: 16 };
 /// The most that is read of a file of ours that is none of an object.
 const OWN_BYTES: u64 = 16 << 20;
-/// How the first line of a subject's status file starts.
+/// How the first line of a primary's status file starts.
 const MARK: &str = "# transom ";
 
-/// Writes a subject's status. It says what is the case and not what was done last: after any interruption
+/// Writes a primary's status. It says what is the case and not what was done last: after any interruption
 /// it comes out the same.
 pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     let mut body = Map::new();
     body.insert("policy".to_owned(), json!(report.policy));
-    body.insert("subject".to_owned(), json!(report.subject));
+    body.insert("primary".to_owned(), json!(report.primary));
     body.insert("state".to_owned(), json!(report.state));
     insert(&mut body, "target", report.target.as_ref().map(|target| json!(target)));
     insert(&mut body, "inputs", report.inputs.as_ref().map(|inputs| json!(inputs)));
@@ -55,7 +55,7 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
         message,
         generation: report.observed_generation,
     };
-    write(shared, &status_file(&report.policy, &report.subject), body, &condition, report.at_seconds)
+    write(shared, &status_file(&report.policy, &report.primary), body, &condition, report.at_seconds)
 }
 
 /// Writes a policy's own status when more than its times differ from what is there.
@@ -79,10 +79,10 @@ pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<
     Ok(document.and_then(|value| serde_json::from_value(value).ok()))
 }
 
-/// What a subject's status file says; nothing when there is none, or it is not what we write.
-pub(super) fn reported(shared: &Shared, policy: &str, subject: &ObjectRef) -> io::Result<Option<SubjectStatus>> {
+/// What a primary's status file says; nothing when there is none, or it is not what we write.
+pub(super) fn reported(shared: &Shared, policy: &str, primary: &ObjectRef) -> io::Result<Option<PrimaryStatus>> {
     let Some(own) = &shared.tree.own else { return Ok(None) };
-    let Some(file) = file_in(own, &status_file(policy, subject))? else { return Ok(None) };
+    let Some(file) = file_in(own, &status_file(policy, primary))? else { return Ok(None) };
     let mut text = Vec::new();
     file.take(OWN_LIMITS.bytes as u64).read_to_end(&mut text)?;
     let Some(body) = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok()) else {
@@ -93,9 +93,9 @@ pub(super) fn reported(shared: &Shared, policy: &str, subject: &ObjectRef) -> io
     let told =
         (state, text("/conditions/0/reason"), text("/conditions/0/message"), text("/conditions/0/lastTransitionTime"));
     let (Some(state), Some(reason), Some(message), Some(since)) = told else { return Ok(None) };
-    Ok(Some(SubjectStatus {
-        namespace: subject.namespace.clone(),
-        name: subject.name.clone(),
+    Ok(Some(PrimaryStatus {
+        namespace: primary.namespace.clone(),
+        name: primary.name.clone(),
         state,
         reason,
         message,
@@ -103,20 +103,20 @@ pub(super) fn reported(shared: &Shared, policy: &str, subject: &ObjectRef) -> io
     }))
 }
 
-/// Removes a subject's status.
-pub(super) fn forget(shared: &Shared, policy: &str, subject: &ObjectRef) -> io::Result<()> {
-    shared.own.as_ref().map_or(Ok(()), |own| own.remove(&status_file(policy, subject)))
+/// Removes a primary's status.
+pub(super) fn forget(shared: &Shared, policy: &str, primary: &ObjectRef) -> io::Result<()> {
+    shared.own.as_ref().map_or(Ok(()), |own| own.remove(&status_file(policy, primary)))
 }
 
 /// Removes every status but the given ones.
 pub(super) fn retain(
     shared: &Shared,
     policies: &BTreeSet<String>,
-    subjects: &BTreeSet<(String, ObjectRef)>,
+    primaries: &BTreeSet<(String, ObjectRef)>,
 ) -> io::Result<()> {
     let Some(own) = &shared.own else { return Ok(()) };
     let mut kept: BTreeSet<PathBuf> = policies.iter().map(|policy| policy_file(policy)).collect();
-    kept.extend(subjects.iter().map(|(policy, subject)| status_file(policy, subject)));
+    kept.extend(primaries.iter().map(|(policy, primary)| status_file(policy, primary)));
     for file in status_files(own)? {
         if !kept.contains(&file) {
             own.remove(&file)?;
@@ -218,7 +218,7 @@ fn write(
     if let Some(shown) = body.pointer_mut("/conditions/0").and_then(Value::as_object_mut) {
         shown.insert("lastTransitionTime".to_owned(), json!(since));
     }
-    let yaml = to_yaml_in_order(&body, &["policy", "subject", "state"]);
+    let yaml = to_yaml_in_order(&body, &["policy", "primary", "state"]);
     own.write(file, format!("{MARK}{counted} {} {since}\n{yaml}", condition.status).as_bytes())
 }
 

@@ -43,7 +43,7 @@ impl Verb {
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// Subjects, inputs and outputs of policies.
+    /// Primaries, inputs and outputs of policies.
     Work,
     /// The lease of the leader.
     Lease,

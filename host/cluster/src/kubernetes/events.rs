@@ -1,4 +1,4 @@
-//! Warning Events on subjects: few of them, and repeats are counted in the Event that is there.
+//! Warning Events on primaries: few of them, and repeats are counted in the Event that is there.
 //! Never says that something went well, never holds up the work: an Event that cannot be written is not written.
 
 use super::counts::{Purpose, Verb};
@@ -25,12 +25,12 @@ const CONTROLLER: &str = "transom.dev/agent";
 const ACTION: &str = "Evaluate";
 /// The most bytes of a note, below the API's 1,024.
 const MAX_NOTE: usize = 1_000;
-/// The most bytes of the subject's name in that of an Event.
+/// The most bytes of the primary's name in that of an Event.
 const MAX_NAME: usize = 200;
 /// Where Events about what lies in no namespace are put.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Tells people about failures, on the subjects themselves.
+/// Tells people about failures, on the primaries themselves.
 pub struct Events {
     sender: Sender,
     /// Name of this replica.
@@ -48,7 +48,7 @@ impl Events {
         Self { sender, instance: instance.to_owned(), read_only, warnings, start, names }
     }
 
-    /// Tells a report on its subject, if it is a failure and not too much was told. The uid is the subject's: without
+    /// Tells a report on its primary, if it is a failure and not too much was told. The uid is the primary's: without
     /// it `kubectl describe` does not show the Event.
     ///
     /// # Errors
@@ -57,21 +57,21 @@ impl Events {
         if self.read_only || !is_worth(report) {
             return Ok(());
         }
-        let key = Key::new(&report.policy.as_str().into(), &report.subject);
+        let key = Key::new(&report.policy.as_str().into(), &report.primary);
         let reason = report.reason.as_str();
         let telling = self.warnings().say(&key, reason, self.now_ms());
         match telling {
             Telling::Nothing => Ok(()),
             Telling::New => {
-                let name: Arc<str> = self.name(&report.subject).into();
+                let name: Arc<str> = self.name(&report.primary).into();
                 let body = event(report, uid, &name, &self.instance);
-                let sent = self.send(Verb::Create, &report.subject, &name, &body).await;
+                let sent = self.send(Verb::Create, &report.primary, &name, &body).await;
                 self.warnings().told(&key, reason, sent.is_ok().then_some(name));
                 sent
             }
             Telling::Again { name, count } => {
                 let series = json!({"series": {"count": count, "lastObservedTime": now()}});
-                let sent = self.send(Verb::Patch, &report.subject, &name, &series).await;
+                let sent = self.send(Verb::Patch, &report.primary, &name, &series).await;
                 if sent.is_err() {
                     self.warnings().told(&key, reason, None);
                 }
@@ -80,10 +80,10 @@ impl Events {
         }
     }
 
-    async fn send(&self, verb: Verb, subject: &ObjectRef, name: &str, body: &Value) -> Result<(), WriteFailure> {
+    async fn send(&self, verb: Verb, primary: &ObjectRef, name: &str, body: &Value) -> Result<(), WriteFailure> {
         let target = ObjectRef {
-            cluster: subject.cluster.clone(),
-            namespace: Some(namespace(subject).to_owned()),
+            cluster: primary.cluster.clone(),
+            namespace: Some(namespace(primary).to_owned()),
             ..ObjectRef::local("events.k8s.io/v1", "Event", None, name)
         };
         let sent = match request(verb, &target, body) {
@@ -95,9 +95,9 @@ impl Events {
     }
 
     /// A name that no other Event has.
-    fn name(&self, subject: &ObjectRef) -> String {
-        let cut = subject.name.get(..MAX_NAME).unwrap_or(&subject.name).trim_end_matches(['.', '-']);
-        format!("{cut}.{:016x}", self.names.hash_one((self.start.elapsed(), &subject.name)))
+    fn name(&self, primary: &ObjectRef) -> String {
+        let cut = primary.name.get(..MAX_NAME).unwrap_or(&primary.name).trim_end_matches(['.', '-']);
+        format!("{cut}.{:016x}", self.names.hash_one((self.start.elapsed(), &primary.name)))
     }
 
     fn warnings(&self) -> std::sync::MutexGuard<'_, Warnings> {
@@ -117,28 +117,28 @@ fn request(verb: Verb, target: &ObjectRef, body: &Value) -> Result<Request<Vec<u
     requests.patch(&target.name, &PatchParams::default(), &Patch::Merge(body))
 }
 
-fn namespace(subject: &ObjectRef) -> &str {
-    subject.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+fn namespace(primary: &ObjectRef) -> &str {
+    primary.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
 }
 
 fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
-    let subject = &report.subject;
+    let primary = &report.primary;
     let note = format!("policy `{}`: {}", report.policy, report.message);
     let cut = (0..=MAX_NOTE).rev().find(|at| note.is_char_boundary(*at)).unwrap_or_default();
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": namespace(subject)},
+        "metadata": {"name": name, "namespace": namespace(primary)},
         "eventTime": now(),
         "type": "Warning",
         "reason": report.reason.as_str(),
         "action": ACTION,
         "note": note.get(..cut).unwrap_or(&note),
         "regarding": {
-            "apiVersion": subject.api_version,
-            "kind": subject.kind,
-            "namespace": subject.namespace,
-            "name": subject.name,
+            "apiVersion": primary.api_version,
+            "kind": primary.kind,
+            "namespace": primary.namespace,
+            "name": primary.name,
             "uid": uid,
         },
         "related": {"apiVersion": transom_api::API_VERSION, "kind": "FleetPolicy", "name": report.policy},

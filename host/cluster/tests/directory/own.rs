@@ -61,10 +61,10 @@ fn contents(path: &Path) -> Vec<(PathBuf, u32, u32, u64, Vec<u8>)> {
     all
 }
 
-fn report(subject: &str) -> Report {
+fn report(primary: &str) -> Report {
     Report {
         policy: "p".to_owned(),
-        subject: map_ref(subject),
+        primary: map_ref(primary),
         end: End::Ended(Class::Held),
         state: State::Held,
         reason: Reason::Known(Word::AsDesired),

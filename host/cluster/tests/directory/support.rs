@@ -122,7 +122,7 @@ pub(crate) fn value(directory: &Directory, reference: &ObjectRef) -> Value {
 }
 
 pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
-    directory.apply(Plan { policy: "p".to_owned(), subject: map_ref("subject"), steps })
+    directory.apply(Plan { policy: "p".to_owned(), primary: map_ref("primary"), steps })
 }
 
 /// Applies one step that must succeed.

@@ -210,7 +210,7 @@ fn two_kinds_of_one_name_do_not_overwrite_each_other() {
 fn report(state: State, message: &str, at_seconds: i64) -> Report {
     Report {
         policy: "p".to_owned(),
-        subject: map_ref("a"),
+        primary: map_ref("a"),
         end: End::AsDesired,
         state,
         reason: Reason::Known(Word::AsDesired),
@@ -265,11 +265,11 @@ fn status_is_written_when_more_than_the_time_differs() {
 }
 
 #[test]
-fn status_goes_with_its_subject() {
+fn status_goes_with_its_primary() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     for name in ["a", "b", "c"] {
-        directory.publish(&Report { subject: map_ref(name), ..report(State::Applied, "", 0) }).unwrap();
+        directory.publish(&Report { primary: map_ref(name), ..report(State::Applied, "", 0) }).unwrap();
     }
     for policy in ["p", "q"] {
         directory.publish_policy(policy, &policy_status("PolicyInvalid", "1970-01-01T00:00:00Z")).unwrap();

@@ -1,4 +1,4 @@
-//! What is written beside the work: Events on subjects, the status of policies, and how all of it is counted.
+//! What is written beside the work: Events on primaries, the status of policies, and how all of it is counted.
 
 use crate::support::*;
 use anyhow::{Context as _, Result};
@@ -12,10 +12,10 @@ use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_test_cluster::wait;
 
-fn report(subject: &ObjectRef, state: State, reason: Word, message: &str) -> Report {
+fn report(primary: &ObjectRef, state: State, reason: Word, message: &str) -> Report {
     Report {
         policy: POLICY.to_owned(),
-        subject: subject.clone(),
+        primary: primary.clone(),
         end: if state == State::Applied { End::AsDesired } else { End::Ended(Class::of(reason)) },
         state,
         reason: reason.into(),
@@ -31,34 +31,34 @@ fn report(subject: &ObjectRef, state: State, reason: Word, message: &str) -> Rep
     }
 }
 
-async fn events(scene: &Scene, namespace: &str, subject: &Object) -> Result<Vec<Value>> {
+async fn events(scene: &Scene, namespace: &str, primary: &Object) -> Result<Vec<Value>> {
     let api = scene.objects.api("events.k8s.io/v1", "Event", Some(namespace)).await?;
     let all = api.list(&kube::api::ListParams::default()).await?.items;
     let all = all.into_iter().map(|event| serde_json::to_value(event).unwrap());
-    Ok(all.filter(|event| event["regarding"]["uid"] == subject.uid()).collect())
+    Ok(all.filter(|event| event["regarding"]["uid"] == primary.uid()).collect())
 }
 
 #[tokio::test]
-async fn a_failure_is_an_event_on_its_subject_and_repeats_are_counted() -> Result<()> {
+async fn a_failure_is_an_event_on_its_primary_and_repeats_are_counted() -> Result<()> {
     let scene = Scene::new("events").await?;
     let map =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "subject", "namespace": scene.namespace}});
-    let subject = scene.foreign(map).await?;
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "primary", "namespace": scene.namespace}});
+    let primary = scene.foreign(map).await?;
     scene.done(&create(&scene.secret("s"), "one")).await?;
     let told = scene.agent.writer().events("agent-0");
     for (state, reason) in
         [(State::Applied, Word::AsDesired), (State::Waiting, Word::TargetClaimed), (State::Held, Word::Paused)]
     {
-        told.publish(&report(&subject.reference, state, reason, "fine"), subject.uid()).await.unwrap();
+        told.publish(&report(&primary.reference, state, reason, "fine"), primary.uid()).await.unwrap();
     }
-    assert!(events(&scene, &scene.namespace, &subject).await?.is_empty());
+    assert!(events(&scene, &scene.namespace, &primary).await?.is_empty());
     for _ in 0..3 {
-        let failure = report(&subject.reference, State::Failed, Word::QuotaExceeded, "no room");
-        told.publish(&failure, subject.uid()).await.unwrap();
+        let failure = report(&primary.reference, State::Failed, Word::QuotaExceeded, "no room");
+        told.publish(&failure, primary.uid()).await.unwrap();
     }
-    let long = report(&subject.reference, State::Failed, Word::WriteInvalid, &"ä".repeat(600));
-    told.publish(&long, subject.uid()).await.unwrap();
-    let mut events = events(&scene, &scene.namespace, &subject).await?;
+    let long = report(&primary.reference, State::Failed, Word::WriteInvalid, &"ä".repeat(600));
+    told.publish(&long, primary.uid()).await.unwrap();
+    let mut events = events(&scene, &scene.namespace, &primary).await?;
     events.sort_by_key(|event| event["reason"].to_string());
     assert_eq!(
         events.iter().map(|event| event["reason"].clone()).collect::<Vec<_>>(),
@@ -73,7 +73,7 @@ async fn a_failure_is_an_event_on_its_subject_and_repeats_are_counted() -> Resul
     assert_eq!(counts.of(Verb::Create, Purpose::Work), 1);
 
     let mut kubectl = scene.cluster.kubectl(scene.cluster.admin())?;
-    let described = kubectl.args(["describe", "configmap", "subject", "-n", &scene.namespace]).output()?;
+    let described = kubectl.args(["describe", "configmap", "primary", "-n", &scene.namespace]).output()?;
     let described = String::from_utf8_lossy(&described.stdout).into_owned();
     assert!(described.contains("QuotaExceeded") && described.contains("(x3 over"), "{described}");
     Ok(())
@@ -84,17 +84,17 @@ async fn an_event_about_what_lies_in_no_namespace_and_one_that_is_gone() -> Resu
     let scene = Scene::new("events-cluster").await?;
     let manifest = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
         "metadata": {"name": "warned"}, "spec": {"hubAcceptsClient": true}});
-    let subject = scene.foreign(manifest).await?;
+    let primary = scene.foreign(manifest).await?;
     let told = scene.agent.writer().events("agent-0");
-    let failure = report(&subject.reference, State::Failed, Word::AdmissionRefused, "no");
-    told.publish(&failure, subject.uid()).await.unwrap();
-    let found = events(&scene, "default", &subject).await?;
+    let failure = report(&primary.reference, State::Failed, Word::AdmissionRefused, "no");
+    told.publish(&failure, primary.uid()).await.unwrap();
+    let found = events(&scene, "default", &primary).await?;
     assert_eq!(found.len(), 1);
     let api = scene.objects.api("events.k8s.io/v1", "Event", Some("default")).await?;
     api.delete(found[0]["metadata"]["name"].as_str().unwrap(), &kube::api::DeleteParams::default()).await?;
-    assert!(told.publish(&failure, subject.uid()).await.is_err(), "its Event is gone");
-    told.publish(&failure, subject.uid()).await.unwrap();
-    assert_eq!(events(&scene, "default", &subject).await?.len(), 1);
+    assert!(told.publish(&failure, primary.uid()).await.is_err(), "its Event is gone");
+    told.publish(&failure, primary.uid()).await.unwrap();
+    assert_eq!(events(&scene, "default", &primary).await?.len(), 1);
     Ok(())
 }
 

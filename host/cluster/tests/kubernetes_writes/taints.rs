@@ -21,11 +21,11 @@ fn wanted(key: &str) -> Wanted {
 }
 
 /// The step that gives a cluster these taints, as the agent plans it.
-fn planned(subject: &Object, wanted: &[Wanted], added: TimeAdded) -> Step {
+fn planned(primary: &Object, wanted: &[Wanted], added: TimeAdded) -> Step {
     let rule = TaintsRule { keys: ["a/one", "a/two"].map(str::to_owned).into() };
-    let key = Key::new(&POLICY.into(), &subject.reference);
+    let key = Key::new(&POLICY.into(), &primary.reference);
     let Plan { mut steps, .. } =
-        taints::plan(&key, subject, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
+        taints::plan(&key, primary, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
     steps.pop().unwrap()
 }
 

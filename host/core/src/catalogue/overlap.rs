@@ -55,7 +55,7 @@ fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc
     for candidate in candidates {
         let Some(policy) = works(candidate, refused) else { continue };
         for key in keys(policy) {
-            owners.entry((&policy.subject.cluster, key)).or_default().push(candidate);
+            owners.entry((&policy.primary.cluster, key)).or_default().push(candidate);
         }
     }
     let mut losers = Vec::new();
@@ -71,10 +71,10 @@ fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc
 fn taken(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>, policy: &Policy) -> Option<Refusal> {
     let others = candidates.iter().filter(|other| other.newest.name != policy.name);
     let others = others.filter_map(|other| works(other, refused));
-    let others = others.filter(|other| other.subject.cluster == policy.subject.cluster);
+    let others = others.filter(|other| other.primary.cluster == policy.primary.cluster);
     let shared = others.filter_map(|other| Some((keys(policy).find(|key| owns(other, key))?, other)));
     let (key, keeper) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
-    let (name, keeper, kind, cluster) = (&policy.name, &keeper.name, &policy.subject.kind, &policy.subject.cluster);
+    let (name, keeper, kind, cluster) = (&policy.name, &keeper.name, &policy.primary.kind, &policy.primary.cluster);
     let message = format!(
         "spec.grant.write.taintKeys: the policies `{name}` and `{keeper}` both own the taint key `{key}` of every {kind} of the connection `{cluster}`; `{keeper}` keeps it"
     );
@@ -104,7 +104,7 @@ mod tests {
     fn owning(name: &str, cluster: &str, keys: &[&str]) -> Policy {
         let mut manifest = taints_manifest();
         manifest["metadata"]["name"] = json!(name);
-        manifest["spec"]["subject"]["cluster"] = json!(cluster);
+        manifest["spec"]["primary"]["cluster"] = json!(cluster);
         manifest["spec"]["grant"]["write"][0]["taintKeys"] = json!(keys);
         policy(&manifest)
     }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(names(&[new(&a), new(&other_key), new(&other_cluster), new(&secrets)]), Vec::<String>::new());
         let mut narrow = taints_manifest();
         narrow["metadata"]["name"] = json!("d");
-        narrow["spec"]["subject"]["namespaces"] = json!(["nowhere"]);
+        narrow["spec"]["primary"]["namespaces"] = json!(["nowhere"]);
         narrow["spec"]["grant"]["write"][0]["taintKeys"] = json!(["x/1"]);
         assert_eq!(names(&[new(&a), new(&policy(&narrow))]), ["d"], "namespaces divide no cluster-scoped kind");
     }

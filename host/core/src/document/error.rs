@@ -150,7 +150,7 @@ const SHOWN: &[&str] = &[
     "spec",
     "status",
     "stringData",
-    "subject",
+    "primary",
     "taints",
     "timeAdded",
     "tls-server-name",

@@ -18,8 +18,8 @@ pub struct Terms<'a> {
     pub source_role: &'a str,
     /// The inputs.
     pub inputs: &'a [Input],
-    /// The declared fields of the subject.
-    pub subject: &'a Value,
+    /// The declared fields of the primary.
+    pub primary: &'a Value,
     /// Seconds since 1970, for the validity of certificates.
     pub now_seconds: i64,
     /// What the result may cost.

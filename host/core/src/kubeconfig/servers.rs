@@ -54,11 +54,11 @@ fn forms(service: &Service, terms: &Terms<'_>) -> String {
 
 fn address(granted: &AddressGrant) -> String {
     let role = granted.role.as_deref().unwrap_or_default();
-    match (granted.node_port, granted.load_balancer, &granted.field, &granted.subject_field) {
+    match (granted.node_port, granted.load_balancer, &granted.field, &granted.primary_field) {
         (true, ..) => format!("{} with a node port of {role}", granted.host.as_deref().unwrap_or_default()),
         (_, true, ..) => format!("a load balancer of {role}"),
         (.., Some(field), _) => format!("`{field}` of {role}"),
-        (.., Some(field)) => format!("`{field}` of the subject"),
+        (.., Some(field)) => format!("`{field}` of the primary"),
         _ => "nothing".to_owned(),
     }
 }
@@ -101,9 +101,9 @@ fn reached(granted: &AddressGrant, server: &Url, terms: &Terms<'_>) -> bool {
         let at = |service: &Service| service.ingress.iter().any(|ingress| same_host(ingress, &server.host));
         return is_bare(server) && terms.services(role).any(|service| at(service) && serves(service, server));
     }
-    let (field, of) = match (&granted.field, &granted.subject_field) {
+    let (field, of) = match (&granted.field, &granted.primary_field) {
         (Some(field), _) => (field, terms.objects(role).collect()),
-        (None, Some(field)) => (field, vec![terms.subject]),
+        (None, Some(field)) => (field, vec![terms.primary]),
         (None, None) => return false,
     };
     let path = Path::parse(field).ok();

@@ -1,10 +1,10 @@
-//! Whether one pattern stands for all that another may stand for. Never looks at a name or a subject.
+//! Whether one pattern stands for all that another may stand for. Never looks at a name or a primary.
 
 use super::{Part, Pattern};
 use std::collections::BTreeSet;
 
 impl Pattern {
-    /// Whether it stands for every name that another pattern may stand for, whatever the subject: then something that
+    /// Whether it stands for every name that another pattern may stand for, whatever the primary: then something that
     /// is limited by both is limited by the other. False also where that cannot be told.
     pub fn covers(&self, other: &Self) -> bool {
         covers(&self.letters(), &other.letters())

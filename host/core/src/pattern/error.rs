@@ -27,7 +27,7 @@ pub enum Wrong {
     Name,
     /// Not a field that a template may take.
     #[error(
-        "a template takes subject.namespace, subject.name, subject.labels[\"key\"], subject.annotations[\"key\"], \
+        "a template takes primary.namespace, primary.name, primary.labels[\"key\"], primary.annotations[\"key\"], \
          agent.remoteCluster, dashed(one of them), or \"text\""
     )]
     Field,

@@ -4,10 +4,10 @@
 //! ```text
 //! template = choice *( "|" choice )        the first choice of which every field is there
 //! choice   = *( field / "text" / dashed(field) )
-//! field    = subject.namespace / subject.name / subject.labels["key"] / subject.annotations["key"] / agent.remoteCluster
+//! field    = primary.namespace / primary.name / primary.labels["key"] / primary.annotations["key"] / agent.remoteCluster
 //! ```
 
-use super::{PatternError, Primary, Wrong};
+use super::{PatternError, TemplateData, Wrong};
 use crate::reference::dns;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -87,14 +87,14 @@ impl Template {
 
     /// The name that it stands for; nothing when no choice is there, or a value is no name of DNS: then the other
     /// choices do not count either.
-    pub fn resolve(&self, primary: &Primary<'_>) -> Option<String> {
+    pub fn resolve(&self, data: &TemplateData<'_>) -> Option<String> {
         for choice in &self.choices {
             let mut name = String::new();
             let mut there = true;
             for term in choice {
                 match term {
                     Term::Text(text) => name.push_str(text),
-                    Term::Value { field, dashed } => match field.read(primary) {
+                    Term::Value { field, dashed } => match field.read(data) {
                         Ok(value) if *dashed => name.push_str(&value.replace('.', "-")),
                         Ok(value) => name.push_str(value),
                         Err(Missing::Absent) => there = false,
@@ -119,13 +119,13 @@ enum Missing {
 }
 
 impl Field {
-    fn read<'a>(&self, primary: &Primary<'a>) -> Result<&'a str, Missing> {
+    fn read<'a>(&self, data: &TemplateData<'a>) -> Result<&'a str, Missing> {
         let value = match self {
-            Self::Namespace => primary.object.reference.namespace.as_deref(),
-            Self::Name => Some(primary.object.reference.name.as_str()),
-            Self::RemoteCluster => Some(primary.agent.cluster_name.as_str()).filter(|_| !primary.agent.self_managed),
-            Self::Label(key) => of_metadata(primary, "labels", key)?,
-            Self::Annotation(key) => of_metadata(primary, "annotations", key)?,
+            Self::Namespace => data.object.reference.namespace.as_deref(),
+            Self::Name => Some(data.object.reference.name.as_str()),
+            Self::RemoteCluster => Some(data.agent.cluster_name.as_str()).filter(|_| !data.agent.self_managed),
+            Self::Label(key) => of_metadata(data, "labels", key)?,
+            Self::Annotation(key) => of_metadata(data, "annotations", key)?,
         };
         match value {
             None | Some("") => Err(Missing::Absent),
@@ -135,8 +135,8 @@ impl Field {
     }
 }
 
-fn of_metadata<'a>(primary: &Primary<'a>, map: &str, key: &str) -> Result<Option<&'a str>, Missing> {
-    match primary.object.body.get("metadata").and_then(|metadata| metadata.get(map)?.get(key)) {
+fn of_metadata<'a>(data: &TemplateData<'a>, map: &str, key: &str) -> Result<Option<&'a str>, Missing> {
+    match data.object.body.get("metadata").and_then(|metadata| metadata.get(map)?.get(key)) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(Missing::NoName),
@@ -189,8 +189,8 @@ impl<'t> Reader<'t> {
 
     fn field(&mut self) -> Result<Field, PatternError> {
         for (word, field) in [
-            ("subject.namespace", Field::Namespace),
-            ("subject.name", Field::Name),
+            ("primary.namespace", Field::Namespace),
+            ("primary.name", Field::Name),
             ("agent.remoteCluster", Field::RemoteCluster),
         ] {
             if self.eat(word) {
@@ -198,8 +198,8 @@ impl<'t> Reader<'t> {
             }
         }
         let at = self.at;
-        let label = self.eat("subject.labels[\"");
-        if !label && !self.eat("subject.annotations[\"") {
+        let label = self.eat("primary.labels[\"");
+        if !label && !self.eat("primary.annotations[\"") {
             return Err(Wrong::Field.at(at));
         }
         let key = self.until('"')?;

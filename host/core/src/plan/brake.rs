@@ -1,4 +1,4 @@
-//! Bounds how often one object is written, and how often is written for one subject, whoever wants it and whyever.
+//! Bounds how often one object is written, and how often is written for one primary, whoever wants it and whyever.
 //! Never counts whose fault it is: that is contention.
 
 use super::{Plan, Step};
@@ -9,7 +9,7 @@ use crate::work::Key;
 use std::collections::{HashMap, VecDeque};
 use transom_api::Word;
 
-/// The most writes to one object, and for one subject under one policy, in [`WINDOW_SECONDS`].
+/// The most writes to one object, and for one primary under one policy, in [`WINDOW_SECONDS`].
 pub const MAX_WRITES: usize = 60;
 /// Writes within this many seconds count together.
 pub const WINDOW_SECONDS: i64 = 60;
@@ -20,7 +20,7 @@ const SWEPT_FROM: usize = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Counted {
     Object(ObjectRef),
-    Subject(Key),
+    Primary(Key),
 }
 
 /// The writes of the last minute. In memory only; it holds nothing of what was not written in that minute for long.
@@ -44,11 +44,11 @@ impl Brake {
     /// given back.
     pub fn admit(&mut self, key: &Key, plan: Plan, now_seconds: i64) -> Admitted {
         self.sweep(now_seconds);
-        let Plan { policy, subject, mut steps } = plan;
+        let Plan { policy, primary, mut steps } = plan;
         let refused = steps.iter().position(|step| !self.count(key, step, now_seconds));
         let stopped = refused.map(|at| self.exceeded(key, steps[at].target(), now_seconds));
         steps.truncate(refused.unwrap_or(steps.len()));
-        Admitted { plan: Plan { policy, subject, steps }, stopped }
+        Admitted { plan: Plan { policy, primary, steps }, stopped }
     }
 
     /// A step that was admitted last was not written.
@@ -100,7 +100,7 @@ impl Brake {
 }
 
 fn both(key: &Key, target: &ObjectRef) -> [Counted; 2] {
-    [Counted::Object(target.clone()), Counted::Subject(key.clone())]
+    [Counted::Object(target.clone()), Counted::Primary(key.clone())]
 }
 
 /// Whether a write counts still; what happened in the future happened before the clock was set back.
@@ -121,10 +121,10 @@ mod tests {
     }
 
     /// How many of these steps may be written, and until when the rest waits.
-    fn admitted(brake: &mut Brake, subject: &str, targets: &[&str], now: i64) -> (usize, Option<i64>) {
-        let mut plan = Plan::new(&key(subject), None);
+    fn admitted(brake: &mut Brake, primary: &str, targets: &[&str], now: i64) -> (usize, Option<i64>) {
+        let mut plan = Plan::new(&key(primary), None);
         plan.steps = targets.iter().map(|name| patch(name)).collect();
-        let Admitted { plan, stopped } = brake.admit(&key(subject), plan, now);
+        let Admitted { plan, stopped } = brake.admit(&key(primary), plan, now);
         (plan.steps.len(), stopped.and_then(|failure| failure.ask_again_at))
     }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_whose_target_changes_all_the_time_is_braked_too_and_a_long_plan_goes_on_later() {
+    fn a_primary_whose_target_changes_all_the_time_is_braked_too_and_a_long_plan_goes_on_later() {
         let mut brake = Brake::default();
         let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -178,14 +178,14 @@ mod tests {
             steps in proptest::collection::vec((0..3_u8, 0..3_u8, 0..4_i64, 0..9_usize, any::<bool>()), 1..300),
         ) {
             let (mut brake, mut now, mut written) = (Brake::default(), 0, Vec::<(u8, i64)>::new());
-            for (subject, object, later, count, fails) in steps {
+            for (primary, object, later, count, fails) in steps {
                 now += later;
                 let name = object.to_string();
-                let (admitted, until) = admitted(&mut brake, &subject.to_string(), &vec![name.as_str(); count], now);
+                let (admitted, until) = admitted(&mut brake, &primary.to_string(), &vec![name.as_str(); count], now);
                 prop_assert_eq!(admitted == count, until.is_none());
                 prop_assert!(until.is_none_or(|until| until > now && until <= now + WINDOW_SECONDS));
                 if fails && admitted > 0 {
-                    brake.give_back(&key(&subject.to_string()), &target(&name));
+                    brake.give_back(&key(&primary.to_string()), &target(&name));
                 }
                 written.extend((usize::from(fails)..admitted).map(|_| (object, now)));
             }

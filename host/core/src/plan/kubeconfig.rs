@@ -7,7 +7,7 @@ use crate::carried;
 use crate::claims::Claim;
 use crate::failure::Failure;
 use crate::object::Object;
-use crate::pattern::Primary;
+use crate::pattern::TemplateData;
 use crate::policy::{Policy, SecretRule};
 use crate::reference::ObjectRef;
 use crate::stamp::{self, Stamp};
@@ -43,10 +43,10 @@ impl fmt::Debug for Document<'_> {
 pub struct Wanted<'a> {
     /// The policy.
     pub policy: &'a Policy,
-    /// Policy and subject by name.
+    /// Policy and primary by name.
     pub key: &'a Key,
-    /// The subject as it is.
-    pub primary: Primary<'a>,
+    /// The primary as it is.
+    pub data: TemplateData<'a>,
     /// The target.
     pub target: &'a ObjectRef,
     /// The target as it is, if it is there.
@@ -69,7 +69,7 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
     let target = wanted.target;
     let not_granted =
         |what: &str| Failure::known(Word::WriteNotGranted, format!("the policy does not grant to {what} {target}"));
-    let rule = wanted.policy.secret(target, &wanted.primary)?;
+    let rule = wanted.policy.secret(target, &wanted.data)?;
     let sole = claimed(wanted)?;
     let step = match wanted.existing {
         None => Some(create(wanted, rule)),
@@ -114,11 +114,11 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
         Claim::Kept { sole } => Ok(*sole),
         Claim::Lost { holder } => {
             let message = match key.policy == holder.policy {
-                true => format!("{target} is claimed by {} and {}; the latter keeps it", key.subject, holder.subject),
-                // Often it is one subject under two policies: the policies tell them apart.
+                true => format!("{target} is claimed by {} and {}; the latter keeps it", key.primary, holder.primary),
+                // Often it is one primary under two policies: the policies tell them apart.
                 false => format!(
                     "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter keeps it",
-                    key.policy, key.subject, holder.policy, holder.subject
+                    key.policy, key.primary, holder.policy, holder.primary
                 ),
             };
             Err(Failure::known(Word::TargetClaimed, message).about([(*target).clone()]))
@@ -129,7 +129,7 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
 
 /// `TargetsUnlocated`: known as soon as the target is, before anything is read for it.
 pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
-    let message = format!("{target} bears no stamp, and {remaining} subjects that might claim it are not located yet");
+    let message = format!("{target} bears no stamp, and {remaining} primaries that might claim it are not located yet");
     Failure::known(Word::TargetsUnlocated, message)
 }
 
@@ -137,7 +137,7 @@ pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
 fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) -> Result<(), Failure> {
     let why = match wanted.policy.own.adopt {
         AdoptSpec::Never => "the policy adopts nothing",
-        AdoptSpec::SoleClaimant if !sole => "more than one subject claims it",
+        AdoptSpec::SoleClaimant if !sole => "more than one primary claims it",
         AdoptSpec::SoleClaimant if existing.has_owner() => "it has an owner reference",
         AdoptSpec::SoleClaimant if of_manifest_work(existing) => "it belongs to a ManifestWork",
         AdoptSpec::SoleClaimant => {

@@ -26,9 +26,9 @@ pub struct Candidate {
 /// Why outputs are no longer desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undesired {
-    /// The subject is gone.
+    /// The primary is gone.
     SourceGone,
-    /// The subject wants another target now.
+    /// The primary wants another target now.
     TargetMoved,
 }
 
@@ -42,7 +42,7 @@ pub struct Pruned {
     pub kept: Option<Failure>,
 }
 
-/// The own outputs that are no longer desired: all but the target that the subject wants now.
+/// The own outputs that are no longer desired: all but the target that the primary wants now.
 pub fn undesired<'a>(outputs: impl Iterator<Item = &'a ObjectRef>, target: Option<&ObjectRef>) -> Vec<ObjectRef> {
     outputs.filter(|output| Some(*output) != target).cloned().collect()
 }
@@ -50,15 +50,15 @@ pub fn undesired<'a>(outputs: impl Iterator<Item = &'a ObjectRef>, target: Optio
 /// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent` its object, stars and
 /// templates of the role's name standing for what those of the output's namespace stand for. To be read, and to be waited for.
 pub fn keepers(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
-    let Some(rule) = policy.made(output, &key.subject) else { return Vec::new() };
-    let captured = output.namespace.as_deref().and_then(|name| rule.namespace.captures(name, &key.subject));
+    let Some(rule) = policy.made(output, &key.primary) else { return Vec::new() };
+    let captured = output.namespace.as_deref().and_then(|name| rule.namespace.captures(name, &key.primary));
     let roles = policy.own.keep_until_absent.iter().filter_map(|role| policy.read(role));
-    roles.filter_map(|role| keeper(role, captured.as_ref()?, &key.subject)).collect()
+    roles.filter_map(|role| keeper(role, captured.as_ref()?, &key.primary)).collect()
 }
 
-fn keeper(role: &ReadRule, captured: &Captures, subject: &ObjectRef) -> Option<ObjectRef> {
+fn keeper(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<ObjectRef> {
     let namespace = match &role.namespace {
-        Some(pattern) => Some(pattern.fill(captured, subject)?),
+        Some(pattern) => Some(pattern.fill(captured, primary)?),
         None => None,
     };
     Some(ObjectRef {
@@ -66,7 +66,7 @@ fn keeper(role: &ReadRule, captured: &Captures, subject: &ObjectRef) -> Option<O
         api_version: role.api_version.clone(),
         kind: role.kind.clone(),
         namespace,
-        name: role.name.fill(captured, subject)?,
+        name: role.name.fill(captured, primary)?,
     })
 }
 
@@ -105,7 +105,7 @@ fn is_ours(object: &Object, key: &Key, claims: &Claims) -> bool {
 /// Whether an output may be removed now.
 fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
-    if !policy.made(target, &key.subject).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
+    if !policy.made(target, &key.primary).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
         return Err(Failure::known(Word::WriteNotGranted, format!("the policy does not grant to delete {target}")));
     }
     match candidate.kept_by.first() {

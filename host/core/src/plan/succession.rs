@@ -1,4 +1,4 @@
-//! Whether a target that was made for one subject may be taken over by another that claims it now.
+//! Whether a target that was made for one primary may be taken over by another that claims it now.
 //! Never decides between claimants.
 
 use super::prune;
@@ -11,7 +11,7 @@ use crate::work::Key;
 use std::sync::Arc;
 use transom_api::Word;
 
-/// A target that bears the policy's stamp for somebody else than the subject that claims it.
+/// A target that bears the policy's stamp for somebody else than the primary that claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
     /// The target.
@@ -23,14 +23,14 @@ pub struct Succession {
 }
 
 impl Succession {
-    /// Nothing when the target bears no stamp of this policy, or the subject's own. A subject of the same name with
+    /// Nothing when the target bears no stamp of this policy, or the primary's own. A primary of the same name with
     /// another uid is another one; one with the same uid is the same, whatever version of its kind the policy is about.
-    pub fn of(policy: &Policy, subject: &Object, key: &Key, existing: &Object) -> Option<Self> {
+    pub fn of(policy: &Policy, primary: &Object, key: &Key, existing: &Object) -> Option<Self> {
         let stamp = Stamp::read(existing).filter(|stamp| *stamp.policy == *key.policy)?;
-        let (uid, stamped) = (subject.uid(), stamp.source.uid.as_str());
+        let (uid, stamped) = (primary.uid(), stamp.source.uid.as_str());
         let same = match uid.is_empty() || stamped.is_empty() {
             true => stamp.names(key),
-            false => uid == stamped && stamp.source.reference.cluster == key.subject.cluster,
+            false => uid == stamped && stamp.source.reference.cluster == key.primary.cluster,
         };
         if same {
             return None;
@@ -40,21 +40,21 @@ impl Succession {
         Some(Self { target, former, keepers })
     }
 
-    /// Whether the subject may have it. A cluster that is not `connected` may still hold the former subject; and who is
+    /// Whether the primary may have it. A cluster that is not `connected` may still hold the former primary; and who is
     /// being taken down with the old content must not be handed another cluster's.
     ///
     /// # Errors
     /// `TargetNotOwned`; `StillNeeded` with the keepers that are being deleted.
     pub fn judge(&self, connected: bool, keepers: &[Option<Arc<Object>>]) -> Result<(), Failure> {
         let Self { target, former, .. } = self;
-        let subject = &former.subject;
+        let primary = &former.primary;
         if !connected {
-            let message = format!("{target} was made for {subject}, and there is no connection `{}`", subject.cluster);
+            let message = format!("{target} was made for {primary}, and there is no connection `{}`", primary.cluster);
             return Err(Failure::known(Word::TargetNotOwned, message).about([target.clone()]));
         }
         let leaving: Vec<_> = keepers.iter().flatten().filter(|keeper| keeper.deleting()).collect();
         let Some(first) = leaving.first() else { return Ok(()) };
-        let message = format!("{target} was made for {subject} and is kept until {} is gone", first.reference);
+        let message = format!("{target} was made for {primary} and is kept until {} is gone", first.reference);
         let failure = Failure::known(Word::StillNeeded, message);
         Err(failure.about(leaving.iter().map(|keeper| keeper.reference.clone())))
     }
@@ -70,9 +70,9 @@ mod tests {
     fn succession(stamped: &Stamp, uid: &str) -> Option<Succession> {
         let mut body = json!({});
         stamped.put(&mut body);
-        let subject = object(hosted("a"), json!({"metadata": {"uid": uid}}));
+        let primary = object(hosted("a"), json!({"metadata": {"uid": uid}}));
         let policy = sample::policy(&kubeconfig_manifest());
-        Succession::of(&policy, &subject, &key("a"), &object(target("demo"), body))
+        Succession::of(&policy, &primary, &key("a"), &object(target("demo"), body))
     }
 
     fn klusterlet(metadata: Value) -> Option<Arc<Object>> {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_one_only_of_another_subject_of_the_same_policy() {
+    fn it_is_one_only_of_another_primary_of_the_same_policy() {
         assert_eq!(succession(&stamp("a", "uid-a"), "uid-a"), None);
         assert_eq!(succession(&stamp("a", ""), "uid-a"), None, "a directory gives no uid");
         let other_policy = Stamp { policy: "other".to_owned(), ..stamp("b", "uid-b") };

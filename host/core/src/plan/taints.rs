@@ -1,4 +1,4 @@
-//! Plans the taints of a subject: those with an owned key become as wanted, every other keeps place, time and form. An owned
+//! Plans the taints of a primary: those with an owned key become as wanted, every other keeps place, time and form. An owned
 //! one that is right but has no time gets one, unless the cluster sets times.
 //! Never doubles a key that it owns, never touches one that it does not.
 
@@ -27,31 +27,31 @@ pub enum TimeAdded {
     SetByUs(i64),
 }
 
-/// Plans `spec.taints` of the subject: no step when the owned ones are as wanted. `contention` is that of the policy and
-/// the subject; after a successful write it is told by [`Contention::written`].
+/// Plans `spec.taints` of the primary: no step when the owned ones are as wanted. `contention` is that of the policy and
+/// the primary; after a successful write it is told by [`Contention::written`].
 ///
 /// # Errors
 /// `TaintKeyNotGranted`, `ContractBroken` for a key that is wanted twice or an impossible value,
 /// `InvalidObject` when `spec.taints` is not a list of taints, `Contended`.
 pub fn plan(
     key: &Key,
-    subject: &Object,
+    primary: &Object,
     rule: &TaintsRule,
     wanted: &[Wanted],
     added: TimeAdded,
     (contention, now_seconds): (&mut Contention, i64),
 ) -> Result<Plan, Failure> {
     let wanted = checked(wanted, rule)?;
-    let current = current(subject).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
+    let current = current(primary).map_err(|invalid| Failure::invalid_object(primary, &invalid))?;
     let merged = merge(&current, rule, &wanted, added);
     if merged == current {
         return Ok(Plan::new(key, None));
     }
-    contention.permit(&subject.reference, mark(&current, rule, added), mark(&merged, rule, added), now_seconds)?;
+    contention.permit(&primary.reference, mark(&current, rule, added), mark(&merged, rule, added), now_seconds)?;
     let value = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
     let step = Step::Patch {
-        reference: subject.reference.clone(),
-        version: subject.version.clone(),
+        reference: primary.reference.clone(),
+        version: primary.version.clone(),
         fields: vec![("spec.taints".to_owned(), value)],
     };
     Ok(Plan::new(key, Some(step)))
@@ -68,9 +68,9 @@ fn mark(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
 }
 
 /// Whether a taint of ours stands in a list without a time: whoever should have set it did not.
-pub fn untimed(subject: &Object, rule: &TaintsRule) -> bool {
+pub fn untimed(primary: &Object, rule: &TaintsRule) -> bool {
     let ours = |taint: &Value| rule.keys.contains(key_of(taint)) && !has_time(taint);
-    current(subject).is_ok_and(|taints| taints.iter().any(ours))
+    current(primary).is_ok_and(|taints| taints.iter().any(ours))
 }
 
 fn has_time(taint: &Value) -> bool {
@@ -103,8 +103,8 @@ fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted
 }
 
 /// `spec.taints` as it is, each a map with a key.
-fn current(subject: &Object) -> Result<Vec<Value>, InvalidField> {
-    let spec = crate::object::field::Place::top(&subject.body).map("spec")?;
+fn current(primary: &Object) -> Result<Vec<Value>, InvalidField> {
+    let spec = crate::object::field::Place::top(&primary.body).map("spec")?;
     let list = spec.get("taints");
     for taint in list.list()? {
         taint.as_map()?.get("key").required_text()?;
@@ -214,8 +214,8 @@ mod tests {
         let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
         let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
         let key = Key::new(&"taints".into(), &reference);
-        let subject = object(reference, json!({"spec": {"taints": current}}));
-        let plan = plan(&key, &subject, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
+        let primary = object(reference, json!({"spec": {"taints": current}}));
+        let plan = plan(&key, &primary, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
         match plan.steps.as_slice() {
             [] => (current.to_vec(), false),
             [Step::Patch { fields, .. }] => (fields[0].1.as_array().cloned().unwrap_or_default(), true),
@@ -242,8 +242,8 @@ mod tests {
         let wanted = [Wanted { key: "a/one".to_owned(), value: String::new(), effect: Effect::NoSelect }];
         let mut contention = Contention::default();
         let mut plan = |taints: &[Value], at| {
-            let subject = object(reference.clone(), json!({"spec": {"taints": taints}}));
-            let plan = super::plan(&key, &subject, rule, &wanted, added, (&mut contention, at));
+            let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
+            let plan = super::plan(&key, &primary, rule, &wanted, added, (&mut contention, at));
             contention.written();
             plan.err().and_then(|failure| failure.ask_again_at)
         };
@@ -275,8 +275,8 @@ mod tests {
         let (mut contention, mut taints) = (Contention::default(), json!([]));
         for at in 0..100 {
             let wanted = [Wanted { key: "a/one".to_owned(), value: at.to_string(), effect: Effect::NoSelect }];
-            let subject = object(reference.clone(), json!({"spec": {"taints": taints}}));
-            let plan = plan(&key, &subject, &rule, &wanted, TimeAdded::SetByCluster, (&mut contention, at)).unwrap();
+            let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
+            let plan = plan(&key, &primary, &rule, &wanted, TimeAdded::SetByCluster, (&mut contention, at)).unwrap();
             let [Step::Patch { fields, .. }] = plan.steps.as_slice() else { panic!("{plan:?}") };
             taints = fields[0].1.clone();
             contention.written();

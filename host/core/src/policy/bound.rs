@@ -1,7 +1,7 @@
 //! What an earlier revision may still do once a newer manifest allows less, as long as the newer one cannot take over:
 //! never more than either of the two allows. Never widens anything.
 
-use super::{Policy, ReadRule, SecretRule, SubjectRule, TaintsRule, Writes};
+use super::{Policy, PrimaryRule, ReadRule, SecretRule, TaintsRule, Writes};
 use crate::pattern::Pattern;
 use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, PruneSpec};
 
@@ -10,13 +10,13 @@ use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant,
 pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
     let mut bounded = Policy {
         suspend: earlier.suspend || newest.suspend,
-        subject: subject(&earlier.subject, &newest.subject),
+        primary: primary(&earlier.primary, &newest.primary),
         reads: reads(&earlier.reads, &newest.reads),
         writes: writes(&earlier.writes, &newest.writes),
         ..earlier.clone()
     };
-    let narrowed = (&bounded.subject, &bounded.reads, &bounded.writes)
-        != (&earlier.subject, &earlier.reads, &earlier.writes)
+    let narrowed = (&bounded.primary, &bounded.reads, &bounded.writes)
+        != (&earlier.primary, &earlier.reads, &earlier.writes)
         || earlier.own.keep_until_absent != newest.own.keep_until_absent;
     if narrowed || newest.own.prune == PruneSpec::Never {
         bounded.own.prune = PruneSpec::Never;
@@ -36,7 +36,7 @@ fn pattern(one: &Pattern, other: &Pattern) -> Option<Pattern> {
     }
 }
 
-fn subject(earlier: &SubjectRule, newest: &SubjectRule) -> SubjectRule {
+fn primary(earlier: &PrimaryRule, newest: &PrimaryRule) -> PrimaryRule {
     let same =
         (&earlier.cluster, &earlier.api_version, &earlier.kind) == (&newest.cluster, &newest.api_version, &newest.kind);
     let within = |one: &Pattern| {
@@ -50,7 +50,7 @@ fn subject(earlier: &SubjectRule, newest: &SubjectRule) -> SubjectRule {
     let namespaces = earlier.namespaces.iter().filter(|_| same).flat_map(within).collect();
     // Objects without a namespace are admitted by their kind alone: another kind is left to no pattern at all.
     let kind = if same { earlier.kind.clone() } else { String::new() };
-    SubjectRule { namespaces, kind, ..earlier.clone() }
+    PrimaryRule { namespaces, kind, ..earlier.clone() }
 }
 
 fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
@@ -137,9 +137,9 @@ mod tests {
     /// The changes of a manifest that allow less, each alone.
     fn narrower() -> Vec<(&'static str, Value)> {
         vec![
-            ("/spec/subject/namespaces", json!(["clusters"])),
-            ("/spec/grant/read/1/namespace", json!("{subject.namespace}-a*")),
-            ("/spec/grant/read/0/name", json!("{subject.name}-admin-kubeconfig")),
+            ("/spec/primary/namespaces", json!(["clusters"])),
+            ("/spec/grant/read/1/namespace", json!("{primary.namespace}-a*")),
+            ("/spec/grant/read/0/name", json!("{primary.name}-admin-kubeconfig")),
             ("/spec/grant/write/0/namespace", json!("klusterlet-a*")),
             ("/spec/grant/write/0/verbs", json!(["create"])),
             ("/spec/grant/write/0/kubeconfig/credentials", json!(["Token"])),
@@ -153,8 +153,8 @@ mod tests {
             let (wide, narrow) = (policy(&wide), with(&wide, pointer, value));
             let bounded = bounded(&wide, &narrow);
             assert_eq!(
-                (&bounded.subject, &bounded.reads, &bounded.writes),
-                (&narrow.subject, &narrow.reads, &narrow.writes),
+                (&bounded.primary, &bounded.reads, &bounded.writes),
+                (&narrow.primary, &narrow.reads, &narrow.writes),
                 "{pointer}"
             );
             assert_eq!(bounded.own.prune, PruneSpec::Never, "{pointer}");
@@ -171,10 +171,10 @@ mod tests {
         assert_eq!(bound("/spec/grant/write/0/namespace", json!("*-demo")).writes, Writes::Kubeconfig(Vec::new()));
         assert_eq!(bound("/spec/grant/write/0/name", json!("other")).writes, Writes::Kubeconfig(Vec::new()));
         assert!(bound("/spec/grant/read/3/kind", json!("Other")).reads.iter().all(|rule| rule.role != "klusterlet"));
-        // A name in place of a template may be another subject's.
+        // A name in place of a template may be another primary's.
         let other = bound("/spec/grant/read/0/namespace", json!("clusters"));
         assert!(other.reads.iter().all(|rule| rule.role != "source"));
-        let elsewhere = bound("/spec/subject/kind", json!("NodePool")).subject;
+        let elsewhere = bound("/spec/primary/kind", json!("NodePool")).primary;
         assert!(elsewhere.namespaces.is_empty() && elsewhere.kind.is_empty());
     }
 

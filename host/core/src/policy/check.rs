@@ -4,7 +4,7 @@ mod carried;
 mod write;
 
 use super::manifest::{Manifest, PolicyError};
-use super::{Policy, ReadRule, SubjectRule, Writes};
+use super::{Policy, PrimaryRule, ReadRule, Writes};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::reference::dns;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
-use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, ReadGrant, SubjectSpec};
+use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, PrimarySpec, ReadGrant};
 
 type Checked<T> = Result<T, PolicyError>;
 
@@ -25,7 +25,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     if name.len() > 63 || !dns::is_subdomain(&name) {
         return Err(PolicyError::new("metadata.name", "is not a DNS subdomain of at most 63 bytes"));
     }
-    let subject = subject(&spec.subject)?;
+    let primary = primary(&spec.primary)?;
     guest("spec.guests.decide", &spec.guests.decide)?;
     if let Some(trigger) = &spec.guests.trigger {
         guest("spec.guests.trigger", trigger)?;
@@ -38,7 +38,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     Ok(Policy {
         name: name.into(),
         suspend: spec.suspend,
-        subject,
+        primary,
         trigger: spec.guests.trigger,
         decide: spec.guests.decide,
         reads,
@@ -48,29 +48,29 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     })
 }
 
-fn subject(spec: &SubjectSpec) -> Checked<SubjectRule> {
-    object("spec.subject", &spec.cluster, &spec.api_version, &spec.kind)?;
+fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
+    object("spec.primary", &spec.cluster, &spec.api_version, &spec.kind)?;
     if spec.kind == "Secret" && spec.api_version == "v1" {
         return Err(PolicyError::new(
-            "spec.subject.kind",
-            "a Secret cannot be a subject: its fields would cross to guests",
+            "spec.primary.kind",
+            "a Secret cannot be a primary: its fields would cross to guests",
         ));
     }
     if spec.namespaces.is_empty() {
-        return Err(PolicyError::new("spec.subject.namespaces", "names no namespace"));
+        return Err(PolicyError::new("spec.primary.namespaces", "names no namespace"));
     }
-    at_most("spec.subject.namespaces", &spec.namespaces, MANY)?;
+    at_most("spec.primary.namespaces", &spec.namespaces, MANY)?;
     let mut namespaces = Vec::new();
     for (index, text) in spec.namespaces.iter().enumerate() {
-        let field = format!("spec.subject.namespaces[{index}]");
+        let field = format!("spec.primary.namespaces[{index}]");
         let parsed = pattern(&field, text, &Names::new())?;
         if parsed.is_template() {
-            return Err(PolicyError::new(field, "a subject cannot be found by its own name"));
+            return Err(PolicyError::new(field, "a primary cannot be found by its own name"));
         }
         namespaces.push(parsed);
     }
-    let SubjectSpec { cluster, api_version, kind, .. } = spec.clone();
-    Ok(SubjectRule { cluster, api_version, kind, namespaces })
+    let PrimarySpec { cluster, api_version, kind, .. } = spec.clone();
+    Ok(PrimaryRule { cluster, api_version, kind, namespaces })
 }
 
 fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
@@ -190,7 +190,7 @@ fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &Writes) -> Checked<()
     Ok(())
 }
 
-/// Cluster, version and kind of a grant or a subject.
+/// Cluster, version and kind of a grant or a primary.
 fn object(field: &str, cluster: &str, api_version: &str, kind: &str) -> Checked<()> {
     connection(field, cluster)?;
     let (group, version) = api_version.split_once('/').unwrap_or(("v1", api_version));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     fn many_names() -> Value {
-        (0..17).map(|number| (format!("n{number}"), json!("subject.name"))).collect::<serde_json::Map<_, _>>().into()
+        (0..17).map(|number| (format!("n{number}"), json!("primary.name"))).collect::<serde_json::Map<_, _>>().into()
     }
 
     #[test]
@@ -309,12 +309,12 @@ mod tests {
             ("/metadata/namespace".to_owned(), json!("x"), "metadata.namespace"),
             ("/spec/suspended".to_owned(), json!(true), "spec.suspended"),
             ("/spec/auditSeconds".to_owned(), json!(-1), "spec.auditSeconds"),
-            ("/spec/subject/kind".to_owned(), json!("hostedCluster"), "spec.subject.kind"),
-            ("/spec/subject/apiVersion".to_owned(), json!("a/b/c"), "spec.subject.apiVersion"),
-            ("/spec/subject/cluster".to_owned(), json!("The Hub"), "spec.subject.cluster"),
-            ("/spec/subject/namespaces".to_owned(), json!([]), "spec.subject.namespaces"),
-            ("/spec/subject/namespaces".to_owned(), json!(["a", "**"]), "spec.subject.namespaces[1]"),
-            ("/spec/subject/namespaces".to_owned(), json!(["{subject.name}"]), "spec.subject.namespaces[0]"),
+            ("/spec/primary/kind".to_owned(), json!("hostedCluster"), "spec.primary.kind"),
+            ("/spec/primary/apiVersion".to_owned(), json!("a/b/c"), "spec.primary.apiVersion"),
+            ("/spec/primary/cluster".to_owned(), json!("The Hub"), "spec.primary.cluster"),
+            ("/spec/primary/namespaces".to_owned(), json!([]), "spec.primary.namespaces"),
+            ("/spec/primary/namespaces".to_owned(), json!(["a", "**"]), "spec.primary.namespaces[1]"),
+            ("/spec/primary/namespaces".to_owned(), json!(["{primary.name}"]), "spec.primary.namespaces[0]"),
             ("/spec/guests/decide/component".to_owned(), json!(""), "spec.guests.decide.component"),
             ("/spec/guests/decide/digest".to_owned(), json!("sha256:12"), "spec.guests.decide.digest"),
             ("/spec/guests/trigger/capabilities".to_owned(), json!(["log", "log"]), "spec.guests.trigger.capabilities"),
@@ -341,7 +341,7 @@ mod tests {
             (at("fields"), json!(["data.a", "data.b"]), "spec.grant.write[0].fields"),
             (at("fields"), json!(["metadata.labels"]), "spec.grant.write[0].fields"),
             (at("taintKeys"), json!(["a"]), "spec.grant.write[0].taintKeys"),
-            (at("target"), json!("subject"), "spec.grant.write[0].kubeconfig"),
+            (at("target"), json!("primary"), "spec.grant.write[0].kubeconfig"),
             (at("kubeconfig/server"), json!([]), "spec.grant.write[0].kubeconfig.server"),
             (at("kubeconfig/server"), json!(["home"]), "spec.grant.write[0].kubeconfig.server[0]"),
             (at("kubeconfig/ca"), json!(["service"]), "spec.grant.write[0].kubeconfig.ca[0]"),
@@ -349,7 +349,7 @@ mod tests {
             (at("kubeconfig/proxy"), json!("Yes"), "spec.grant.write[0].kubeconfig.proxy"),
             ("/spec/own/keepUntilAbsent".to_owned(), json!(["nobody"]), "spec.own.keepUntilAbsent[0]"),
             ("/spec/grant/read/3/name".to_owned(), json!("*-a-*"), "spec.own.keepUntilAbsent[0]"),
-            ("/spec/grant/read/3/name".to_owned(), json!("{dashed(subject.name)}"), "spec.own.keepUntilAbsent[0]"),
+            ("/spec/grant/read/3/name".to_owned(), json!("{dashed(primary.name)}"), "spec.own.keepUntilAbsent[0]"),
         ] {
             let error = checked(kubeconfig_manifest(), &pointer, value).map(|_| ()).unwrap_err();
             assert_eq!(error.field, field, "{pointer}: {error}");
@@ -359,8 +359,8 @@ mod tests {
     #[test]
     fn names_at_fault_are_named() {
         for (names, field) in [
-            (json!({"a-b": "subject.name"}), "spec.grant.names"),
-            (json!({"a": "subject.uid"}), "spec.grant.names[\"a\"]"),
+            (json!({"a-b": "primary.name"}), "spec.grant.names"),
+            (json!({"a": "primary.uid"}), "spec.grant.names[\"a\"]"),
             (json!({"a": "\"a\"".repeat(200)}), "spec.grant.names[\"a\"]"),
             (many_names(), "spec.grant.names"),
         ] {
@@ -381,9 +381,9 @@ mod tests {
                 "spec.grant.write[0].kubeconfig.credentials",
             ),
             (format!("{kubeconfig}/ca"), json!(vec!["source"; 17]), "spec.grant.write[0].kubeconfig.ca"),
-            ("/spec/subject/namespaces".to_owned(), json!(["a".repeat(254)]), "spec.subject.namespaces[0]"),
-            ("/spec/subject/namespaces".to_owned(), json!(vec!["a"; 65]), "spec.subject.namespaces"),
-            ("/spec/subject/kind".to_owned(), json!("A".repeat(64)), "spec.subject.kind"),
+            ("/spec/primary/namespaces".to_owned(), json!(["a".repeat(254)]), "spec.primary.namespaces[0]"),
+            ("/spec/primary/namespaces".to_owned(), json!(vec!["a"; 65]), "spec.primary.namespaces"),
+            ("/spec/primary/kind".to_owned(), json!("A".repeat(64)), "spec.primary.kind"),
         ] {
             let error = checked(kubeconfig_manifest(), &pointer, value).map(|_| ()).unwrap_err();
             assert_eq!(error.field, field, "{pointer}: {error}");
@@ -401,16 +401,16 @@ mod tests {
             (json!({"role": "service", "nodePort": true, "host": "2001:db8::1"}), None),
             (json!({"role": "service", "loadBalancer": true}), None),
             (json!({"role": "klusterlet", "field": "spec.host", "port": 6443}), None),
-            (json!({"subjectField": "status.controlPlaneEndpoint"}), None),
+            (json!({"primaryField": "status.controlPlaneEndpoint"}), None),
             (json!({}), Some("[0]")),
             (json!({"role": "service"}), Some("[0]")),
             (json!({"role": "service", "nodePort": true, "loadBalancer": true, "host": "a.b"}), Some("[0]")),
-            (json!({"role": "klusterlet", "field": "a", "subjectField": "b"}), Some("[0]")),
+            (json!({"role": "klusterlet", "field": "a", "primaryField": "b"}), Some("[0]")),
             (json!({"role": "source", "nodePort": true, "host": "a.b"}), Some("[0].role")),
             (json!({"nodePort": true, "host": "a.b"}), Some("[0].role")),
             (json!({"role": "source", "field": "data.kubeconfig"}), Some("[0].role")),
             (json!({"role": "nobody", "field": "a"}), Some("[0].role")),
-            (json!({"role": "service", "subjectField": "a"}), Some("[0].role")),
+            (json!({"role": "service", "primaryField": "a"}), Some("[0].role")),
             (json!({"role": "service", "nodePort": true}), Some("[0].host")),
             (json!({"role": "service", "nodePort": true, "host": "*"}), Some("[0].host")),
             (json!({"role": "service", "nodePort": true, "host": "*.com"}), Some("[0].host")),
@@ -421,9 +421,9 @@ mod tests {
             (json!({"role": "service", "nodePort": true, "host": "a.b:1"}), Some("[0].host")),
             (json!({"role": "service", "loadBalancer": true, "host": "a.b"}), Some("[0].host")),
             (json!({"role": "service", "loadBalancer": true, "port": 1}), Some("[0].port")),
-            (json!({"subjectField": "a", "port": 0}), Some("[0].port")),
-            (json!({"subjectField": "a[b]"}), Some("[0].subjectField")),
-            (json!({"subjectField": ""}), Some("[0].subjectField")),
+            (json!({"primaryField": "a", "port": 0}), Some("[0].port")),
+            (json!({"primaryField": "a[b]"}), Some("[0].primaryField")),
+            (json!({"primaryField": ""}), Some("[0].primaryField")),
             (json!({"role": "klusterlet", "field": "a..b"}), Some("[0].field")),
         ] {
             for server in [json!(["service"]), json!([])] {
@@ -439,7 +439,7 @@ mod tests {
     fn grants_of_taints_are_checked() {
         let write = "/spec/grant/write/0";
         for (pointer, value, field) in [
-            ("/spec/subject/kind".to_owned(), json!("Node"), "spec.grant.write[0].target"),
+            ("/spec/primary/kind".to_owned(), json!("Node"), "spec.grant.write[0].target"),
             (format!("{write}/kind"), json!("Pod"), "spec.grant.write[0].kind"),
             (format!("{write}/verbs"), json!(["patch", "delete"]), "spec.grant.write[0].verbs"),
             (format!("{write}/cluster"), json!("The Hub"), "spec.grant.write[0].cluster"),
@@ -466,7 +466,7 @@ mod tests {
         let roles = json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "name": "x", "verbs": ["create"], "fields": ["subjects"]}]);
         let error = checked(kubeconfig_manifest(), "/spec/grant/write", roles).map(|_| ()).unwrap_err();
         assert!(error.field == "spec.grant.write[0].kind" && error.why.contains("RBAC"), "{error}");
-        let error = checked(kubeconfig_manifest(), "/spec/subject", json!({"apiVersion": "v1", "kind": "Secret"}));
-        assert_eq!(error.map(|_| ()).unwrap_err().field, "spec.subject.kind");
+        let error = checked(kubeconfig_manifest(), "/spec/primary", json!({"apiVersion": "v1", "kind": "Secret"}));
+        assert_eq!(error.map(|_| ()).unwrap_err().field, "spec.primary.kind");
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     fn a_list_is_no_mapping() {
         for (pointer, field) in [
             ("/spec", "spec"),
-            ("/spec/subject", "spec.subject"),
+            ("/spec/primary", "spec.primary"),
             ("/spec/grant/read/1", "spec.grant.read[1]"),
             ("/spec/grant/write/0/kubeconfig", "spec.grant.write[0].kubeconfig"),
             ("/spec/own", "spec.own"),
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_misspelt_name_is_told_with_the_one_that_is_like_it() {
         for (pointer, name, meant) in [
-            ("/spec", "sujbect", Some("subject")),
+            ("/spec", "sujbect", Some("primary")),
             ("/spec", "Suspend", Some("suspend")),
             ("/spec/grant/write/0", "namespaces", Some("namespace")),
             ("/spec/grant/write/0/kubeconfig", "tlsservername", Some("tlsServerName")),
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(parse(&with_nulls), parse(&kubeconfig_manifest()));
         with_nulls["spec"]["guests"]["decide"]["settings"] = json!({"a": null});
         assert_eq!(parse(&with_nulls).unwrap().spec.guests.decide.settings.get("a"), Some(&Value::Null));
-        with_nulls["spec"]["subject"]["kind"] = json!(null);
-        assert_eq!(parse(&with_nulls).unwrap_err().field, "spec.subject");
+        with_nulls["spec"]["primary"]["kind"] = json!(null);
+        assert_eq!(parse(&with_nulls).unwrap_err().field, "spec.primary");
     }
 }

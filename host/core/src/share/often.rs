@@ -1,4 +1,4 @@
-//! How often one subject is evaluated in a minute, whatever wakes it: an object that changes all the time, an input that does,
+//! How often one primary is evaluated in a minute, whatever wakes it: an object that changes all the time, an input that does,
 //! or a guest that asks again. Never asks a clock.
 
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use crate::work::Key;
 use std::collections::HashMap;
 use transom_api::Word;
 
-/// The most evaluations of one subject under one policy in [`WINDOW_SECONDS`]: four a second. In each the guests are
+/// The most evaluations of one primary under one policy in [`WINDOW_SECONDS`]: four a second. In each the guests are
 /// called a few times at most.
 pub const MAX_EVALUATIONS: u32 = 240;
 /// A minute begins with the first evaluation in it.
@@ -15,7 +15,7 @@ pub const WINDOW_SECONDS: i64 = 60;
 /// Counters are looked through when there are more than this, and then whenever their number has doubled.
 const SWEPT_FROM: usize = 1_024;
 
-/// The evaluations of the minute that began last, by subject and policy. In memory only.
+/// The evaluations of the minute that began last, by primary and policy. In memory only.
 #[derive(Clone, Debug, Default)]
 pub struct Often {
     minutes: HashMap<Key, Minute>,
@@ -28,7 +28,7 @@ struct Minute {
     evaluations: u32,
 }
 
-/// Why a subject is not evaluated now.
+/// Why a primary is not evaluated now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutOff {
     /// When it may be again, in seconds since 1970.
@@ -75,9 +75,9 @@ impl Minute {
 }
 
 fn exceeded(key: &Key, until_seconds: i64) -> Failure {
-    let (subject, at) = (&key.subject, time::format_rfc3339(until_seconds));
+    let (primary, at) = (&key.primary, time::format_rfc3339(until_seconds));
     let message =
-        format!("{subject} is not evaluated before {at}: {MAX_EVALUATIONS} evaluations in a minute are the most");
+        format!("{primary} is not evaluated before {at}: {MAX_EVALUATIONS} evaluations in a minute are the most");
     Failure::known(Word::EvaluationBudgetExceeded, message).until(Some(until_seconds))
 }
 
@@ -87,15 +87,15 @@ mod tests {
     use crate::sample::key;
 
     /// How many of so many evaluations go on, how often it is told that one does not, and until when.
-    fn admitted(often: &mut Often, subject: &str, times: u32, now: i64) -> (usize, usize, Option<i64>) {
-        let all: Vec<_> = (0..times).map(|_| often.admit(&key(subject), now)).collect();
+    fn admitted(often: &mut Often, primary: &str, times: u32, now: i64) -> (usize, usize, Option<i64>) {
+        let all: Vec<_> = (0..times).map(|_| often.admit(&key(primary), now)).collect();
         let told = all.iter().filter(|one| matches!(one, Err(PutOff { told: Some(_), .. })));
         let until = all.iter().find_map(|one| one.as_ref().err()).map(|off| off.until_seconds);
         (all.iter().filter(|one| one.is_ok()).count(), told.count(), until)
     }
 
     #[test]
-    fn a_subject_is_evaluated_so_often_in_a_minute_and_then_again() {
+    fn a_primary_is_evaluated_so_often_in_a_minute_and_then_again() {
         let (mut often, most) = (Often::default(), MAX_EVALUATIONS as usize);
         assert_eq!(admitted(&mut often, "a", MAX_EVALUATIONS, 100), (most, 0, None));
         assert_eq!(admitted(&mut often, "a", 6_000, 101), (0, 1, Some(160)), "told once");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_names_the_subject_and_when_it_goes_on() {
+    fn what_is_told_names_the_primary_and_when_it_goes_on() {
         let mut often = Often::default();
         let told = (0..=MAX_EVALUATIONS).find_map(|_| often.admit(&key("a"), 0).err()?.told).unwrap();
         assert_eq!((told.reason.as_str(), told.ask_again_at), ("EvaluationBudgetExceeded", Some(60)));

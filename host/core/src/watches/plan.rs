@@ -14,7 +14,7 @@ use transom_api::labels;
 /// Kinds of the core group of which the whole object is kept: the host itself reads what no guest declares.
 const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
 
-/// The field of a subject that the host reads to plan taints.
+/// The field of a primary that the host reads to plan taints.
 const TAINTS: [&str; 1] = ["spec.taints"];
 
 /// What is kept of a scope, and which lines of policies want it.
@@ -56,8 +56,8 @@ fn wanted(
     secrets: SecretReads,
 ) -> Vec<(String, Bounds)> {
     let mut all = Vec::new();
-    if policy.subject.cluster == connection {
-        all.push(("spec.subject".to_owned(), subject(policy, revision)));
+    if policy.primary.cluster == connection {
+        all.push(("spec.primary".to_owned(), primary(policy, revision)));
     }
     for (index, rule) in policy.reads.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
         let mut bounds = read(policy, revision, rule);
@@ -81,16 +81,16 @@ pub(crate) fn write_line(index: usize) -> String {
     format!("spec.grant.write[{index}]")
 }
 
-/// The watches of the subjects of a policy.
-pub(crate) fn subject(policy: &Policy, revision: Option<&Revision>) -> Bounds {
-    let rule = &policy.subject;
+/// The watches of the primaries of a policy.
+pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
+    let rule = &policy.primary;
     let fields = revision.filter(|_| !whole(&rule.api_version, &rule.kind)).map(declared);
     bound(&rule.api_version, &rule.kind, &namespaces(policy), &["*".to_owned()], fields.as_ref())
 }
 
-/// What both guests and the host itself read of a subject.
+/// What both guests and the host itself read of a primary.
 fn declared(revision: &Revision) -> Paths {
-    let rule = &revision.policy.subject;
+    let rule = &revision.policy.primary;
     let guests = revision.trigger.iter().chain([&revision.decide]);
     let declared = guests.map(|guest| guest.declared(&rule.api_version, &rule.kind));
     let mut paths: Vec<_> = declared.flat_map(|declared| [&declared.fields, &declared.changes]).collect();
@@ -156,9 +156,9 @@ fn wildcards(policy: &Policy, pattern: &Pattern) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Wildcards of the namespaces of a policy's subjects.
+/// Wildcards of the namespaces of a policy's primaries.
 fn namespaces(policy: &Policy) -> Vec<String> {
-    let all: BTreeSet<_> = policy.subject.namespaces.iter().map(ToString::to_string).collect();
+    let all: BTreeSet<_> = policy.primary.namespaces.iter().map(ToString::to_string).collect();
     if all.contains("*") { vec!["*".to_owned()] } else { all.into_iter().collect() }
 }
 
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn exact_namespaces_are_watched_one_by_one() {
-        let exact = with(kubeconfig_manifest(), &[("/spec/subject/namespaces", json!(["two", "one"]))]);
+        let exact = with(kubeconfig_manifest(), &[("/spec/primary/namespaces", json!(["two", "one"]))]);
         let hosted = |namespace: &str| HOSTED.replace("*/*", &format!("{namespace}/*"));
         let source = |namespace: &str| {
             format!(
@@ -319,7 +319,7 @@ mod tests {
                 &*service
             ]
         );
-        let mixed = with(kubeconfig_manifest(), &[("/spec/subject/namespaces", json!(["one", "team-*"]))]);
+        let mixed = with(kubeconfig_manifest(), &[("/spec/primary/namespaces", json!(["one", "team-*"]))]);
         let watched = watched([mixed], SecretReads::Strict);
         assert_eq!(watched[0], HOSTED.replace("in *", "in one,team-*"));
         assert_eq!(watched[4], SERVICE.replace("*-*", "one-*,team-*-*"));
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn targets_without_an_exact_name_are_found_by_our_label() {
-        let target = with(kubeconfig_manifest(), &[("/spec/grant/write/0/name", json!("{subject.name}-kubeconfig"))]);
+        let target = with(kubeconfig_manifest(), &[("/spec/grant/write/0/name", json!("{primary.name}-kubeconfig"))]);
         let expected = "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
         assert_eq!(watched([target], SecretReads::Strict)[3], expected);
     }
@@ -358,7 +358,7 @@ mod tests {
             // What is held by another watch is kept by it.
             ("/spec/grant/read/2/name", json!("home"), NAMESPACE.replace("klusterlet-*", "home,klusterlet-*")),
             ("/spec/grant/write/0/namespace", json!("home"), TARGET.replace("klusterlet-*", "home,klusterlet-*")),
-            ("/spec/subject/namespaces", json!(["one"]), HOSTED.to_owned()),
+            ("/spec/primary/namespaces", json!(["one"]), HOSTED.to_owned()),
         ] {
             let watched = watched(&[(pointer, value.clone())]);
             assert!(watched.contains(&expected), "{pointer} {value}: {expected} is not in {watched:#?}");

@@ -130,7 +130,7 @@ fn damages() -> impl Strategy<Value = Vec<(usize, Value)>> {
 
 proptest! {
     #[test]
-    fn a_subject_is_judged_and_crosses_as_the_whole(before in damages(), after in damages()) {
+    fn a_primary_is_judged_and_crosses_as_the_whole(before in damages(), after in damages()) {
         let revision = kubeconfig();
         let keep = keep(&revision, HOSTED.1);
         let [old, new] = [before, after].map(|damages| hosted(damaged(hosted_cluster(), &damages)));
@@ -141,7 +141,7 @@ proptest! {
             observe(judge, declared, Some(&Judged::of(&old, declared)), &new)
         );
         for guest in [revision.trigger.as_ref().unwrap(), &revision.decide] {
-            prop_assert_eq!(inputs::subject(&kept_new, guest), inputs::subject(&new, guest));
+            prop_assert_eq!(inputs::primary(&kept_new, guest), inputs::primary(&new, guest));
         }
     }
 
@@ -175,8 +175,8 @@ proptest! {
         let declared = revision.judge().1;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
         let wanted = [Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }];
-        let plan = |subject: &Object| {
-            taints::plan(&key, subject, rule, &wanted, TimeAdded::SetByUs(0), (&mut Contention::default(), 0))
+        let plan = |primary: &Object| {
+            taints::plan(&key, primary, rule, &wanted, TimeAdded::SetByUs(0), (&mut Contention::default(), 0))
         };
         prop_assert_eq!(plan(&kept), plan(&whole));
     }

@@ -8,7 +8,7 @@ use transom_core::contract::credentials::{Proposal, Url};
 use transom_core::contract::decide::{Input, InputValue, Protocol, Service, ServicePort};
 use transom_core::kubeconfig::KubeconfigError;
 
-/// A Service with node ports and a load balancer, a Route, and a subject with its endpoint.
+/// A Service with node ports and a load balancer, a Route, and a primary with its endpoint.
 fn inputs() -> (Vec<Input>, Value) {
     let plain = service();
     let port = |port: &ServicePort| ServicePort {
@@ -37,11 +37,11 @@ fn inputs() -> (Vec<Input>, Value) {
 }
 
 fn under(grant: &KubeconfigGrant, server: Url) -> Result<(), KubeconfigError> {
-    let (inputs, subject) = inputs();
+    let (inputs, primary) = inputs();
     let source = parse(&admin())?;
     let mut answer = rewired(&source.view());
     answer.clusters[0].server = server;
-    assemble_from(grant, &source, &answer, &inputs, &subject).map(drop)
+    assemble_from(grant, &source, &answer, &inputs, &primary).map(drop)
 }
 
 fn granted(address: Value, server: Url) -> bool {
@@ -118,31 +118,31 @@ fn a_load_balancer_is_reached_by_its_names_and_the_ports_of_the_service() {
 
 #[test]
 fn a_field_is_a_host_a_url_or_both_parts() {
-    let subject = |field: &str| json!({"subjectField": format!("status.{field}")});
+    let primary = |field: &str| json!({"primaryField": format!("status.{field}")});
     for (address, server, expected) in [
-        (subject("controlPlaneEndpoint"), "api.demo.example.com:7443", true),
-        (subject("controlPlaneEndpoint"), "api.demo.example.com:443", false),
-        (subject("controlPlaneEndpoint"), "evil.example.com:7443", false),
-        (subject("controlPlaneEndpoint.host"), "api.demo.example.com:443", true),
-        (subject("controlPlaneEndpoint.host"), "api.demo.example.com:7443", false),
-        (subject("text"), "text.example.com:8443", true),
-        (subject("text"), "text.example.com:443", false),
-        (subject("bare"), "bare.example.com:443", true),
-        (json!({"subjectField": "status.bare", "port": 6443}), "bare.example.com:6443", true),
-        (json!({"subjectField": "status.bare", "port": 6443}), "bare.example.com:443", false),
-        (json!({"subjectField": "status.text", "port": 6443}), "text.example.com:6443", false),
-        (subject("http"), "url.example.com:443", false),
-        (subject("user"), "url.example.com:443", false),
-        (subject("query"), "url.example.com:443", false),
-        (subject("url"), "url.example.com:443", false),
-        (subject("list"), "a.example.com:443", false),
-        (subject("number"), "7:443", false),
-        (subject("empty"), ":443", false),
-        (subject("wrongport"), "a.b:7443", false),
-        (subject("wrongport"), "a.b:443", false),
-        (subject("twoports"), "a.b:2", false),
-        (subject("inurl"), "a.b:443", false),
-        (subject("nothing"), "a.b:443", false),
+        (primary("controlPlaneEndpoint"), "api.demo.example.com:7443", true),
+        (primary("controlPlaneEndpoint"), "api.demo.example.com:443", false),
+        (primary("controlPlaneEndpoint"), "evil.example.com:7443", false),
+        (primary("controlPlaneEndpoint.host"), "api.demo.example.com:443", true),
+        (primary("controlPlaneEndpoint.host"), "api.demo.example.com:7443", false),
+        (primary("text"), "text.example.com:8443", true),
+        (primary("text"), "text.example.com:443", false),
+        (primary("bare"), "bare.example.com:443", true),
+        (json!({"primaryField": "status.bare", "port": 6443}), "bare.example.com:6443", true),
+        (json!({"primaryField": "status.bare", "port": 6443}), "bare.example.com:443", false),
+        (json!({"primaryField": "status.text", "port": 6443}), "text.example.com:6443", false),
+        (primary("http"), "url.example.com:443", false),
+        (primary("user"), "url.example.com:443", false),
+        (primary("query"), "url.example.com:443", false),
+        (primary("url"), "url.example.com:443", false),
+        (primary("list"), "a.example.com:443", false),
+        (primary("number"), "7:443", false),
+        (primary("empty"), ":443", false),
+        (primary("wrongport"), "a.b:7443", false),
+        (primary("wrongport"), "a.b:443", false),
+        (primary("twoports"), "a.b:2", false),
+        (primary("inurl"), "a.b:443", false),
+        (primary("nothing"), "a.b:443", false),
         (json!({"role": "route", "field": "spec.host"}), "api.apps.example.com:443", true),
         (json!({"role": "route", "field": "spec.host"}), "api.apps.example.com:6443", false),
         (json!({"role": "route", "field": "spec.odd"}), "x:443", false),
@@ -152,9 +152,9 @@ fn a_field_is_a_host_a_url_or_both_parts() {
         assert_eq!(granted(address.clone(), url(server)), expected, "{address} {server}");
     }
     let path = Url { path: "/k8s".to_owned(), ..url("url.example.com:443") };
-    assert!(granted(subject("url"), path));
+    assert!(granted(primary("url"), path));
     let v6 = Url { host: "2001:db8:0::9".to_owned(), ..url("x:443") };
-    assert!(granted(subject("v6"), v6));
+    assert!(granted(primary("v6"), v6));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn an_error_says_what_was_proposed_and_what_is_granted() {
             json!({"role": "service", "nodePort": true, "host": "*.example.com"}),
             json!({"role": "service", "loadBalancer": true}),
             json!({"role": "route", "field": "spec.host"}),
-            json!({"subjectField": "status.controlPlaneEndpoint"}),
+            json!({"primaryField": "status.controlPlaneEndpoint"}),
         ]
         .map(|address| serde_json::from_value(address).unwrap())
         .to_vec(),
@@ -176,7 +176,7 @@ fn an_error_says_what_was_proposed_and_what_is_granted() {
         "the guest proposed server https://evil.example.org:6443 for `clusters[0].cluster.server`; granted is \
          https://kube-apiserver.clusters-demo[.svc[.cluster.local]]:6443|443, https://api.demo.example.com:6443 of the source, \
          https://a.example.com, *.example.com with a node port of service, a load balancer of service, `spec.host` of route, \
-         `status.controlPlaneEndpoint` of the subject"
+         `status.controlPlaneEndpoint` of the primary"
     );
     let none = KubeconfigGrant { server: vec!["other".to_owned()], ..grant() };
     let odd = Url { path: "?x".to_owned(), ..url("evil.example.org:6443") };
@@ -212,7 +212,7 @@ fn every_error_about_an_answer_names_the_proposal_and_no_name_of_the_document() 
             answer.clusters[0].tls_server_name = Some("hunter5".to_owned());
         }),
     ];
-    let (inputs, subject) = inputs();
+    let (inputs, primary) = inputs();
     for (path, change) in changes {
         let source = parse(&source).unwrap();
         let mut answer = rewired(&source.view());
@@ -220,7 +220,7 @@ fn every_error_about_an_answer_names_the_proposal_and_no_name_of_the_document() 
             answer.clusters[0].proxy = None;
         }
         change(&mut answer);
-        let error = assemble_from(&grant(), &source, &answer, &inputs, &subject).unwrap_err();
+        let error = assemble_from(&grant(), &source, &answer, &inputs, &primary).unwrap_err();
         let text = error.to_string();
         assert!(error.proposed && text.starts_with("the guest proposed ") && error.path == path, "{text}");
         assert!(text.contains(&format!("`{path}`")) && !text.contains("hunter"), "{text}");
@@ -228,7 +228,7 @@ fn every_error_about_an_answer_names_the_proposal_and_no_name_of_the_document() 
     let certificates = KubeconfigGrant { credentials: vec![CredentialGrant::Token], ..grant() };
     let source = parse(&with(admin(), "/clusters/0/cluster/proxy-url", Value::Null)).unwrap();
     let answer = rewired(&source.view());
-    let error = assemble_from(&certificates, &source, &answer, &inputs, &subject).unwrap_err();
+    let error = assemble_from(&certificates, &source, &answer, &inputs, &primary).unwrap_err();
     assert_eq!(error.to_string(), "the guest proposed a client certificate for `users[0].user`; granted is Token");
     let late = with(admin(), "/users/0/user/client-key-data", json!(crate::fixture::base64("x")));
     assert!(!parse(&late).unwrap_err().proposed);

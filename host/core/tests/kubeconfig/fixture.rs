@@ -182,8 +182,8 @@ pub(crate) fn assemble_from(
     source: &Source,
     answer: &Proposal,
     inputs: &[Input],
-    subject: &Value,
+    primary: &Value,
 ) -> Result<Assembled, KubeconfigError> {
-    let terms = Terms { grant, source_role: "source", inputs, subject, now_seconds: NOW, limits: LIMITS };
+    let terms = Terms { grant, source_role: "source", inputs, primary, now_seconds: NOW, limits: LIMITS };
     source.assemble(answer, &terms)
 }

@@ -52,7 +52,7 @@ fn kinds_of_credentials_and_authorities_are_told() {
     let cluster = json!({"server": "https://a", "certificate-authority": "/x"});
     let view = parse(&with(admin(), "/clusters/0/cluster", cluster)).unwrap().view();
     assert_eq!(view.clusters[0].authority, AuthoritySource::File);
-    let several = base64(&format!("subject=/CN=a\n{CA}\n# and\n{OTHER_CA}{RSA}"));
+    let several = base64(&format!("primary=/CN=a\n{CA}\n# and\n{OTHER_CA}{RSA}"));
     let view = parse(&with(admin(), "/clusters/0/cluster/certificate-authority-data", json!(several))).unwrap().view();
     let AuthoritySource::Data(authority) = &view.clusters[0].authority else { panic!("no data") };
     assert_eq!((authority.fingerprints.len(), authority.is_ca), (3, false));

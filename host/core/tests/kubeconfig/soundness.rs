@@ -70,7 +70,7 @@ fn a_client_certificate_is_valid_at_the_time_of_the_call() {
     let at = |now_seconds| {
         let limits = KubeconfigLimits::default();
         let terms =
-            Terms { grant: &grant, source_role: "source", inputs: &inputs, subject: &Value::Null, now_seconds, limits };
+            Terms { grant: &grant, source_role: "source", inputs: &inputs, primary: &Value::Null, now_seconds, limits };
         source.assemble(&answer, &terms).map(|_| ()).map_err(|error| (error.word, error.path))
     };
     let (starts, ends) = (1_767_225_600, 2_082_585_600);
@@ -140,7 +140,7 @@ fn the_result_may_not_outgrow_the_limit() {
         grant: &grant,
         source_role: "source",
         inputs: &inputs,
-        subject: &Value::Null,
+        primary: &Value::Null,
         now_seconds: NOW,
         limits,
     };

@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The running agent.
 pub(super) struct Agent(Child);
 
-/// Starts it on the fleet, and waits until it has looked at every subject.
+/// Starts it on the fleet, and waits until it has looked at every primary.
 pub(super) fn start(stage: &Stage) -> Result<Agent> {
     let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
     let words = ["run", "--dir", &fleet, "--policies", &policies];
@@ -34,7 +34,7 @@ pub(super) fn start(stage: &Stage) -> Result<Agent> {
         thread::spawn(move || relay(log, &settled));
     }
     let agent = Agent(child);
-    wait("a status for every subject", || (stage.subjects_with_status() == stage.subjects()).then_some(()))?;
+    wait("a status for every primary", || (stage.primaries_with_status() == stage.primaries()).then_some(()))?;
     settled.store(true, Ordering::Relaxed);
     Ok(agent)
 }

@@ -129,18 +129,18 @@ impl Stage {
         self.fleet.join(format!("managed/{name}.yaml"))
     }
 
-    /// The folder of what the agent says about subjects and policies.
+    /// The folder of what the agent says about primaries and policies.
     pub(super) fn status(&self) -> PathBuf {
         self.fleet.join(".transom/status")
     }
 
-    /// Number of subjects in the fleet.
-    pub(super) fn subjects(&self) -> usize {
+    /// Number of primaries in the fleet.
+    pub(super) fn primaries(&self) -> usize {
         FLEET.clusters + FLEET.managed
     }
 
-    /// Number of subjects that the agent says something about.
-    pub(super) fn subjects_with_status(&self) -> usize {
+    /// Number of primaries that the agent says something about.
+    pub(super) fn primaries_with_status(&self) -> usize {
         let files = |policy: &str| fs::read_dir(self.status().join(policy)).map_or(0, Iterator::count);
         POLICIES.into_iter().map(files).sum()
     }

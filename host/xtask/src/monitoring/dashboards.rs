@@ -84,7 +84,7 @@ pub(super) fn indicators() -> Value {
         &[
             Panel::new("Success Rate", "stat", "percent", &[(succeed("5m"), "5 minutes")]).coloured(95.0, 99.0),
             Panel::new("Error Rate", "timeseries", "percent", &[(fail("5m"), "5 minutes"), (fail("1h"), "1 hour")]),
-            Panel::new("Subjects that do not fail", "stat", "percentunit", &[(SOUND.to_owned(), "{{policy}}")])
+            Panel::new("Primaries that do not fail", "stat", "percentunit", &[(SOUND.to_owned(), "{{policy}}")])
                 .coloured(0.95, 0.99),
             Panel::new(
                 "Attempts",

@@ -16,7 +16,7 @@ const HEAD: &str = "# Metrics
 | `/healthz` | 200 while the process lives | everybody |
 | `/readyz` | 200 once the policies are at work (or refused) and the watches are synced, or known not to be readable; one bad policy, or one connection that is away beside another one, does not make the agent unready ([connections](connections.md)) | everybody |
 | `/metrics` | the metrics below, in the text format of Prometheus | from the same machine; else with a bearer token whose holder may `get` this path (TokenReview, then SubjectAccessReview on nonResourceURLs; remembered for a minute) |
-| `/debug/state` | queues, revisions, and every subject that is not as it should be, as JSON; no credential is in it | the same |
+| `/debug/state` | queues, revisions, and every primary that is not as it should be, as JSON; no credential is in it | the same |
 
 `--admin-tls-cert` and `--admin-tls-key` turn TLS on; the files are read again when they change. `/metrics` on another machine without a connected API
 server is refused.
@@ -26,9 +26,9 @@ Labels have few values: policies, calls of guests, verbs and reasons (`transom e
 
 ## What counts as an attempt
 
-An evaluation of a policy that owns kubeconfigs counts as one attempt when it decided the kubeconfig of a subject, whether it had to write or not: it succeeded when the Secret is
+An evaluation of a policy that owns kubeconfigs counts as one attempt when it decided the kubeconfig of a primary, whether it had to write or not: it succeeded when the Secret is
 right, and failed when it is not. Each trigger counts once: a start, a change, a resync (`auditSeconds`). Waiting (for a namespace, a Service, a claim) and holding are no attempts; nor is
-a conflict that is tried again at once, nor a timed retry of the same failure, nor the same result for the same subject within a minute. How many subjects fail now is `transom_subjects{state=\"Failed\"}`.
+a conflict that is tried again at once, nor a timed retry of the same failure, nor the same result for the same primary within a minute. How many primaries fail now is `transom_primaries{state=\"Failed\"}`.
 
 The promise is that 99.5 % of the attempts of 30 days succeed. Its budget is one of attempts: the seed's \"3.6 hours\" would need a service that is up or down as a whole.
 
@@ -45,7 +45,7 @@ A binary that was built with `--features otel` sends traces by OTLP over plain H
 
 | span | is | has |
 |---|---|---|
-| `evaluate` | one evaluation of one subject | `transom.policy`, `transom.subject.kind`, `transom.why`, `transom.state`, `transom.reason` |
+| `evaluate` | one evaluation of one primary | `transom.policy`, `transom.primary.kind`, `transom.why`, `transom.state`, `transom.reason` |
 | `gather` | one object that was read, or looked for | `transom.kind` |
 | `invoke` | one call of a guest | `transom.call` |
 | `apply` | the writes of the evaluation | |
@@ -65,7 +65,7 @@ const NAMES: &str = "## Names of the original specification
 | alert `KubeconfigGenerationAvailabilitySLOBreach`, label `slo: availability` | the same; it also wants 200 attempts in 30 days | with fewer a single failure is more than the budget |
 | alert `KubeconfigGenerationErrorBudgetBurnRate`, label `slo: error-budget`, `> 12.5` | the same name and label, five windows told apart by `window`; a quarter of the budget in an hour is an error rate of 90 %, all of it is gone in 4 hours | 12.5 % uses 3.5 % of the budget in an hour, and all of it in 29 hours |
 | escalation below 99.0 % for 24 hours | `KubeconfigGenerationAvailabilitySLOEscalation` | it has no name there |
-| success rate below 95 % or 99 % | `TransomSuccessLow`, by the share of subjects that do not fail | where little is attempted, a rate of attempts tells nothing |
+| success rate below 95 % or 99 % | `TransomSuccessLow`, by the share of primaries that do not fail | where little is attempted, a rate of attempts tells nothing |
 | error rate above 5 % or 1 % | `TransomCopyErrorsHigh`, by attempts | it has no name there |
 | dashboard \"External-Managed-Kubeconfig Generation SLIs\", panel \"Success Rate\" | the same; the expression has parentheses and aggregates | without parentheses it subtracts a percentage from a rate |
 | dashboard \"External-Managed-Kubeconfig SLOs\", panels \"Availability SLO (99.5%)\", \"Error Budget Burn Rate\", time range of 30 days | the same | |
@@ -78,7 +78,7 @@ const NAMES: &str = "## Names of the original specification
 fn alerts(out: &mut String) {
     // Writing to a String cannot fail.
     let all: Vec<Alert> = slo::alerts().into_iter().chain(health::alerts()).collect();
-    out.push_str("## Alerts\n\n`critical` pages, `warning` can wait for the morning. A single subject that fails is a warning, however large the fleet. `runbook_url` of each alert leads here.\n\n");
+    out.push_str("## Alerts\n\n`critical` pages, `warning` can wait for the morning. A single primary that fails is a warning, however large the fleet. `runbook_url` of each alert leads here.\n\n");
     for Page { name, cause, cure } in slo::PAGES.iter().chain(&health::PAGES) {
         let _ = writeln!(out, "### {name}\n\n| severity | fires when | for |\n|---|---|---|");
         for alert in all.iter().filter(|alert| alert.name == *name) {

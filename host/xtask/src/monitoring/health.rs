@@ -1,12 +1,12 @@
-//! Alerts on the agent and on its subjects one by one. Never on a share: those are in `slo`.
+//! Alerts on the agent and on its primaries one by one. Never on a share: those are in `slo`.
 
 use super::INSTALL;
 use super::alert::{Alert, Page, sum};
-use transom_core::metrics::{BUILD, EXPIRY, LEADING, OVERDUE, POLICIES, QUEUE_OLDEST, SUBJECTS};
+use transom_core::metrics::{BUILD, EXPIRY, LEADING, OVERDUE, POLICIES, PRIMARIES, QUEUE_OLDEST};
 
 /// The alerts of the group, in the order of the page.
 pub(super) fn alerts() -> Vec<Alert> {
-    presence().into_iter().chain(subjects()).collect()
+    presence().into_iter().chain(primaries()).collect()
 }
 
 /// What the page says of them.
@@ -32,18 +32,18 @@ pub(super) const PAGES: [Page; 8] = [
         cure: "`kubectl get fleetpolicies.transom.dev`, then the condition `Loaded` of the one that is not ready: it names the field.",
     },
     Page {
-        name: "TransomSubjectsFailed",
-        cause: "Subjects have been failing for a quarter of an hour, for the reason named in the alert.",
-        cure: "`transom explain` or [reasons.md](reasons.md) for the reason; the status of the policy names the subjects, and each of them has a Warning Event.",
+        name: "TransomPrimariesFailed",
+        cause: "Primaries have been failing for a quarter of an hour, for the reason named in the alert.",
+        cure: "`transom explain` or [reasons.md](reasons.md) for the reason; the status of the policy names the primaries, and each of them has a Warning Event.",
     },
     Page {
-        name: "TransomSubjectsOverdue",
-        cause: "Subjects wait, or are held, for longer than it takes when nothing is wrong. `NamespaceMissing` for many is mostly a wrong `clusterName` or `selfManagedCluster` ([install.md](install.md)): the names of the klusterlet namespaces are then not those that exist.",
+        name: "TransomPrimariesOverdue",
+        cause: "Primaries wait, or are held, for longer than it takes when nothing is wrong. `NamespaceMissing` for many is mostly a wrong `clusterName` or `selfManagedCluster` ([install.md](install.md)): the names of the klusterlet namespaces are then not those that exist.",
         cure: "The status of the policy (`waiting`, `worst`) says which ones, for what they wait and since when. An annotation `transom.dev/paused` or `spec.suspend` is never overdue.",
     },
     Page {
         name: "TransomQueueStuck",
-        cause: "A subject may have been evaluated for five minutes and was not: a guest that takes all its time, an API server that answers slowly, or too little CPU.",
+        cause: "A primary may have been evaluated for five minutes and was not: a guest that takes all its time, an API server that answers slowly, or too little CPU.",
         cure: "`transom_guest_call_seconds`, `transom_requests_total` and `process_cpu_seconds_total` tell which; `/debug/state` shows the queue.",
     },
     Page {
@@ -81,7 +81,7 @@ fn presence() -> [Alert; 3] {
     ]
 }
 
-fn subjects() -> [Alert; 6] {
+fn primaries() -> [Alert; 6] {
     let ends_in = format!("min by ({INSTALL}, policy) ({}) - time()", EXPIRY.name);
     let ends = "It ends in {{ $value | humanizeDuration }}.";
     [
@@ -93,24 +93,24 @@ fn subjects() -> [Alert; 6] {
             "{{ $value }} policies have a revision that was refused. `kubectl get fleetpolicies.transom.dev` and the log say why.",
         ),
         alert(
-            "TransomSubjectsFailed",
-            format!("{} > 0", sum(", policy, reason", &format!("{}{{state=\"Failed\"}}", SUBJECTS.name))),
+            "TransomPrimariesFailed",
+            format!("{} > 0", sum(", policy, reason", &format!("{}{{state=\"Failed\"}}", PRIMARIES.name))),
             ("15m", "warning"),
-            "Subjects of {{ $labels.policy }} have been failing with {{ $labels.reason }}.",
-            "{{ $value }} subjects of {{ $labels.policy }} fail: `transom explain {{ $labels.reason }}`.",
+            "Primaries of {{ $labels.policy }} have been failing with {{ $labels.reason }}.",
+            "{{ $value }} primaries of {{ $labels.policy }} fail: `transom explain {{ $labels.reason }}`.",
         ),
         alert(
-            "TransomSubjectsOverdue",
+            "TransomPrimariesOverdue",
             format!("({} or on () vector(0)) > 0", sum(", policy, reason", OVERDUE.name)),
             ("5m", "warning"),
-            "Subjects of {{ $labels.policy }} have been waiting for too long: {{ $labels.reason }}.",
-            "{{ $value }} subjects of {{ $labels.policy }} wait for longer than expected: `transom explain {{ $labels.reason }}`.",
+            "Primaries of {{ $labels.policy }} have been waiting for too long: {{ $labels.reason }}.",
+            "{{ $value }} primaries of {{ $labels.policy }} wait for longer than expected: `transom explain {{ $labels.reason }}`.",
         ),
         alert(
             "TransomQueueStuck",
             format!("max by ({INSTALL}, policy) ({}) > 300", QUEUE_OLDEST.name),
             ("5m", "warning"),
-            "A subject of {{ $labels.policy }} has waited for five minutes to be evaluated.",
+            "A primary of {{ $labels.policy }} has waited for five minutes to be evaluated.",
             "The first in the queue of {{ $labels.policy }} has waited for {{ $value | humanizeDuration }}.",
         ),
         alert(

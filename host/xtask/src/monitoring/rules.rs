@@ -5,7 +5,7 @@ use super::alert::{Alert, quoted, sum};
 use super::objective::WINDOWS;
 use super::{INSTALL, health, slo};
 use std::fmt::Write as _;
-use transom_core::metrics::{CAUSE_TO_WRITTEN, COPY_FAILURES, COPY_TOTAL, SUBJECTS};
+use transom_core::metrics::{CAUSE_TO_WRITTEN, COPY_FAILURES, COPY_TOTAL, PRIMARIES};
 
 /// A rule that records an expression under a name.
 struct Recording {
@@ -34,8 +34,8 @@ pub(super) fn attempts(window: &str) -> String {
     format!("transom:copy_attempts:increase{window}")
 }
 
-/// The name under which the share of subjects in a state that is no failure is recorded.
-pub(super) const SOUND: &str = "transom:subjects_sound:ratio";
+/// The name under which the share of primaries in a state that is no failure is recorded.
+pub(super) const SOUND: &str = "transom:primaries_sound:ratio";
 /// The name under which the time from cause to written result is recorded.
 pub(super) const WRITTEN_P99: &str = "transom:cause_to_written_seconds:p99_5m";
 
@@ -61,7 +61,7 @@ fn attempts_in(window: &str) -> Recording {
 }
 
 fn sound() -> Recording {
-    let of = |states: &str| sum(", policy", &format!("{}{states}", SUBJECTS.name));
+    let of = |states: &str| sum(", policy", &format!("{}{states}", PRIMARIES.name));
     let (failed, all) = (of("{state=\"Failed\"}"), of(""));
     Recording { name: SOUND.to_owned(), expression: format!("1 - (({failed} or 0 * {all}) / {all})") }
 }

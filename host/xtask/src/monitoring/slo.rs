@@ -1,10 +1,10 @@
 //! Alerts on what the service promises: kubeconfigs that are right. Never one that a single blip fires: each wants so
-//! many attempts that one failure stays below its ratio, and what pages at once wants two subjects that fail.
+//! many attempts that one failure stays below its ratio, and what pages at once wants two primaries that fail.
 
 use super::alert::{Alert, Page, sum};
 use super::objective::{BUDGET, BURNS, Burn, fewest_attempts};
 use super::rules::{SOUND, attempts, error_ratio};
-use transom_core::metrics::SUBJECTS;
+use transom_core::metrics::PRIMARIES;
 
 /// The label of alerts on the objective, as the seed has it.
 const SLO: &str = "slo";
@@ -27,7 +27,7 @@ pub(super) const PAGES: [Page; 5] = [
     Page {
         name: "KubeconfigGenerationAvailabilitySLOBreach",
         cause: "Over 30 days more than one attempt of 200 failed. It goes on until good attempts outnumber the bad ones again, also when nothing fails any more.",
-        cure: "Find out what failed: `transom_subjects{state=\"Failed\"}` says how many fail now and why, the dashboard External-Managed-Kubeconfig SLOs on which days it was. With fewer than 200 attempts in 30 days nobody is told.",
+        cure: "Find out what failed: `transom_primaries{state=\"Failed\"}` says how many fail now and why, the dashboard External-Managed-Kubeconfig SLOs on which days it was. With fewer than 200 attempts in 30 days nobody is told.",
     },
     Page {
         name: "KubeconfigGenerationAvailabilitySLOEscalation",
@@ -36,17 +36,17 @@ pub(super) const PAGES: [Page; 5] = [
     },
     Page {
         name: "KubeconfigGenerationErrorBudgetBurnRate",
-        cause: "Attempts fail so fast that the budget of 30 days will not last; `window` says how much of it goes in which time. The critical ones want two subjects that fail now.",
-        cure: "`kubectl describe fleetpolicies.transom.dev external-managed-kubeconfig` names the worst subjects with their reasons, [reasons.md](reasons.md) the cure of each. Many with one reason have one cause: look there first.",
+        cause: "Attempts fail so fast that the budget of 30 days will not last; `window` says how much of it goes in which time. The critical ones want two primaries that fail now.",
+        cure: "`kubectl describe fleetpolicies.transom.dev external-managed-kubeconfig` names the worst primaries with their reasons, [reasons.md](reasons.md) the cure of each. Many with one reason have one cause: look there first.",
     },
     Page {
         name: "TransomSuccessLow",
-        cause: "Of the subjects of the policy more than 5 % (critical) or 1 % (warning) fail, and at least two. A single failing subject is told by TransomSubjectsFailed.",
+        cause: "Of the primaries of the policy more than 5 % (critical) or 1 % (warning) fail, and at least two. A single failing primary is told by TransomPrimariesFailed.",
         cure: "As KubeconfigGenerationErrorBudgetBurnRate, for the policy named in the alert.",
     },
     Page {
         name: "TransomCopyErrorsHigh",
-        cause: "Of the attempts of the last five minutes more than 5 % (critical) or 1 % (warning) failed, there were enough of them, and at least two subjects fail.",
+        cause: "Of the attempts of the last five minutes more than 5 % (critical) or 1 % (warning) failed, there were enough of them, and at least two primaries fail.",
         cure: "As KubeconfigGenerationErrorBudgetBurnRate. With few clusters or rare resyncs there are too few attempts for this one; TransomSuccessLow tells then.",
     },
 ];
@@ -56,9 +56,9 @@ fn enough(window: &str, ratio: f64) -> String {
     format!("{} > {}", attempts(window), fewest_attempts(ratio))
 }
 
-/// More than one subject fails now.
+/// More than one primary fails now.
 fn several(more: &str) -> String {
-    format!("{} > 1", sum(more, &format!("{}{{state=\"Failed\"}}", SUBJECTS.name)))
+    format!("{} > 1", sum(more, &format!("{}{{state=\"Failed\"}}", PRIMARIES.name)))
 }
 
 fn breach() -> Alert {
@@ -118,7 +118,7 @@ fn burning(burn: &Burn) -> Alert {
     alert.with("window", window)
 }
 
-/// Too few of the subjects are right; by their share, so that it holds for fleets in which hardly anything is attempted.
+/// Too few of the primaries are right; by their share, so that it holds for fleets in which hardly anything is attempted.
 fn success(severity: &'static str, share: f64, lasting: &'static str) -> Alert {
     Alert {
         name: "TransomSuccessLow",
@@ -127,10 +127,10 @@ fn success(severity: &'static str, share: f64, lasting: &'static str) -> Alert {
         severity,
         labels: Vec::new(),
         summary: format!(
-            "More than {} % of the subjects of {{{{ $labels.policy }}}} fail.",
+            "More than {} % of the primaries of {{{{ $labels.policy }}}} fail.",
             round(100.0 - share * 100.0)
         ),
-        description: "{{ $value | humanizePercentage }} of the subjects of {{ $labels.policy }} do not fail.",
+        description: "{{ $value | humanizePercentage }} of the primaries of {{ $labels.policy }} do not fail.",
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) async fn strict(programs: &Programs, scene: &Scene, writes: usize, ta
     let what = |rest: &str| format!("Secrets read one by one, {rest}");
     let asked = what("first run: requests beyond lists and watches");
     table.add(row(asked, count(first.all()), "writes", count(writes), Some(2.1)))?;
-    let (reads, subjects) = (count(again.gets), count(scene.clusters));
-    table.add(row(what("restart: single reads"), reads, "HostedClusters", subjects, Some(1.0)))?;
+    let (reads, primaries) = (count(again.gets), count(scene.clusters));
+    table.add(row(what("restart: single reads"), reads, "HostedClusters", primaries, Some(1.0)))?;
     table.add(row(what("restart: writes"), count(again.writes), "none", count(0), Some(1.0)))
 }

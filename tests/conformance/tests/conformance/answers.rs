@@ -16,7 +16,7 @@ use transom_core::contract::taints::Decision;
 use transom_core::failure::Class;
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
-use transom_core::pattern::Primary;
+use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contention;
 use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::{Policy, Writes, check, manifest};
@@ -55,7 +55,7 @@ fn assemble(guest: &Guest, ask: &str, source: &Source, grant: &KubeconfigGrant) 
         grant,
         source_role: "source",
         inputs,
-        subject: &Value::Null,
+        primary: &Value::Null,
         now_seconds: 1_795_000_000,
         limits: KubeconfigLimits::default(),
     };
@@ -90,21 +90,21 @@ fn kubeconfigs_beyond_the_grant_are_refused() {
     }
 }
 
-/// What the host makes of the requirements, round after round, with nothing found, for a subject with an annotation that
+/// What the host makes of the requirements, round after round, with nothing found, for a primary with an annotation that
 /// names its managed cluster.
 fn requirements(settings: &str, annotation: &Value) -> Result<usize, Word> {
-    let (guest, policy, subject) = (guest(), policy("external-managed-kubeconfig"), hosted_cluster());
+    let (guest, policy, primary) = (guest(), policy("external-managed-kubeconfig"), hosted_cluster());
     let body =
         json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": annotation}}});
-    let object = Object { reference: subject.reference.clone(), version: String::new(), body };
+    let object = Object { reference: primary.reference.clone(), version: String::new(), body };
     let context = context(settings);
-    let primary = Primary { object: &object, agent: &context.agent };
+    let data = TemplateData { object: &object, agent: &context.agent };
     let mut rounds = Rounds::default();
     let mut found: Vec<Input> = Vec::new();
     for asked in 1..10 {
-        let answer = guest.require(&unlimited(), &context, &subject, &found);
+        let answer = guest.require(&unlimited(), &context, &primary, &found);
         let answer = answer.result.unwrap().unwrap();
-        match rounds.answer(&policy, &primary, answer) {
+        match rounds.answer(&policy, &data, answer) {
             Ok(Next::Complete(_)) => return Ok(asked),
             Ok(Next::Read(needs)) => {
                 let absent = |role: String| Input { role, value: InputValue::Absent };
@@ -187,9 +187,9 @@ fn a_taint_key_beyond_the_grant_is_refused() {
     let Writes::Taints(mut rule) = policy("built-in-taints").writes else { panic!("it writes taints") };
     let reference = managed_cluster().reference;
     let key = Key::new(&"built-in-taints".into(), &reference);
-    let subject = Object { reference, version: "1".to_owned(), body: json!({}) };
+    let primary = Object { reference, version: "1".to_owned(), body: json!({}) };
     let plan = |rule: &_| {
-        taints::plan(&key, &subject, rule, &wanted, TimeAdded::SetByCluster, (&mut Contention::default(), 0))
+        taints::plan(&key, &primary, rule, &wanted, TimeAdded::SetByCluster, (&mut Contention::default(), 0))
     };
     assert_eq!(plan(&rule).unwrap_err().reason, Word::TaintKeyNotGranted.into());
     rule.keys.insert("Seen".to_owned());

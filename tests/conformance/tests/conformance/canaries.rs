@@ -43,12 +43,12 @@ fn no_credential_lies_in_the_memory_of_the_kubeconfig_guest() {
     let (engine, recorder) = recorded();
     let guest = load(&engine, &built("kubeconfig").unwrap());
     recorder.take();
-    let (context, subject) = (context(SETTINGS), hosted_cluster());
+    let (context, primary) = (context(SETTINGS), hosted_cluster());
     let source = view(identity);
     let inputs = inputs(source.clone());
-    guest.require(&unlimited(), &context, &subject, &[]).result.unwrap().unwrap();
-    guest.require(&unlimited(), &context, &subject, &inputs).result.unwrap().unwrap();
-    let answer = guest.transform(&unlimited(), &context, &subject, &inputs).result.unwrap();
+    guest.require(&unlimited(), &context, &primary, &[]).result.unwrap().unwrap();
+    guest.require(&unlimited(), &context, &primary, &inputs).result.unwrap().unwrap();
+    let answer = guest.transform(&unlimited(), &context, &primary, &inputs).result.unwrap();
     assert_eq!(answer.unwrap().answer.users.len(), 3);
 
     let memories = recorder.take();
@@ -69,10 +69,10 @@ fn the_search_finds_what_crosses() {
     let (engine, recorder) = recorded();
     let guest = load(&engine, &built("kubeconfig").unwrap());
     for planted in [MARK.to_owned(), in_base64(""), in_base64("x"), in_base64("xy")] {
-        let mut subject = hosted_cluster();
-        subject.fields = json!({"metadata": {"annotations": {"planted": planted}}});
+        let mut primary = hosted_cluster();
+        primary.fields = json!({"metadata": {"annotations": {"planted": planted}}});
         recorder.take();
-        let _ = guest.require(&unlimited(), &context("{}"), &subject, &[]);
+        let _ = guest.require(&unlimited(), &context("{}"), &primary, &[]);
         let memories = recorder.take();
         assert!(memories.iter().any(|memory| !canaries.found_in(memory).is_empty()), "{planted} is not found");
     }

@@ -129,7 +129,7 @@ pub(crate) const OWN: &str = "apiVersion: transom.dev/v1alpha1
 kind: FleetPolicy
 metadata: {name: own}
 spec:
-  subject: {apiVersion: example.com/v1, kind: Widget}
+  primary: {apiVersion: example.com/v1, kind: Widget}
   guests: {decide: {component: builtin:kubeconfig}}
   grant:
     read: [{role: source, kind: Secret, namespace: widgets, name: source, keys: [kubeconfig]}]

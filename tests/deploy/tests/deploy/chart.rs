@@ -159,7 +159,7 @@ fn rights_follow_the_policies_that_are_installed() -> Result<()> {
     let none = chart(&["--set", "rbac.create=false"])?;
     assert!(!none.iter().any(|object| object["kind"].as_str().is_some_and(|kind| kind.contains("Role"))));
     for object in hosting.iter().filter(|object| object["kind"] == "ClusterRoleBinding") {
-        assert_eq!(object.pointer("/subjects/0/namespace"), Some(&"elsewhere".into()));
+        assert_eq!(object.pointer("/primaries/0/namespace"), Some(&"elsewhere".into()));
     }
     Ok(())
 }

@@ -193,7 +193,8 @@ impl Uninstall {
         let left = of_transom(&self.cluster)?;
         let wanted = "customresourcedefinition.apiextensions.k8s.io/fleetpolicies.transom.dev\nnamespace/transom";
         ensure!(left == wanted, "{left}");
-        let policies: Vec<String> = all(&self.cluster, "transom.dev/v1alpha1", "FleetPolicy").await?.into_keys().collect();
+        let policies: Vec<String> =
+            all(&self.cluster, "transom.dev/v1alpha1", "FleetPolicy").await?.into_keys().collect();
         ensure!(policies == ["own"], "{policies:?}");
         Ok(())
     }

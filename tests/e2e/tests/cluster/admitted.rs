@@ -1,9 +1,9 @@
-//! Admission that changes or refuses what the agent writes: people are told on the policy and on the subject, the audit
+//! Admission that changes or refuses what the agent writes: people are told on the policy and on the primary, the audit
 //! log shows no loop of writes, and what others write meanwhile is left to them.
 
 use crate::admission::Refusal;
 use crate::agent::Worker;
-use crate::objects::{OUTPUT, home, subject};
+use crate::objects::{OUTPUT, home, primary};
 use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -20,7 +20,7 @@ const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
 const POKES: usize = 10;
 
 impl Stage {
-    /// Waits until the status of the policy and an Event on a subject say why it failed.
+    /// Waits until the status of the policy and an Event on a primary say why it failed.
     async fn wait_for_told(&self, name: &str, reason: &str) -> Result<()> {
         let mut last = Value::Null;
         let what = format!("{reason} in the status");
@@ -117,14 +117,14 @@ fn probe(name: &str) -> Value {
 async fn changed(stage: &Stage) -> Result<()> {
     let mark = stage.mark()?;
     let (mut agent, admin) = start(stage).await?;
-    agent.wait_for(&subject("changed"), "Failed AdmissionChanged").await?;
+    agent.wait_for(&primary("changed"), "Failed AdmissionChanged").await?;
     stage.wait_for_told("changed", "AdmissionChanged").await?;
     ensure!(agent.log()?.contains("an admission webhook changed data.kubeconfig"), "{}", agent.tail());
     stage.wait_for_right("sound", 6443).await?;
     poke(stage, admin).await?;
     let attempts = stage.attempts("changed", mark).await?;
     ensure!((1..=2).contains(&attempts.len()), "one create and one update at most: {attempts:#?}");
-    agent.wait_for(&subject("changed"), "Failed AdmissionChanged").await?;
+    agent.wait_for(&primary("changed"), "Failed AdmissionChanged").await?;
     // Something else that is wanted is another write.
     stage.move_port("changed", 7443).await?;
     let count = attempts.len();
@@ -181,7 +181,7 @@ async fn refused(stage: &Stage) -> Result<()> {
     .await?;
     let mark = stage.mark()?;
     let (mut agent, _) = start(stage).await?;
-    agent.wait_for(&subject("denied"), "Failed AdmissionRefused").await?;
+    agent.wait_for(&primary("denied"), "Failed AdmissionRefused").await?;
     stage.wait_for_told("denied", "AdmissionRefused").await?;
     let attempts = wait::until("four attempts", DEADLINE, async || {
         let attempts = stage.attempts("denied", mark).await?;

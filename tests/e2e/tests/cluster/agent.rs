@@ -33,10 +33,10 @@ pub(crate) struct Worker {
     pages: Option<PathBuf>,
 }
 
-/// One line of the log about a subject.
+/// One line of the log about a primary.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    pub(crate) subject: String,
+    pub(crate) primary: String,
     /// Why it was evaluated; empty for a line about a write.
     pub(crate) why: String,
     /// `Applied`, `Held`, `Waiting`, `Failed`; nothing for a line about a write.
@@ -98,7 +98,7 @@ impl Worker {
         self.agent.log()
     }
 
-    /// Everything that it said of subjects, from a number of lines on.
+    /// Everything that it said of primaries, from a number of lines on.
     pub(crate) fn told(&self, skip: usize) -> Result<Vec<Told>> {
         Ok(self.log()?.lines().skip(skip).filter_map(told).collect())
     }
@@ -108,21 +108,21 @@ impl Worker {
         Ok(self.log()?.lines().count())
     }
 
-    /// The last state of a subject (`HostedCluster clusters/demo`), as `Applied AsDesired`.
-    pub(crate) fn state(&self, subject: &str) -> Result<Option<String>> {
+    /// The last state of a primary (`HostedCluster clusters/demo`), as `Applied AsDesired`.
+    pub(crate) fn state(&self, primary: &str) -> Result<Option<String>> {
         let told = self.told(0)?.into_iter().rev();
         let mut states =
-            told.filter(|told| told.subject == subject).filter_map(|told| Some((told.state?, told.reason)));
+            told.filter(|told| told.primary == primary).filter_map(|told| Some((told.state?, told.reason)));
         Ok(states.next().map(|(state, reason)| format!("{state} {reason}")))
     }
 
-    /// Waits until a subject has a state.
-    pub(crate) async fn wait_for(&mut self, subject: &str, state: &str) -> Result<()> {
-        let what = format!("`{state}` of {subject}");
+    /// Waits until a primary has a state.
+    pub(crate) async fn wait_for(&mut self, primary: &str, state: &str) -> Result<()> {
+        let what = format!("`{state}` of {primary}");
         let came =
-            wait::until(&what, DEADLINE, async || Ok((self.state(subject)?.as_deref() == Some(state)).then_some(())))
+            wait::until(&what, DEADLINE, async || Ok((self.state(primary)?.as_deref() == Some(state)).then_some(())))
                 .await;
-        came.with_context(|| format!("it is {:?}; it said {}", self.state(subject).ok().flatten(), self.tail()))
+        came.with_context(|| format!("it is {:?}; it said {}", self.state(primary).ok().flatten(), self.tail()))
     }
 
     /// Waits until the first pass over everything is done: then it prints its summary, a line for each state and reason.
@@ -202,7 +202,7 @@ fn told(line: &str) -> Option<Told> {
     let line: Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
     Some(Told {
-        subject: text("subject")?,
+        primary: text("primary")?,
         why: text("why").unwrap_or_default(),
         state: text("state"),
         reason: text("reason").unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Rows of the reference that take more than objects, so that they are no cases: a right that is missing, and a patch
 //! that comes too late. Row T21, times that a webhook sets, is in `taint_times.rs`.
 
-use crate::objects::{OUTPUT, home, subject};
+use crate::objects::{OUTPUT, home, primary};
 use crate::stage::{DEADLINE, MANAGED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn e03_a_namespace_that_may_not_be_read_is_a_failure_until_it_may() -> Result<()
         let mark = stage.mark()?;
         let mut agent = stage.start_agent(&[])?;
         agent.wait_for_first_pass().await?;
-        agent.wait_for(&subject("unread"), "Failed ReadForbidden").await?;
+        agent.wait_for(&primary("unread"), "Failed ReadForbidden").await?;
         ensure!(stage.get(SECRET, Some(&home("unread")), OUTPUT).await?.is_none(), "it was written unseen");
         let denied = stage.lines(mark).await?.into_iter().filter(|line| !line.allowed);
         let of = |line: &transom_test_cluster::Line| line.target.as_ref().is_some_and(|it| it.resource == "namespaces");

@@ -50,16 +50,16 @@ fn why_a_cluster_has_no_secret_is_told_to_who_may_only_read() -> Result<()> {
         let rows = stage.ask(&reader, &["--policy-objects"])?;
         let seen: Vec<(&str, &str)> = rows
             .iter()
-            .map(|row| (row["subject"]["name"].as_str().unwrap_or("-"), row["state"].as_str().unwrap_or("-")))
+            .map(|row| (row["primary"]["name"].as_str().unwrap_or("-"), row["state"].as_str().unwrap_or("-")))
             .collect();
         ensure!(seen == [("sourceless", "Failed"), ("late", "Waiting"), ("one", "WouldApply")], "{seen:?}");
         // An agent that was at work says since when.
         let once = stage.command(&["--once", "--policy-objects"])?.output()?;
         let told = String::from_utf8_lossy(&once.stderr);
         ensure!(once.status.code() == Some(1) && told.contains("every Secret of `local`"), "{told}");
-        let subject = format!("{CLUSTERS}/sourceless");
+        let primary = format!("{CLUSTERS}/sourceless");
         for words in [&["--policy-objects"][..], &[]] {
-            let mut row = stage.ask(&reader, &[&["HostedCluster", &subject], words].concat())?;
+            let mut row = stage.ask(&reader, &[&["HostedCluster", &primary], words].concat())?;
             let row = row.pop().context("no row")?;
             ensure!(
                 row["reason"] == "SourceMissing" && row["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty())

@@ -2,7 +2,7 @@
 //! a stamp and nothing else. The secrets are in that agent's form: written by client-go, without label or annotation.
 
 use crate::agent::Worker;
-use crate::objects::{CLUSTERS, OUTPUT, home, subject};
+use crate::objects::{CLUSTERS, OUTPUT, home, primary};
 use crate::stage::{SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -39,7 +39,7 @@ async fn secret(stage: &Stage, name: &str) -> Result<Value> {
     stage.get(SECRET, Some(&home(name)), OUTPUT).await?.with_context(|| format!("{name} has no secret"))
 }
 
-/// Whether it said something of a subject's secret that ends so.
+/// Whether it said something of a primary's secret that ends so.
 fn said(agent: &Worker, name: &str, end: &str) -> Result<()> {
     let home = format!("{}/{OUTPUT}", home(name));
     let log = agent.log()?;
@@ -82,7 +82,7 @@ fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_rig
         said(&agent, "right", ": metadata")?;
         said(&agent, "moved", ": data.kubeconfig, metadata")?;
         said(&agent, "missing", OUTPUT)?;
-        agent.wait_for(&subject("foreign"), "Failed TargetNotOwned").await?;
+        agent.wait_for(&primary("foreign"), "Failed TargetNotOwned").await?;
         // News do not make it write, either.
         stage.move_port("right", 7443).await?;
         let deadline = crate::stage::DEADLINE;
@@ -100,8 +100,8 @@ fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_rig
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("moved", 7443).await?;
         stage.wait_for_right("missing", 6443).await?;
-        agent.wait_for(&subject("right"), "Applied AsDesired").await?;
-        agent.wait_for(&subject("foreign"), "Failed TargetNotOwned").await?;
+        agent.wait_for(&primary("right"), "Applied AsDesired").await?;
+        agent.wait_for(&primary("foreign"), "Failed TargetNotOwned").await?;
         agent.stop()?;
         let mut writes = stage.writes(mark).await?;
         writes.sort();

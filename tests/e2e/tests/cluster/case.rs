@@ -102,13 +102,13 @@ impl Row {
         held
     }
 
-    /// Creates what is given: subjects first and in the order of their age, as all others may name them.
+    /// Creates what is given: primaries first and in the order of their age, as all others may name them.
     pub(crate) async fn put(&mut self, stage: &Stage) -> Result<()> {
-        let is_subject = |object: &&Value| ["HostedCluster", "ManagedCluster"].contains(&kind(object).1);
-        let mut subjects: Vec<&Value> = self.objects.iter().filter(is_subject).collect();
-        subjects.sort_by_key(|object| object["metadata"]["creationTimestamp"].as_str().map(str::to_owned));
-        let mut age = subjects.first().map(|object| object["metadata"]["creationTimestamp"].clone());
-        for object in subjects {
+        let is_primary = |object: &&Value| ["HostedCluster", "ManagedCluster"].contains(&kind(object).1);
+        let mut primaries: Vec<&Value> = self.objects.iter().filter(is_primary).collect();
+        primaries.sort_by_key(|object| object["metadata"]["creationTimestamp"].as_str().map(str::to_owned));
+        let mut age = primaries.first().map(|object| object["metadata"]["creationTimestamp"].clone());
+        for object in primaries {
             let own = &object["metadata"]["creationTimestamp"];
             if age.as_ref() != Some(own) {
                 next_second().await?;
@@ -116,7 +116,7 @@ impl Row {
             }
             stage.put(object, &mut self.identifiers).await?;
         }
-        for object in self.objects.iter().filter(|object| !is_subject(object)) {
+        for object in self.objects.iter().filter(|object| !is_primary(object)) {
             stage.put(object, &mut self.identifiers).await?;
         }
         Ok(())
@@ -153,22 +153,22 @@ impl Row {
         objects.chain(removed).map(|object| resource(&object)).collect()
     }
 
-    /// The subjects with the state that they should have.
+    /// The primaries with the state that they should have.
     fn states(&self) -> impl Iterator<Item = (String, String)> {
         let states = self.expected["states"].as_array().into_iter().flatten();
         states.map(|it| {
-            let subject = named(&json!({"kind": it["subject"]["kind"], "metadata": it["subject"]}));
-            (subject, format!("{} {}", it["state"].as_str().unwrap_or("-"), it["reason"].as_str().unwrap_or("-")))
+            let primary = named(&json!({"kind": it["primary"]["kind"], "metadata": it["primary"]}));
+            (primary, format!("{} {}", it["state"].as_str().unwrap_or("-"), it["reason"].as_str().unwrap_or("-")))
         })
     }
 
-    /// What is not as expected yet; `states` holds what was said last of each subject.
+    /// What is not as expected yet; `states` holds what was said last of each primary.
     pub(crate) async fn differences(&self, stage: &Stage, states: &BTreeMap<String, String>) -> Result<Vec<String>> {
         let mut differences = Vec::new();
-        for (subject, want) in self.states() {
-            let have = states.get(&subject).map_or("none", String::as_str);
+        for (primary, want) in self.states() {
+            let have = states.get(&primary).map_or("none", String::as_str);
             if have != want {
-                differences.push(format!("{subject}: want {want}, have {have}"));
+                differences.push(format!("{primary}: want {want}, have {have}"));
             }
         }
         for object in self.expected["objects"].as_array().into_iter().flatten() {
@@ -198,7 +198,7 @@ impl Row {
         let expected = self.expected["evaluated"].as_bool()?;
         let by_itself = ["Retry", "Timer", "Audit", ""];
         let ours =
-            |told: &&Told| told.state.is_some() && told.subject.split(['/', ' ']).any(|part| part.ends_with(&self.tag));
+            |told: &&Told| told.state.is_some() && told.primary.split(['/', ' ']).any(|part| part.ends_with(&self.tag));
         let why: Vec<&str> =
             told.iter().filter(ours).map(|told| told.why.as_str()).filter(|why| !by_itself.contains(why)).collect();
         (why.is_empty() == expected).then(|| format!("evaluated: want {expected}, have {why:?}"))

@@ -88,8 +88,8 @@ fn what_changes_all_the_time_is_written_so_often_in_a_minute_and_not_more() -> R
         let mark = stage.mark()?;
         let mut agent = stage.start_on_taints()?;
         agent.wait_for_first_pass().await?;
-        let subject = format!("ManagedCluster {NAME}");
-        let braked = || Ok::<_, anyhow::Error>(agent.state(&subject)?.as_deref() == Some("Failed WriteBudgetExceeded"));
+        let primary = format!("ManagedCluster {NAME}");
+        let braked = || Ok::<_, anyhow::Error>(agent.state(&primary)?.as_deref() == Some("Failed WriteBudgetExceeded"));
         let mut flips = 0;
         while !braked()? {
             ensure!(flips <= BUDGET, "{flips} flips were all written");
@@ -135,14 +135,7 @@ async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> R
     agent.wait_for(&format!("ManagedCluster {name}"), "Applied AsDesired").await
 }
 
-/// Waits until the only taint of a cluster has a time: theirs, put in the place of ours, has none until we add it again.
-async fn timed(stage: &Stage, name: &str) -> Result<()> {
-    let what = format!("a time of the taint of {name}");
-    let look = async || Ok((stage.taint_times(name, 1).await?.len() == 1).then_some(()));
-    wait::until(&what, DEADLINE, look).await
-}
-
-/// `built-in-taints` with a change; every subject is resynced each second.
+/// `built-in-taints` with a change; every primary is resynced each second.
 fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
     let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
     manifest["spec"]["auditSeconds"] = json!(1);

@@ -1,9 +1,9 @@
-//! Sources and subjects as nobody should make them: refused or carried, and others go on. Never searches what is said:
+//! Sources and primaries as nobody should make them: refused or carried, and others go on. Never searches what is said:
 //! every test ends with that.
 
 use crate::agent::Worker;
 use crate::fleet::POLICIES;
-use crate::objects::{CLUSTERS, OUTPUT, case_text, home, parse, subject};
+use crate::objects::{CLUSTERS, OUTPUT, case_text, home, parse, primary};
 use crate::stage::{CRDS, DEADLINE, HOSTED, MANAGED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -55,8 +55,8 @@ async fn sources(stage: &Stage) -> Result<()> {
     stage.patch(SECRET, Some(CLUSTERS), "text-admin-kubeconfig", json!({"data": {"kubeconfig": no_yaml}})).await
 }
 
-/// Subjects with as much as the API server takes.
-async fn subjects(stage: &Stage) -> Result<()> {
+/// Primaries with as much as the API server takes.
+async fn primaries(stage: &Stage) -> Result<()> {
     stage.ready("annotated", true).await?;
     let annotations = json!({"control": "\u{1b}[31m\u{7}\r\n", "secret": stage.guard.plant("an annotation")});
     stage.patch(HOSTED, Some(CLUSTERS), "annotated", json!({"metadata": {"annotations": annotations}})).await?;
@@ -107,21 +107,21 @@ fn hostile_objects_are_refused_or_carried_and_nothing_secret_is_said() -> Result
     on_stage(async |stage| {
         stage.install_policies().await?;
         sources(stage).await?;
-        subjects(stage).await?;
+        primaries(stage).await?;
         let start = Instant::now();
         // Once in the words for people, then as JSON.
         let words = ["--log-format", "text", POLICIES];
         let agent = stage.start_command(stage.command(&words)?.env("RUST_LOG", "debug"))?;
         for (name, _) in OUTCOMES {
             wait::until(&format!("a word on {name}"), DEADLINE, async || {
-                Ok(agent.log()?.contains(&subject(name)).then_some(()))
+                Ok(agent.log()?.contains(&primary(name)).then_some(()))
             })
             .await?;
         }
         agent.stop()?;
         let mut agent = stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
         for (name, outcome) in OUTCOMES {
-            agent.wait_for(&subject(name), outcome).await?;
+            agent.wait_for(&primary(name), outcome).await?;
             let made = token(stage, &home(name), OUTPUT).await?;
             if outcome.starts_with("Failed") {
                 ensure!(made.is_none(), "{name} was made");
@@ -137,7 +137,7 @@ fn hostile_objects_are_refused_or_carried_and_nothing_secret_is_said() -> Result
     })
 }
 
-/// A change of a subject that is right is followed.
+/// A change of a primary that is right is followed.
 async fn others_go_on(stage: &Stage, name: &str, port: u16) -> Result<()> {
     stage.move_port(name, port).await?;
     wait::until(&format!("the secret of {name} with port {port}"), DEADLINE, async || {
@@ -211,7 +211,7 @@ const WRONG: [((&str, &str), &str, Form, &str); 24] = [
 
 /// An object, as a log names it.
 fn said_of(kind: (&str, &str), name: &str) -> String {
-    if kind == HOSTED { subject(name) } else { format!("ManagedCluster {name}") }
+    if kind == HOSTED { primary(name) } else { format!("ManagedCluster {name}") }
 }
 
 /// The published CRDs let nothing of a wrong type through, and CRDs of old took any field.
@@ -266,7 +266,7 @@ async fn mend(stage: &Stage, agent: &mut Worker) -> Result<()> {
     let start = Instant::now();
     stage.put_status(HOSTED, Some(CLUSTERS), MENDED, &right["status"].take()).await?;
     stage.wait_for_right(MENDED, 6443).await?;
-    agent.wait_for(&subject(MENDED), "Applied AsDesired").await?;
+    agent.wait_for(&primary(MENDED), "Applied AsDesired").await?;
     println!("a field of a wrong type mended: right after {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }

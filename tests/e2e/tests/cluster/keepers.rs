@@ -1,7 +1,7 @@
 //! What is kept until another object is gone, while nobody can say whether it is. Never removed on an old word.
 
 use crate::agent::Told;
-use crate::objects::{CLUSTERS, subject};
+use crate::objects::{CLUSTERS, primary};
 use crate::stage::{CRDS, DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -32,11 +32,11 @@ fn what_a_klusterlet_needs_stays_while_klusterlets_cannot_be_followed() -> Resul
             "metadata": {"name": "klusterlet-one"}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
-        let subject = subject("one");
-        agent.wait_for(&subject, "Failed ReadForbidden").await?;
+        let primary = primary("one");
+        agent.wait_for(&primary, "Failed ReadForbidden").await?;
         ensure!(stage.made("one").await?.is_some(), "what is needed was removed");
         stage.grant().await?;
-        agent.wait_for(&subject, "Waiting StillNeeded").await?;
+        agent.wait_for(&primary, "Waiting StillNeeded").await?;
         ensure!(stage.made("one").await?.is_some(), "what is needed was removed");
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
         let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
@@ -63,7 +63,7 @@ fn what_an_answer_told_while_a_list_was_asked_for_goes_when_the_list_does_not_na
         wait::until("a list of Klusterlets", DEADLINE, asked).await.with_context(|| agent.tail())?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         // Only a read by name can have told of the Klusterlet; when the list is answered, it is gone.
-        agent.wait_for(&subject("one"), "Waiting StillNeeded").await?;
+        agent.wait_for(&primary("one"), "Waiting StillNeeded").await?;
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
         proxy.hold(None);
         let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
@@ -88,12 +88,12 @@ fn what_was_made_stays_while_a_kind_that_decides_about_it_is_not_served() -> Res
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         let refused = async |name: &str| {
             let said =
-                |told: &Told| told.subject == subject(name) && told.reason == "KindMissing" && told.why == "Retry";
+                |told: &Told| told.primary == primary(name) && told.reason == "KindMissing" && told.why == "Retry";
             let tried = async || Ok((agent.told(0)?.iter().filter(|told| said(told)).count() > 1).then_some(()));
             wait::until("further attempts", DEADLINE, tried).await.with_context(|| agent.tail())
         };
         refused("one").await?;
-        // Nor whether the subjects are gone, when their own kind is not served.
+        // Nor whether the primaries are gone, when their own kind is not served.
         stage.remove_crd(CRDS[0]).await?;
         refused("two").await?;
         for name in ["one", "two"] {

@@ -34,7 +34,7 @@ fn policy(folder: &Path, name: &str, connection: &str) -> Result<()> {
     let text = fs::read_to_string(program::policy(name))?;
     let mut policy: Value = serde_yaml::from_str(&text)?;
     policy["metadata"]["name"] = json!(format!("{name}-{connection}"));
-    policy["spec"]["subject"]["cluster"] = json!(connection);
+    policy["spec"]["primary"]["cluster"] = json!(connection);
     for rules in ["read", "write"] {
         for rule in policy["spec"]["grant"][rules].as_array_mut().into_iter().flatten() {
             if rule["target"].is_null() {

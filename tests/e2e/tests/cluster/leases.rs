@@ -9,7 +9,7 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use transom_core::metrics::{
-    CAUSE_TO_WRITTEN, EXPIRY, LEADING, QUEUE, QUEUE_OLDEST, REQUESTS, SUBJECTS, WATCH_OBJECTS,
+    CAUSE_TO_WRITTEN, EXPIRY, LEADING, PRIMARIES, QUEUE, QUEUE_OLDEST, REQUESTS, WATCH_OBJECTS,
 };
 use transom_core::rights::LEASE;
 use transom_e2e::http;
@@ -249,15 +249,15 @@ fn the_clock_of_another_replica_counts_for_nothing() -> Result<()> {
 }
 
 #[test]
-fn only_who_leads_tells_of_subjects_and_of_waiting_work() -> Result<()> {
+fn only_who_leads_tells_of_primaries_and_of_waiting_work() -> Result<()> {
     on_stage(async |stage| {
         let (wire, one, two) = two(stage).await?;
         let told = |replica: &Replica| -> Result<Vec<&str>> {
             let text = http::get(replica.admin, "/metrics")?.body;
-            let all = [&SUBJECTS, &EXPIRY, &QUEUE, &QUEUE_OLDEST, &REQUESTS].map(|metric| metric.name);
+            let all = [&PRIMARIES, &EXPIRY, &QUEUE, &QUEUE_OLDEST, &REQUESTS].map(|metric| metric.name);
             Ok(all.into_iter().filter(|name| text.contains(&format!("\n{name}{{"))).collect())
         };
-        let all = vec![SUBJECTS.name, EXPIRY.name, QUEUE.name, QUEUE_OLDEST.name, REQUESTS.name];
+        let all = vec![PRIMARIES.name, EXPIRY.name, QUEUE.name, QUEUE_OLDEST.name, REQUESTS.name];
         ensure!(told(&one)? == all && told(&two)? == [REQUESTS.name], "{:?} {:?}", told(&one)?, told(&two)?);
         wire.cut();
         // What happens while nobody leads is no older than that, whenever the one that writes it was started.

@@ -22,7 +22,7 @@ const SET_BY_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionTimestamp"];
 
 /// A HostedCluster, as a log names it.
-pub(crate) fn subject(name: &str) -> String {
+pub(crate) fn primary(name: &str) -> String {
     format!("HostedCluster {CLUSTERS}/{name}")
 }
 

@@ -80,7 +80,7 @@ fn a_policy_is_an_object_and_its_status_says_what_it_has_come_to() -> Result<()>
         stage.objects().apply_manifest(SHIPPED).await?;
         stage.wait_for_right("one", 6443).await?;
         let status = stage
-            .wait_for_status("a status with both subjects", |status| {
+            .wait_for_status("a status with both primaries", |status| {
                 loaded(status, 1) && status["counts"]["applied"] == 1 && status["counts"]["waiting"] == 1
             })
             .await?;
@@ -177,7 +177,7 @@ fn an_object_that_names_a_file_of_the_host_is_refused_in_one_sentence_whether_it
 }
 
 #[test]
-fn a_status_counts_says_why_subjects_wait_and_names_the_worst() -> Result<()> {
+fn a_status_counts_says_why_primaries_wait_and_names_the_worst() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("right", true).await?;
         for name in ["homeless-0", "homeless-1"] {
@@ -192,7 +192,7 @@ fn a_status_counts_says_why_subjects_wait_and_names_the_worst() -> Result<()> {
         }
         stage.install_policies().await?;
         let agent = stage.start_agent(&["--policy-objects"])?;
-        let status = stage.wait_for_status("every subject in it", |status| status["counts"]["total"] == 16).await?;
+        let status = stage.wait_for_status("every primary in it", |status| status["counts"]["total"] == 16).await?;
         let counts = json!({"total": 16, "applied": 1, "held": 1, "waiting": 2, "failed": 12});
         ensure!(status["counts"] == counts, "{status}");
         let waiting: Vec<Value> = status["waiting"].as_array().cloned().unwrap_or_default();
@@ -229,7 +229,7 @@ fn columns(stage: &Stage) -> Result<()> {
     let output = stage.cluster.kubectl(stage.cluster.admin())?.args(["get", "fpol", NAME]).output()?;
     let text = String::from_utf8(output.stdout)?;
     let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    let head = ["NAME", "SUBJECT", "READY", "REASON", "APPLIED", "WAITING", "HELD", "FAILED", "AGE"];
+    let head = ["NAME", "PRIMARY", "READY", "REASON", "APPLIED", "WAITING", "HELD", "FAILED", "AGE"];
     let row = [NAME, "HostedCluster", "False", "KubeconfigMissing", "1", "2", "1", "12"];
     let shown = matches!(words.as_slice(), [first, second] if *first == head && second.starts_with(&row));
     ensure!(shown, "{text}");

@@ -24,7 +24,7 @@ const NOT_HERE: [(&str, &str); 5] = [
     ("N12c-claimant-without-age", "the server gives every object its age"),
     ("X23-grace-period-from-creation", "the server gives every object its age"),
     ("X30-condition-with-another-status", "the CRD knows True, False and Unknown only"),
-    ("X49-of-a-cluster-not-connected", "rows get names of their own, and a subject that only a stamp names does not"),
+    ("X49-of-a-cluster-not-connected", "rows get names of their own, and a primary that only a stamp names does not"),
     ("X69-paused-until-nonsense", "the CRD knows true, false and times only"),
 ];
 
@@ -144,11 +144,11 @@ async fn settled<'a>(stage: &Stage, agent: &Worker, rows: impl Iterator<Item = &
     Ok(wrong)
 }
 
-/// The last state of every subject.
+/// The last state of every primary.
 fn states(told: &[Told]) -> BTreeMap<String, String> {
     let with_state = told
         .iter()
-        .filter_map(|told| Some((told.subject.clone(), format!("{} {}", told.state.as_ref()?, told.reason))));
+        .filter_map(|told| Some((told.primary.clone(), format!("{} {}", told.state.as_ref()?, told.reason))));
     with_state.collect()
 }
 

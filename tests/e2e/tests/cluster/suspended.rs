@@ -1,8 +1,8 @@
-//! A policy that is suspended and a subject that is paused: nothing is written and nothing removed, whatever happens
+//! A policy that is suspended and a primary that is paused: nothing is written and nothing removed, whatever happens
 //! meanwhile, and all of it is made up for afterwards.
 
 use crate::agent::Worker;
-use crate::objects::{CLUSTERS, OUTPUT, home, subject};
+use crate::objects::{CLUSTERS, OUTPUT, home, primary};
 use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use transom_test_cluster::{Mark, wait};
 const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
 
 impl Stage {
-    /// Waits until the status of the policy counts so many subjects held as suspended, of so many in all.
+    /// Waits until the status of the policy counts so many primaries held as suspended, of so many in all.
     async fn wait_for_suspended(&self, held: u64, total: u64) -> Result<()> {
         let mut last = Value::Null;
         let came = wait::until("a status that counts the suspended", DEADLINE, async || {
@@ -36,7 +36,7 @@ impl Stage {
         Ok(secrets.map(|line| format!("{} {} {}", line.verb, line.uri, line.code)).collect())
     }
 
-    /// Waits until there is nothing of a subject any more.
+    /// Waits until there is nothing of a primary any more.
     async fn wait_for_none(&self, name: &str) -> Result<()> {
         let secret = async || Ok(self.get(SECRET, Some(&home(name)), OUTPUT).await?.is_none().then_some(()));
         wait::until(&format!("the end of the secret of {name}"), DEADLINE, secret).await
@@ -71,13 +71,13 @@ fn a_suspended_policy_writes_and_removes_nothing_until_it_goes_on() -> Result<()
         stage.move_port("stays", 7443).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "goes").await?;
         stage.ready("new", true).await?;
-        agent.wait_for(&subject("new"), "Held Suspended").await?;
+        agent.wait_for(&primary("new"), "Held Suspended").await?;
         stage.wait_for_suspended(3, 3).await?;
         agent.stop()?;
         // What happens while no agent is there is found by the next one, which is suspended, too.
         stage.delete(HOSTED, Some(CLUSTERS), "vanishes").await?;
         let mut agent = start(stage).await?;
-        agent.wait_for(&subject("new"), "Held Suspended").await?;
+        agent.wait_for(&primary("new"), "Held Suspended").await?;
         stage.wait_for_suspended(2, 2).await?;
         for name in before {
             ensure!(stage.made(name).await?.is_some_and(|made| made.server.ends_with(":6443")), "{name} was touched");
@@ -96,7 +96,7 @@ fn a_suspended_policy_writes_and_removes_nothing_until_it_goes_on() -> Result<()
 }
 
 #[test]
-fn a_paused_subject_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
+fn a_paused_primary_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
     on_stage(async |stage| {
         let pause = |value: Value| json!({"metadata": {"annotations": {"transom.dev/paused": value}}});
         for name in ["paused", "other"] {
@@ -106,7 +106,7 @@ fn a_paused_subject_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("paused", 6443).await?;
         stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true"))).await?;
-        agent.wait_for(&subject("paused"), "Held Paused").await?;
+        agent.wait_for(&primary("paused"), "Held Paused").await?;
         let mark = stage.mark()?;
         stage.move_port("paused", 7443).await?;
         stage.delete(SECRET, Some(&home("paused")), OUTPUT).await?;
@@ -118,9 +118,9 @@ fn a_paused_subject_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
         ensure!(!written.is_empty(), "the audit log has nothing");
         stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(Value::Null)).await?;
         stage.wait_for_right("paused", 7443).await?;
-        // The annotation goes with the subject, and with it what was made.
+        // The annotation goes with the primary, and with it what was made.
         stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true"))).await?;
-        agent.wait_for(&subject("paused"), "Held Paused").await?;
+        agent.wait_for(&primary("paused"), "Held Paused").await?;
         stage.delete(HOSTED, Some(CLUSTERS), "paused").await?;
         stage.wait_for_none("paused").await?;
         agent.stop()?;

@@ -2,7 +2,7 @@
 
 use crate::admission::Refusal;
 use crate::fleet::POLICIES;
-use crate::objects::{CLUSTERS, OUTPUT, home, rotated, subject};
+use crate::objects::{CLUSTERS, OUTPUT, home, primary, rotated};
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
@@ -14,7 +14,7 @@ use transom_e2e::http;
 use transom_test_cluster::wait;
 
 #[test]
-fn every_input_that_changes_wakes_its_subject() -> Result<()> {
+fn every_input_that_changes_wakes_its_primary() -> Result<()> {
     on_stage(async |stage| {
         for name in ["port", "edited", "deleted"] {
             stage.ready(name, true).await?;
@@ -25,7 +25,7 @@ fn every_input_that_changes_wakes_its_subject() -> Result<()> {
         for name in ["port", "edited", "deleted"] {
             stage.wait_for_right(name, 6443).await?;
         }
-        agent.wait_for(&subject("late"), "Waiting NamespaceMissing").await?;
+        agent.wait_for(&primary("late"), "Waiting NamespaceMissing").await?;
         stage.objects().namespace(&home("late")).await?;
         stage.wait_for_right("late", 6443).await?;
         stage.move_port("port", 7443).await?;
@@ -88,7 +88,7 @@ fn what_was_made_goes_with_its_source_but_not_before_its_klusterlet() -> Result<
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("gone", 6443).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "gone").await?;
-        agent.wait_for(&subject("gone"), "Waiting StillNeeded").await?;
+        agent.wait_for(&primary("gone"), "Waiting StillNeeded").await?;
         ensure!(stage.made("gone").await?.is_some(), "it went before its klusterlet");
         stage.delete(KLUSTERLET, None, &home("gone")).await?;
         wait::until("the end of the secret", DEADLINE, async || Ok(stage.made("gone").await?.is_none().then_some(())))
@@ -109,7 +109,7 @@ fn who_overwrites_again_and_again_is_told_of_and_left_alone() -> Result<()> {
             let theirs = json!({"data": {"kubeconfig": null, "theirs": format!("eD{number}=")}});
             stage.patch(SECRET, Some(&home("contended")), OUTPUT, theirs).await?;
         }
-        agent.wait_for(&subject("contended"), "Failed Contended").await?;
+        agent.wait_for(&primary("contended"), "Failed Contended").await?;
         ensure!(stage.made("contended").await?.is_none(), "it was overwritten a fourth time");
         agent.stop()?;
         Ok(())
@@ -126,9 +126,9 @@ fn a_namespace_that_is_deleted_and_made_again_gets_its_secret_again() -> Result<
         stage.wait_for_right("again", 6443).await?;
         stage.delete(NAMESPACE, None, &home("again")).await?;
         stage.delete(SECRET, Some(&home("again")), OUTPUT).await?;
-        agent.wait_for(&subject("again"), "Waiting InputTerminating").await?;
+        agent.wait_for(&primary("again"), "Waiting InputTerminating").await?;
         stage.finalise(&home("again")).await?;
-        agent.wait_for(&subject("again"), "Waiting NamespaceMissing").await?;
+        agent.wait_for(&primary("again"), "Waiting NamespaceMissing").await?;
         let start = Instant::now();
         stage.objects().namespace(&home("again")).await?;
         stage.wait_for_right("again", 6443).await?;
@@ -155,12 +155,12 @@ fn a_server_that_refuses_is_understood_and_asked_again() -> Result<()> {
         refuse(stage).await?;
         let mut agent = stage.start_agent(&[])?;
         agent.wait_for_first_pass().await?;
-        agent.wait_for(&subject("refused"), "Failed AdmissionRefused").await?;
-        agent.wait_for(&subject("quota"), "Failed QuotaExceeded").await?;
+        agent.wait_for(&primary("refused"), "Failed AdmissionRefused").await?;
+        agent.wait_for(&primary("quota"), "Failed QuotaExceeded").await?;
         stage.wait_for_right("frozen", 6443).await?;
         stage.patch(SECRET, Some(&home("frozen")), OUTPUT, json!({"immutable": true})).await?;
         stage.move_port("frozen", 7443).await?;
-        agent.wait_for(&subject("frozen"), "Failed TargetImmutable").await?;
+        agent.wait_for(&primary("frozen"), "Failed TargetImmutable").await?;
         stage.delete(SECRET, Some(&home("frozen")), OUTPUT).await?;
         stage.wait_for_right("frozen", 7443).await?;
         stage.delete(("v1", "ResourceQuota"), Some(&home("quota")), "none").await?;

@@ -27,7 +27,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A subject that misses its source, one that is held, one that waits, and some that are to be written.
+/// A primary that misses its source, one that is held, one that waits, and some that are to be written.
 fn stage() -> Result<Stage> {
     let stage = Stage::new(6, 6)?;
     let source = fs::read_to_string(stage.hosted(0))?;
@@ -42,7 +42,7 @@ fn a_table_of_all_has_the_worst_first_and_nothing_is_written() -> Result<()> {
     let stage = stage()?;
     let before = tree::contents(&stage.fleet)?;
     let output = ask(&stage, &[])?;
-    ensure!(code(&output) == Some(1), "a subject failed: {}", stderr(&output));
+    ensure!(code(&output) == Some(1), "a primary failed: {}", stderr(&output));
     let order = ["Failed", "Waiting", "Held", "WouldApply", "Applied"];
     let states: Vec<String> =
         rows(&stage, &[])?.iter().map(|row| row["state"].as_str().unwrap_or("-").to_owned()).collect();
@@ -57,7 +57,7 @@ fn a_table_of_all_has_the_worst_first_and_nothing_is_written() -> Result<()> {
 }
 
 #[test]
-fn one_subject_is_told_with_inputs_decision_plan_and_remedy() -> Result<()> {
+fn one_primary_is_told_with_inputs_decision_plan_and_remedy() -> Result<()> {
     let stage = stage()?;
     let missing = format!("clusters/{}", fleet::hosted_name(0));
     let told = text(&ask(&stage, &["HostedCluster", &missing])?);
@@ -71,7 +71,7 @@ fn one_subject_is_told_with_inputs_decision_plan_and_remedy() -> Result<()> {
     ensure!(row["state"] == "WouldApply" && row["policy"] == POLICY, "{row:#}");
     let roles: Vec<_> =
         row["inputs"].as_array().into_iter().flatten().map(|input| (&input["role"], &input["present"])).collect();
-    for (role, present) in [("subject", true), ("source", true), ("service", true), ("home", true), ("target", false)] {
+    for (role, present) in [("primary", true), ("source", true), ("service", true), ("home", true), ("target", false)] {
         ensure!(roles.iter().any(|(name, is)| **name == role && **is == present), "{role}: {roles:?}");
     }
     ensure!(row["inputs"][0]["version"].as_str().is_some_and(|version| !version.is_empty()), "{row:#}");

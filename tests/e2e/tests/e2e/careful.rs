@@ -104,7 +104,7 @@ fn a_policy_that_cannot_work_here_says_why() -> Result<()> {
     let named = format!("hosting={}", stage.fleet.display());
     let output = stage.transom()?.args(["run", "--once", "--dir", &named]).output()?;
     ensure!(code(&output) == Some(1), "{:?}", code(&output));
-    ensure!(stderr(&output).contains("spec.subject.cluster: there is no connection `local`"), "{}", stderr(&output));
+    ensure!(stderr(&output).contains("spec.primary.cluster: there is no connection `local`"), "{}", stderr(&output));
     put(&stage.policies.join("broken.yaml"), b"{{{")?;
     ensure!(Command::new("mkfifo").arg(stage.policies.join("pipe.yaml")).status()?.success());
     let output = stage.once()?;

@@ -102,8 +102,8 @@ fn policies(stage: &Stage, all: &[Away]) -> Result<()> {
     stage.put_policy("external-managed-kubeconfig", &[])?;
     let text = fs::read_to_string(program::policy("built-in-taints"))?;
     for name in all.iter().map(|away| away.name) {
-        let (own, there) = (format!("name: taints-{name}\n"), format!("  subject:\n    cluster: {name}\n"));
-        let text = text.replace("name: built-in-taints\n", &own).replace("  subject:\n", &there);
+        let (own, there) = (format!("name: taints-{name}\n"), format!("  primary:\n    cluster: {name}\n"));
+        let text = text.replace("name: built-in-taints\n", &own).replace("  primary:\n", &there);
         put(&stage.policies.join(format!("{name}.yaml")), text.as_bytes())?;
     }
     Ok(())

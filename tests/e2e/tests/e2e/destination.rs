@@ -89,8 +89,8 @@ fn a_granted_node_port_is_written_and_another_host_is_named_in_the_refusal() -> 
 
 /// The endpoint that HyperShift publishes differs from cluster to cluster.
 #[test]
-fn a_field_of_the_subject_is_a_server_for_that_subject_only() -> Result<()> {
-    let granted = "        addresses: [{subjectField: status.controlPlaneEndpoint}]\n";
+fn a_field_of_the_primary_is_a_server_for_that_primary_only() -> Result<()> {
+    let granted = "        addresses: [{primaryField: status.controlPlaneEndpoint}]\n";
     let text = fs::read_to_string(Stage::new(2, 0)?.hosted(0))?;
     let host = text.split("controlPlaneEndpoint:").nth(1).and_then(|rest| rest.split("host: ").nth(1));
     let host = host.and_then(|rest| rest.lines().next()).context("the fleet has no endpoint")?;

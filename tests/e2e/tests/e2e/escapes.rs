@@ -128,11 +128,11 @@ fn no_log_of_a_running_agent_does_either_and_a_value_is_one_word_of_it() -> Resu
             "json" => {
                 let told = log.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
                 let forged = |line: &Value| {
-                    line["subject"].as_str().is_some_and(|subject| subject.contains("INFO FORGED\\u001b"))
+                    line["primary"].as_str().is_some_and(|primary| primary.contains("INFO FORGED\\u001b"))
                 };
                 ensure!(told.iter().any(forged), "{log}");
             }
-            _ => ensure!(log.contains(r#"subject="ManagedCluster a\\n2026"#), "{log}"),
+            _ => ensure!(log.contains(r#"primary="ManagedCluster a\\n2026"#), "{log}"),
         }
     }
     Ok(())
@@ -146,7 +146,7 @@ fn the_end_of_a_run_is_told_in_fields_where_lines_are_json() -> Result<()> {
     let text = String::from_utf8(output.stderr)?;
     let told = text.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
     let counted =
-        told.iter().any(|line| line["state"] == "Applied" && line["reason"].is_string() && line["subjects"].is_u64());
+        told.iter().any(|line| line["state"] == "Applied" && line["reason"].is_string() && line["primaries"].is_u64());
     ensure!(counted, "{text}");
     let broken: Vec<_> = told.iter().filter(|line| line["place"] == "broken.yaml" && line["level"] == "INFO").collect();
     ensure!(broken.len() == 1 && broken[0]["reason"] == "ManifestInvalid", "{text}");

@@ -219,7 +219,7 @@ fn what_evaluations_read_is_decoded_within_the_bound() -> Result<()> {
         stage.put_policy(GOOD, &[])?;
         put_answers(&stage, 4, "ManyReads")?;
         let granted = "    write:\n";
-        let many = "    - {role: many, kind: ConfigMap, namespace: \"{subject.namespace}\", name: \"many-*\"}\n";
+        let many = "    - {role: many, kind: ConfigMap, namespace: \"{primary.namespace}\", name: \"many-*\"}\n";
         let path = stage.policies.join(POLICY).join("policy.yaml");
         stage.edit(&path, granted, &format!("{many}{granted}"))?;
         let text = fs::read_to_string(&path)?;

@@ -140,9 +140,11 @@ fn a_prometheus_sees_a_fault_and_every_expression_gives_data() -> Result<()> {
     let broken = canaries.plant("a broken source");
     put_source(&stage, 0, &STANDARD.encode(format!("token: {broken}\nusers: [\"{broken}\n")))?;
     prometheus.wait_for(failures, |value| value >= 1.0)?;
-    prometheus.wait_for("transom_subjects{state=\"Failed\", reason=\"KubeconfigUnparsable\"}", |value| value == 1.0)?;
+    prometheus
+        .wait_for("transom_primaries{state=\"Failed\", reason=\"KubeconfigUnparsable\"}", |value| value == 1.0)?;
     prometheus.wait_for("transom:copy_errors:ratio_rate5m", |value| value > 0.0)?;
-    prometheus.wait_for("transom:subjects_sound:ratio{policy=\"external-managed-kubeconfig\"}", |value| value < 1.0)?;
+    prometheus
+        .wait_for("transom:primaries_sound:ratio{policy=\"external-managed-kubeconfig\"}", |value| value < 1.0)?;
     for expression in expressions()? {
         prometheus.wait_for(&expression, |_| true)?;
     }
@@ -152,7 +154,7 @@ fn a_prometheus_sees_a_fault_and_every_expression_gives_data() -> Result<()> {
         ensure!(shown.len() > 500 && canaries.found_in(shown.as_bytes()).is_empty(), "{path} shows a canary");
     }
     let state: Value = serde_json::from_str(&http::get(address, "/debug/state")?.body)?;
-    let told = state["subjects"]["others"].as_array().context("no subjects")?;
+    let told = state["primaries"]["others"].as_array().context("no primaries")?;
     ensure!(told.iter().any(|told| told["reason"] == "KubeconfigUnparsable"), "{state}");
     let said = agent.log()?;
     ensure!(canaries.found_in(said.as_bytes()).is_empty(), "the log shows a canary");

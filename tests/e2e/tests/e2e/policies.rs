@@ -40,7 +40,7 @@ fn wait_for_lines(agent: &Agent, text: &str, count: usize) -> Result<()> {
 #[test]
 fn suspending_and_narrowing_count_whatever_the_component_does() -> Result<()> {
     let (stage, policy, component) = stage()?;
-    let (agent, status, subject) = (stage.watch()?, stage.policy_status(POLICY), stage.hosted_status(0));
+    let (agent, status, primary) = (stage.watch()?, stage.policy_status(POLICY), stage.hosted_status(0));
     let first = stage.wait_for_secret(0, "the secret", |_| true)?;
     put(&component, b"no component")?;
     stage.wait_for_text(&status, "reason: ComponentInvalid")?;
@@ -48,7 +48,7 @@ fn suspending_and_narrowing_count_whatever_the_component_does() -> Result<()> {
     // Suspended, also where the rest of the manifest makes no sense.
     for nonsense in ["", "\n  nonsense: 1"] {
         edit(&policy, "\nspec:", &format!("\nspec:\n  suspend: true{nonsense}"))?;
-        stage.wait_for_text(&subject, "reason: Suspended")?;
+        stage.wait_for_text(&primary, "reason: Suspended")?;
         stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
         stage.wait_for_text(&status, "the earlier revision goes on within what this manifest allows")?;
         edit(&policy, &format!("\n  suspend: true{nonsense}"), "")?;
@@ -60,7 +60,7 @@ fn suspending_and_narrowing_count_whatever_the_component_does() -> Result<()> {
     wait_for_lines(&agent, "refused: ", 5)?;
     // Narrowed to a name that the earlier revision does not write.
     edit(&policy, "      name: external-managed-kubeconfig\n", "      name: other\n")?;
-    stage.wait_for_text(&subject, "reason: WriteNotGranted")?;
+    stage.wait_for_text(&primary, "reason: WriteNotGranted")?;
     ensure!(stage.secret(0).exists(), "what was made was removed");
     ensure!(fs::read_to_string(&status)?.contains("reason: ComponentInvalid"), "the refusal is told no more");
     agent.stop()?;

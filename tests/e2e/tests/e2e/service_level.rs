@@ -44,7 +44,7 @@ fn goes_on(admin: SocketAddr, why: &str, times: usize) -> Result<()> {
 }
 
 impl Scene {
-    /// `audit_seconds` apart, every subject is resynced.
+    /// `audit_seconds` apart, every primary is resynced.
     fn new(audit_seconds: u32) -> Result<Self> {
         let stage = Stage::new(CLUSTERS, 1)?;
         let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
@@ -133,10 +133,10 @@ fn a_resync_counts_each_cluster_once_and_prometheus_makes_the_service_level_of_i
     let level = format!("100 * ({total} - {failed}) / {total}", total = COPY_TOTAL.name, failed = COPY_FAILURES.name);
     prometheus.wait_for(&level, |level| (level - 100.0 * 20.0 / 21.0).abs() < 1e-9)?;
     prometheus.wait_for("transom:copy_errors:ratio_rate5m", |ratio| (ratio - 1.0 / 21.0).abs() < 1e-9)?;
-    prometheus.wait_for("transom:subjects_sound:ratio", |ratio| (ratio - 22.0 / 23.0).abs() < 1e-9)?;
+    prometheus.wait_for("transom:primaries_sound:ratio", |ratio| (ratio - 22.0 / 23.0).abs() < 1e-9)?;
     // One alone: a warning, whatever the clocks say, and nothing that pages.
     prometheus
-        .wait_for("count(ALERTS{alertname=\"TransomSubjectsFailed\", severity=\"warning\"})", |count| count == 1.0)?;
+        .wait_for("count(ALERTS{alertname=\"TransomPrimariesFailed\", severity=\"warning\"})", |count| count == 1.0)?;
     prometheus.wait_for("count(ALERTS)", |count| count == 1.0)?;
 
     let others = [1, 2].into_iter().map(|index| scene.break_service(index)).collect::<Result<Vec<_>>>()?;

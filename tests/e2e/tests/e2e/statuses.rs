@@ -26,7 +26,7 @@ fn a_status_that_cannot_be_written_is_written_as_soon_as_it_can_be() -> Result<(
     blocked.iter().try_for_each(|file| in_the_way(file))?;
     let output = stage.once()?;
     ensure!(code(&output) == Some(1), "a run that could not say what became of it is right: {}", stderr(&output));
-    for left in ["failed to write the status of 2 subjects: ", "failed to write the status of 1 policies"] {
+    for left in ["failed to write the status of 2 primaries: ", "failed to write the status of 1 policies"] {
         ensure!(stderr(&output).contains(left), "`{left}` is missing: {}", stderr(&output));
     }
     let agent = stage.watch()?;
@@ -34,7 +34,7 @@ fn a_status_that_cannot_be_written_is_written_as_soon_as_it_can_be() -> Result<(
         let log = agent.log().unwrap_or_default();
         (log.lines().filter(|line| line.contains(what)).count() >= many).then_some(())
     };
-    wait::until("a word on the subjects", DEADLINE, || told("failed to write the status", 2))?;
+    wait::until("a word on the primaries", DEADLINE, || told("failed to write the status", 2))?;
     wait::until("a word on the policy", DEADLINE, || told("the status of built-in-taints", 1))?;
     // What is newer takes the place of what could not be written before.
     stage.edit(&stage.hosted(0), "status: \"True\"\n    type: Available", "status: \"False\"\n    type: Available")?;

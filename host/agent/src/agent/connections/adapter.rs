@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
-use transom_api::status::{PolicyStatus, SubjectStatus, WatchStatus};
+use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_api::{API_VERSION, KIND, Word};
 use transom_cluster::ReadFailure;
 use transom_cluster::directory::{self, Directory};
@@ -138,7 +138,7 @@ impl Cluster {
         }
     }
 
-    /// Tells on a subject what its evaluation came to: a directory keeps it in a file, an API server gets an Event when
+    /// Tells on a primary what its evaluation came to: a directory keeps it in a file, an API server gets an Event when
     /// it is a failure. The Event goes its own way: it holds up nobody.
     pub(super) fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
         match self {
@@ -152,9 +152,9 @@ impl Cluster {
         }
     }
 
-    pub(super) fn forget(&self, policy: &str, subject: &ObjectRef) -> io::Result<()> {
+    pub(super) fn forget(&self, policy: &str, primary: &ObjectRef) -> io::Result<()> {
         match self {
-            Self::Directory(directory) => directory.forget(policy, subject),
+            Self::Directory(directory) => directory.forget(policy, primary),
             Self::Kubernetes(_) => Ok(()),
         }
     }
@@ -162,10 +162,10 @@ impl Cluster {
     pub(super) fn retain_status(
         &self,
         policies: &BTreeSet<String>,
-        subjects: &BTreeSet<(String, ObjectRef)>,
+        primaries: &BTreeSet<(String, ObjectRef)>,
     ) -> io::Result<()> {
         match self {
-            Self::Directory(directory) => directory.retain_status(policies, subjects),
+            Self::Directory(directory) => directory.retain_status(policies, primaries),
             Self::Kubernetes(_) => Ok(()),
         }
     }
@@ -213,10 +213,10 @@ impl Cluster {
         }
     }
 
-    /// What was told of a subject last: a directory keeps it in a file.
-    pub(super) fn reported(&self, policy: &str, subject: &ObjectRef) -> Option<SubjectStatus> {
+    /// What was told of a primary last: a directory keeps it in a file.
+    pub(super) fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus> {
         match self {
-            Self::Directory(directory) => directory.reported(policy, subject).ok().flatten(),
+            Self::Directory(directory) => directory.reported(policy, primary).ok().flatten(),
             Self::Kubernetes(_) => None,
         }
     }

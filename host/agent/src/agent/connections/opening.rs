@@ -58,7 +58,7 @@ impl Agent {
         clusters.map(|(name, cluster)| open(Arc::clone(self), name.clone(), cluster.clone(), once)).collect()
     }
 
-    /// A connection was listed that had not answered when its policies began: their subjects are located before anything
+    /// A connection was listed that had not answered when its policies began: their primaries are located before anything
     /// is written for one of them, as at a start.
     fn came(self: &Arc<Self>, name: &str) {
         for lane in self.lanes() {

@@ -17,11 +17,11 @@ impl Agent {
         if let Some(why) = item.why() {
             return Some(WorkItem { key, why: why.clone() });
         }
-        let why = match self.connections.read(&key.subject).await {
-            Ok(Some(subject)) => {
+        let why = match self.connections.read(&key.primary).await {
+            Ok(Some(primary)) => {
                 let (judge, declared) = loaded.revision.judge();
                 let before = self.known.lock().judged.get(&key).cloned();
-                match trigger::observe(judge, declared, before.as_ref(), &subject) {
+                match trigger::observe(judge, declared, before.as_ref(), &primary) {
                     Move::Ignore => return None,
                     Move::Enqueue { why, judged } => {
                         self.known.lock().judged.insert(key.clone(), judged);

@@ -12,12 +12,12 @@ use std::time::Duration;
 use transom_core::claims::{Claim, Claimant};
 use transom_core::contract::credentials::Proposal;
 use transom_core::contract::decide::{Input, Need, Requirement};
-use transom_core::contract::{Subject, Timed};
+use transom_core::contract::{Primary, Timed};
 use transom_core::failure::Failure;
 use transom_core::inputs::{self, Found};
 use transom_core::kubeconfig::Terms;
 use transom_core::object::Object;
-use transom_core::pattern::Primary;
+use transom_core::pattern::TemplateData;
 use transom_core::plan::Plan;
 use transom_core::plan::kubeconfig::{self, Document, Wanted};
 use transom_core::plan::prune::Undesired;
@@ -30,8 +30,8 @@ use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 use transom_engine::Limits;
 
-/// For how long after its beginning a policy waits for the subjects of others that may want the same targets: with them the
-/// oldest is known, whichever policy was loaded first. A guest that takes long for each subject holds up others no longer.
+/// For how long after its beginning a policy waits for the primaries of others that may want the same targets: with them the
+/// oldest is known, whichever policy was loaded first. A guest that takes long for each primary holds up others no longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Meanwhile it is asked again so often.
 const AGAIN_SECONDS: i64 = 5;
@@ -41,8 +41,8 @@ struct Asking<'a> {
     agent: &'a Agent,
     loaded: &'a Arc<Loaded>,
     key: &'a Key,
-    subject: &'a Arc<Object>,
-    view: Subject,
+    primary: &'a Arc<Object>,
+    view: Primary,
 }
 
 /// What stages 3 and 4 gave.
@@ -60,11 +60,11 @@ impl Agent {
         &self,
         loaded: &Arc<Loaded>,
         key: &Key,
-        subject: &Arc<Object>,
+        primary: &Arc<Object>,
         seen: &mut Seen,
     ) -> Result<Success, Failure> {
-        let view = inputs::subject(subject, &loaded.revision.decide)?;
-        let asking = Asking { agent: self, loaded, key, subject, view };
+        let view = inputs::primary(primary, &loaded.revision.decide)?;
+        let asking = Asking { agent: self, loaded, key, primary, view };
         let before = seen.room.used();
         let gathered = asking.gather(seen).await?;
         asking.succeed(&gathered, seen).await?;
@@ -93,21 +93,21 @@ impl Agent {
 }
 
 impl Agent {
-    /// Says which target a subject that is held would have, so that nobody takes it meanwhile. Where the guest cannot say
+    /// Says which target a primary that is held would have, so that nobody takes it meanwhile. Where the guest cannot say
     /// it, a claim that is known from before stays as it is. The guest of a suspended policy is not asked.
-    pub(super) fn locate(&self, loaded: &Arc<Loaded>, key: &Key, subject: &Arc<Object>) {
+    pub(super) fn locate(&self, loaded: &Arc<Loaded>, key: &Key, primary: &Arc<Object>) {
         let policy = &loaded.revision.policy;
         if !matches!(policy.writes, Writes::Kubeconfig(_)) || policy.suspend {
             return;
         }
-        let located = inputs::subject(subject, &loaded.revision.decide).and_then(|view| {
-            let asking = Asking { agent: self, loaded, key, subject, view };
+        let located = inputs::primary(primary, &loaded.revision.decide).and_then(|view| {
+            let asking = Asking { agent: self, loaded, key, primary, view };
             let asked = asking.require(&[])?;
             let target = asked.target.clone();
-            Rounds::default().answer(policy, &asking.primary(), asked).map(|_| target)
+            Rounds::default().answer(policy, &asking.template_data(), asked).map(|_| target)
         });
         if let Ok(target) = located {
-            let woken = self.known.lock().claims.set(Claimant::of(key, Some(subject)), target);
+            let woken = self.known.lock().claims.set(Claimant::of(key, Some(primary)), target);
             self.wake(woken);
         }
     }
@@ -115,8 +115,8 @@ impl Agent {
 
 impl Asking<'_> {
     /// What templates of the grant take their values from.
-    fn primary(&self) -> Primary<'_> {
-        Primary { object: self.subject, agent: &self.agent.facts }
+    fn template_data(&self) -> TemplateData<'_> {
+        TemplateData { object: self.primary, agent: &self.agent.facts }
     }
 
     /// Stages 3 and 4: asks what is needed and reads it, until nothing new is needed.
@@ -129,7 +129,7 @@ impl Asking<'_> {
         let complete = loop {
             let asked = self.require(&inputs)?;
             let target = asked.target.clone();
-            let next = rounds.answer(&self.loaded.revision.policy, &self.primary(), asked)?;
+            let next = rounds.answer(&self.loaded.revision.policy, &self.template_data(), asked)?;
             let (existing, claim) = self.claim(&target, seen).await?;
             match next {
                 Next::Complete(complete) => break (complete, existing, claim),
@@ -157,8 +157,9 @@ impl Asking<'_> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.agent.context(described);
         let answered = answer(self.key, "require", guest.require(&Limits::default(), &context, &self.view, inputs))?;
-        answered
-            .map_err(|refusal| requirements::refused(&self.loaded.revision.policy, &self.primary(), described, refusal))
+        answered.map_err(|refusal| {
+            requirements::refused(&self.loaded.revision.policy, &self.template_data(), described, refusal)
+        })
     }
 
     async fn read(&self, needs: Vec<Need>, seen: &mut Seen) -> Result<Vec<Found>, Failure> {
@@ -185,7 +186,7 @@ impl Asking<'_> {
         Ok(objects)
     }
 
-    /// Says which target the subject wants, and learns whether it may have it.
+    /// Says which target the primary wants, and learns whether it may have it.
     async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
         seen.evaluation.target = Some(target.clone());
         self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
@@ -197,7 +198,7 @@ impl Asking<'_> {
         let others = self.agent.lane(&self.key.policy).is_some_and(|lane| lane.begun.elapsed() < PATIENCE);
         let (woken, claim) = {
             let mut known = self.agent.known.lock();
-            let woken = known.claims.set(Claimant::of(self.key, Some(self.subject)), target.clone());
+            let woken = known.claims.set(Claimant::of(self.key, Some(self.primary)), target.clone());
             (woken, known.claims.decide(self.key, stamp.as_ref(), others))
         };
         self.agent.wake(woken);
@@ -207,12 +208,12 @@ impl Asking<'_> {
         Ok((existing, claim))
     }
 
-    /// Where the target was made for another subject, learns whether it may be taken over now.
+    /// Where the target was made for another primary, learns whether it may be taken over now.
     async fn succeed(&self, gathered: &Gathered, seen: &mut Seen) -> Result<(), Failure> {
         let Gathered { existing: Some(existing), claim: Claim::Kept { .. }, .. } = gathered else { return Ok(()) };
         let policy = &self.loaded.revision.policy;
-        let Some(succession) = Succession::of(policy, self.subject, self.key, existing) else { return Ok(()) };
-        let connected = self.agent.connections.has(&succession.former.subject.cluster);
+        let Some(succession) = Succession::of(policy, self.primary, self.key, existing) else { return Ok(()) };
+        let connected = self.agent.connections.has(&succession.former.primary.cluster);
         let keepers = self.look(&succession.keepers, seen).await?;
         succession.judge(connected, &keepers)?;
         // What was taken over cannot be given back: a watch may not have told of a deletion yet.
@@ -230,7 +231,7 @@ impl Asking<'_> {
         let answered =
             answer(self.key, "transform", guest.transform(&Limits::default(), &context, &self.view, &gathered.inputs))?;
         let refused =
-            |refusal| requirements::refused(&self.loaded.revision.policy, &self.primary(), described, refusal);
+            |refusal| requirements::refused(&self.loaded.revision.policy, &self.template_data(), described, refusal);
         let Timed { answer, ask_again_at } = answered.map_err(refused)?;
         seen.ask_again(ask_again_at);
         self.agent.accounts.note(self.key, |account| account.decision = Some(account::of_proposal(&answer)));
@@ -243,12 +244,12 @@ impl Asking<'_> {
         let now_seconds = self.agent.clock.now_seconds();
         let inputs = seen.evaluation.inputs.as_deref().unwrap_or_default();
         let source = gathered.sources.only()?;
-        let rule = policy.secret(&gathered.target, &self.primary())?;
+        let rule = policy.secret(&gathered.target, &self.template_data())?;
         let terms = Terms {
             grant: &rule.kubeconfig,
             source_role: &source.role,
             inputs: &gathered.inputs,
-            subject: &self.view.fields,
+            primary: &self.view.fields,
             now_seconds,
             limits: gathered.sources.limits(),
         };
@@ -256,11 +257,11 @@ impl Asking<'_> {
         let wanted = Wanted {
             policy,
             key: self.key,
-            primary: self.primary(),
+            data: self.template_data(),
             target: &gathered.target,
             existing: gathered.existing.as_ref(),
             claim: gathered.claim.clone(),
-            stamp: Stamp::of(self.key, self.subject, inputs, &self.loaded.revision.decide.digest),
+            stamp: Stamp::of(self.key, self.primary, inputs, &self.loaded.revision.decide.digest),
             document: Document {
                 bytes: assembled.to_yaml().as_bytes(),
                 equals: &|bytes| assembled.says_the_same(bytes),

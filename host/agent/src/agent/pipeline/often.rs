@@ -1,4 +1,4 @@
-//! What becomes of a subject that would be evaluated too often. Never asks a guest, and never reads more than the subject.
+//! What becomes of a primary that would be evaluated too often. Never asks a guest, and never reads more than the primary.
 
 use crate::agent::Agent;
 use crate::agent::lane::Lane;
@@ -11,18 +11,18 @@ use transom_core::share::often::PutOff;
 use transom_core::work::{Key, Why, WorkItem};
 
 impl Agent {
-    /// Puts what was taken from the queue back until the subject may be evaluated again, and tells of it once.
+    /// Puts what was taken from the queue back until the primary may be evaluated again, and tells of it once.
     pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, item: Item, off: PutOff) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
         let after = Duration::from_secs(left.unsigned_abs());
         let why = item.why().cloned().unwrap_or(Why::Unjudged);
         for cause in item.causes {
-            lane.push(&item.subject, cause, Some(after));
+            lane.push(&item.primary, cause, Some(after));
         }
         let Some(failure) = off.told else { return };
         // What cannot be read now is told without its uid.
-        let subject = self.connections.read(&item.subject).await.ok().flatten();
-        let uid = subject.map(|subject| subject.uid().to_owned()).unwrap_or_default();
+        let primary = self.connections.read(&item.primary).await.ok().flatten();
+        let uid = primary.map(|primary| primary.uid().to_owned()).unwrap_or_default();
         let evaluation = Evaluation { key: key.clone(), target: None, inputs: None, observed_generation: None };
         let report = report::of(evaluation, Err(failure), self.schedule(loaded, &key));
         let work = WorkItem { key, why };
@@ -50,7 +50,7 @@ mod tests {
     const POLICY: &str = "external-managed-kubeconfig";
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_subject_that_changes_all_the_time_is_evaluated_so_often_and_says_so() {
+    async fn a_primary_that_changes_all_the_time_is_evaluated_so_often_and_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let case =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
@@ -63,13 +63,13 @@ mod tests {
         });
         let Session { agent, .. } = &session.await.unwrap();
         let lane = agent.lane(POLICY).unwrap();
-        let subject = agent.known.lock().told.keys().next().unwrap().subject.clone();
+        let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
         agent.known.lock().journal = Some(Vec::new());
         for change in 0..2 * MAX_EVALUATIONS {
             let cause = if change % 2 == 0 { Cause::Updated } else { Cause::Evaluate(Why::Timer) };
-            let item = Item { subject: (*subject).clone(), causes: vec![cause], since: Instant::now() };
+            let item = Item { primary: (*primary).clone(), causes: vec![cause], since: Instant::now() };
             agent.evaluate(&lane, item).await;
-            lane.done(&subject);
+            lane.done(&primary);
         }
         let evaluated = agent.known.lock().journal.take().unwrap().len();
         // The first one was evaluated when the session began.

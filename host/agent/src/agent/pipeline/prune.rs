@@ -1,4 +1,4 @@
-//! Removes what was made for a subject that is gone or has another target now. Never removes what is still needed.
+//! Removes what was made for a primary that is gone or has another target now. Never removes what is still needed.
 
 use super::Seen;
 use crate::agent::Agent;
@@ -13,17 +13,17 @@ use transom_core::report::Success;
 use transom_core::work::Key;
 
 impl Agent {
-    /// The subject is gone: whatever was made for it goes, and its claim is released.
+    /// The primary is gone: whatever was made for it goes, and its claim is released.
     pub(super) async fn retire(&self, loaded: &Arc<Loaded>, key: &Key, seen: &mut Seen) -> Result<Success, Failure> {
         let made = self.known.lock().outputs.of(key).next().is_some();
-        if let Some(place) = self.connections.unread(&key.subject).filter(|_| made) {
+        if let Some(place) = self.connections.unread(&key.primary).filter(|_| made) {
             // It may stand there: what was made for it, and its claim, stay.
             let message =
-                format!("{} is not found, but {place} cannot be read: what was made for it stays", key.subject);
+                format!("{} is not found, but {place} cannot be read: what was made for it stays", key.primary);
             return Err(Failure::known(Word::ReadFailed, message));
         }
-        if made && self.connections.confirm(&key.subject).await?.is_some() {
-            let message = format!("{} is there, though no event has told of it yet", key.subject);
+        if made && self.connections.confirm(&key.primary).await?.is_some() {
+            let message = format!("{} is there, though no event has told of it yet", key.primary);
             return Err(Failure::known(Word::ReadFailed, message));
         }
         let woken = self.known.lock().claims.remove(key);

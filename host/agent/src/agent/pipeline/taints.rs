@@ -1,4 +1,4 @@
-//! Stages 3 to 7 of a policy that owns taints of its subject. Never touches another field.
+//! Stages 3 to 7 of a policy that owns taints of its primary. Never touches another field.
 
 use super::Seen;
 use crate::agent::invoke::answer;
@@ -12,7 +12,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
-use transom_core::pattern::Primary;
+use transom_core::pattern::TemplateData;
 use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::TaintsRule;
 use transom_core::report::Success;
@@ -21,25 +21,25 @@ use transom_core::work::{Key, Why};
 use transom_engine::Limits;
 
 impl Agent {
-    /// Asks which taints the subject should carry, and patches those that the policy owns.
+    /// Asks which taints the primary should carry, and patches those that the policy owns.
     pub(super) async fn taints(
         &self,
         loaded: &Arc<Loaded>,
         key: &Key,
-        subject: &Object,
+        primary: &Object,
         rule: &TaintsRule,
         seen: &mut Seen,
     ) -> Result<Success, Failure> {
         let described = &loaded.revision.decide;
-        seen.evaluation.target = Some(subject.reference.clone());
-        let declared = described.declared(&subject.reference.api_version, &subject.reference.kind);
+        seen.evaluation.target = Some(primary.reference.clone());
+        let declared = described.declared(&primary.reference.api_version, &primary.reference.kind);
         let view =
-            managed_cluster::view(subject, declared).map_err(|invalid| Failure::invalid_object(subject, &invalid))?;
+            managed_cluster::view(primary, declared).map_err(|invalid| Failure::invalid_object(primary, &invalid))?;
         let answered =
             answer(key, "compute", loaded.decide.compute(&Limits::default(), &self.context(described), &view))?;
-        let primary = Primary { object: subject, agent: &self.facts };
+        let data = TemplateData { object: primary, agent: &self.facts };
         let Timed { answer, ask_again_at } =
-            answered.map_err(|refusal| requirements::refused(&loaded.revision.policy, &primary, described, refusal))?;
+            answered.map_err(|refusal| requirements::refused(&loaded.revision.policy, &data, described, refusal))?;
         seen.ask_again(ask_again_at);
         let wanted = match answer {
             Decision::Own(wanted) => wanted,
@@ -47,24 +47,24 @@ impl Agent {
         };
         self.accounts.note(key, |account| account.decision = Some(account::of_taints(&wanted)));
         let at = self.clock.now_seconds();
-        let added = self.connections.time_added(&subject.reference, at).await;
-        let plan = |subject: &Object, added| {
+        let added = self.connections.time_added(&primary.reference, at).await;
+        let plan = |primary: &Object, added| {
             let mut known = self.known.lock();
-            let written = (Arc::clone(&key.policy), subject.reference.clone());
+            let written = (Arc::clone(&key.policy), primary.reference.clone());
             let contention = known.contention.entry(written).or_default();
-            taints::plan(key, subject, rule, &wanted, added, (contention, at))
+            taints::plan(key, primary, rule, &wanted, added, (contention, at))
         };
-        let mut outcome = self.apply(key, plan(subject, added)?, seen).await;
+        let mut outcome = self.apply(key, plan(primary, added)?, seen).await;
         let mut left = taken(&mut outcome);
         if let Some(untimed) = left.take_if(|left| added == TimeAdded::SetByCluster && taints::untimed(left, rule)) {
-            self.connections.left_without_time(&subject.reference).await;
+            self.connections.left_without_time(&primary.reference).await;
             let timed = self.apply(key, plan(&untimed, TimeAdded::SetByUs(at))?, seen).await;
             outcome.steps.extend(timed.steps);
             outcome.stopped = timed.stopped;
             left = taken(&mut outcome);
         }
         if outcome.steps.iter().any(|step| step.result.is_ok()) {
-            // That the taints are there now is judged already. Where the subject is another by now, nobody has judged
+            // That the taints are there now is judged already. Where the primary is another by now, nobody has judged
             // that: what somebody made of it may look as it did before the write.
             seen.judged = left.map(Arc::from);
             let unknown = seen.judged.is_none() && outcome.failure().is_none();
@@ -76,7 +76,7 @@ impl Agent {
     }
 }
 
-/// The subject as the last write left it, where that is known.
+/// The primary as the last write left it, where that is known.
 fn taken(outcome: &mut Outcome) -> Option<Box<Object>> {
     outcome.steps.iter_mut().rev().find_map(|step| step.left.take())
 }

@@ -120,16 +120,16 @@ fn trigger(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Result<
         let change = cut::of(guest, &change.after.reference)?.cut_change(change);
         return said.answered(guest.evaluate(&Limits::default(), &context, &change), answer::verdict);
     }
-    let subject = given.maybe("subject", arguments::subject)?.context("there is neither `subject` nor `change`")?;
-    let subject = cut::of(guest, &subject.reference)?.cut(subject);
-    said.answered(guest.ready(&Limits::default(), &context, &subject), answer::readiness)
+    let primary = given.maybe("primary", arguments::primary)?.context("there is neither `primary` nor `change`")?;
+    let primary = cut::of(guest, &primary.reference)?.cut(primary);
+    said.answered(guest.ready(&Limits::default(), &context, &primary), answer::readiness)
 }
 
 fn kubeconfig(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Result<Value> {
     let context = arguments::context(given)?;
-    let subject = given.maybe("subject", arguments::subject)?.context("there is no `subject`")?;
-    let subject = cut::of(guest, &subject.reference)?.cut(subject);
-    let require = |found: &[Input]| guest.require(&Limits::default(), &context, &subject, found);
+    let primary = given.maybe("primary", arguments::primary)?.context("there is no `primary`")?;
+    let primary = cut::of(guest, &primary.reference)?.cut(primary);
+    let require = |found: &[Input]| guest.require(&Limits::default(), &context, &primary, found);
     if given.has("found") {
         let found = cut::inputs(guest, given.each("found", inputs::input)?, require)?;
         let call = require(&found);
@@ -139,7 +139,7 @@ fn kubeconfig(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Resu
         bail!("there is neither `found` nor `inputs`");
     }
     let inputs = cut::inputs(guest, given.each("inputs", inputs::input)?, require)?;
-    let call = guest.transform(&Limits::default(), &context, &subject, &inputs);
+    let call = guest.transform(&Limits::default(), &context, &primary, &inputs);
     said.answered(call, |result| answer::result(result, answer::kubeconfig))
 }
 

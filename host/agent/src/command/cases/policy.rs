@@ -45,7 +45,7 @@ struct Expected {
     /// Every object that is removed.
     #[serde(default)]
     removed: Vec<Reference>,
-    /// The state of every subject.
+    /// The state of every primary.
     #[serde(default)]
     states: Vec<StateOf>,
     /// Who is put to evaluation by the change.
@@ -56,11 +56,11 @@ struct Expected {
     reasons: Option<Vec<String>>,
 }
 
-/// The state of one subject.
+/// The state of one primary.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct StateOf {
-    subject: Reference,
+    primary: Reference,
     state: String,
     reason: String,
 }
@@ -69,7 +69,7 @@ struct StateOf {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Woken {
-    subject: Reference,
+    primary: Reference,
     causes: Vec<String>,
 }
 
@@ -172,27 +172,27 @@ fn states_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<St
     let found: Vec<_> = known
         .told
         .iter()
-        .map(|(key, told)| (&*key.subject, format!("{:?} {}", told.state, told.reason), told))
+        .map(|(key, told)| (&*key.primary, format!("{:?} {}", told.state, told.reason), told))
         .collect();
     let mut differences = Vec::new();
     for wanted in &expected.states {
         let want = format!("{} {}", wanted.state, wanted.reason);
-        match found.iter().find(|(subject, ..)| names(&wanted.subject, subject)) {
+        match found.iter().find(|(primary, ..)| names(&wanted.primary, primary)) {
             Some((_, state, _)) if *state == want => {}
-            Some((subject, state, told)) => {
-                differences.push(format!("{subject}: want {want}, have {state}: {}", told.message));
+            Some((primary, state, told)) => {
+                differences.push(format!("{primary}: want {want}, have {state}: {}", told.message));
             }
             None => {
                 differences
-                    .push(format!("{} {}: want {want}, have no state", wanted.subject.kind, wanted.subject.name));
+                    .push(format!("{} {}: want {want}, have no state", wanted.primary.kind, wanted.primary.name));
             }
         }
     }
     let unwanted =
-        found.iter().filter(|(subject, ..)| !expected.states.iter().any(|wanted| names(&wanted.subject, subject)));
-    differences.extend(unwanted.map(|(subject, state, _)| format!("{subject}: want no state, have {state}")));
-    let all = found.iter().map(|(subject, _, told)| StateOf {
-        subject: Reference::of(subject),
+        found.iter().filter(|(primary, ..)| !expected.states.iter().any(|wanted| names(&wanted.primary, primary)));
+    differences.extend(unwanted.map(|(primary, state, _)| format!("{primary}: want no state, have {state}")));
+    let all = found.iter().map(|(primary, _, told)| StateOf {
+        primary: Reference::of(primary),
         state: told.state.as_str().to_owned(),
         reason: told.reason.as_str().to_owned(),
     });
@@ -215,22 +215,22 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
     for wanted in expected.woken.iter().flatten() {
         let by: Vec<_> = journal
             .iter()
-            .filter(|entry| entry.why.is_some() && names(&wanted.subject, &entry.key.subject))
+            .filter(|entry| entry.why.is_some() && names(&wanted.primary, &entry.key.primary))
             .flat_map(|entry| entry.causes.iter().map(cause).chain(entry.why.as_ref().map(Why::word)))
             .collect();
         if wanted.causes.iter().any(|cause| !by.contains(&cause.as_str())) || by.is_empty() {
             differences.push(format!(
                 "{} {}: want woken by {:?}, have {by:?}",
-                wanted.subject.kind, wanted.subject.name, wanted.causes
+                wanted.primary.kind, wanted.primary.name, wanted.causes
             ));
         }
     }
     let woken = expected.woken.as_deref().unwrap_or_default();
     for entry in journal.iter().filter(|entry| entry.why.is_some() && expected.woken.is_some()) {
-        if !woken.iter().any(|wanted| names(&wanted.subject, &entry.key.subject)) {
+        if !woken.iter().any(|wanted| names(&wanted.primary, &entry.key.primary)) {
             differences.push(format!(
                 "{}: want not woken, have {:?}",
-                entry.key.subject,
+                entry.key.primary,
                 entry.causes.iter().map(cause).collect::<Vec<_>>()
             ));
         }
@@ -243,11 +243,11 @@ fn journal_came(journal: &[Entry], expected: &Expected) -> Map<String, Value> {
     let ran = || journal.iter().filter(|entry| entry.why.is_some());
     let mut woken: Vec<Woken> = Vec::new();
     for entry in ran() {
-        let subject = Reference::of(&entry.key.subject);
+        let primary = Reference::of(&entry.key.primary);
         let by = entry.causes.iter().map(|by| cause(by).to_owned());
-        match woken.iter_mut().find(|known| known.subject == subject) {
+        match woken.iter_mut().find(|known| known.primary == primary) {
             Some(known) => known.causes.extend(by),
-            None => woken.push(Woken { subject, causes: by.collect() }),
+            None => woken.push(Woken { primary, causes: by.collect() }),
         }
     }
     woken.iter_mut().for_each(|known| known.causes.dedup());

@@ -16,7 +16,7 @@ pub(super) fn list(rows: &[Row]) -> Value {
 fn one(row: &Row, marks: &Marks) -> Value {
     let mut value = json!({
         "policy": *row.key.policy,
-        "subject": *row.key.subject,
+        "primary": *row.key.primary,
         "state": row.standing.as_str(),
         "reason": row.reason,
         "message": row.message,

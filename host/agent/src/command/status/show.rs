@@ -5,10 +5,10 @@ use crate::agent::account::Read;
 use crate::output::{Screen, columns};
 use transom_core::plan::Step;
 
-/// One subject whole.
+/// One primary whole.
 pub(super) fn tell(row: &Row, screen: &Screen) {
     let line = |label: &str, text: &str| screen.line(format_args!("  {label:<10} {text}"));
-    screen.line(format_args!("{} under {}", row.key.subject, row.key.policy));
+    screen.line(format_args!("{} under {}", row.key.primary, row.key.policy));
     let since = row.since().map(|since| format!(" since {since}")).unwrap_or_default();
     line("state", &format!("{} {}{since}", row.standing.as_str(), row.reason));
     if let Some(told) = row.reported.as_ref().filter(|_| row.since().is_none()) {
@@ -55,11 +55,11 @@ fn planned(step: &Step) -> String {
     }
 }
 
-/// One subject as cells of a table.
+/// One primary as cells of a table.
 pub(super) fn cells(row: &Row) -> Vec<String> {
     let planned: Vec<String> = row.account.steps.iter().map(planned).collect();
     let message = if row.standing == Standing::WouldApply { planned.join("; ") } else { row.message.clone() };
     let since = row.since().unwrap_or("-").to_owned();
-    let (state, subject) = (row.standing.as_str().to_owned(), row.key.subject.to_string());
-    vec![state, row.reason.clone(), since, subject, row.key.policy.to_string(), message]
+    let (state, primary) = (row.standing.as_str().to_owned(), row.key.primary.to_string());
+    vec![state, row.reason.clone(), since, primary, row.key.policy.to_string(), message]
 }

@@ -1,4 +1,4 @@
-//! What a policy may write: Secrets that hold a kubeconfig, or taints of the subject; never both, never anything else.
+//! What a policy may write: Secrets that hold a kubeconfig, or taints of the primary; never both, never anything else.
 
 use super::super::manifest::PolicyError;
 use super::super::{ReadRule, SecretRule, TaintsRule, Writes};
@@ -10,7 +10,7 @@ use crate::projection::path::{Path, Segment};
 use crate::reference::dns;
 use std::net::IpAddr;
 use transom_api::policy::bounds::{self, FEW, MANY};
-use transom_api::policy::{AddressGrant, KubeconfigGrant, PolicySpec, SubjectSpec, Verb, WriteGrant};
+use transom_api::policy::{AddressGrant, KubeconfigGrant, PolicySpec, PrimarySpec, Verb, WriteGrant};
 
 /// All write grants are of one sort, and that sort says which world the decide guest is built for.
 pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule], names: &Names) -> Checked<Writes> {
@@ -22,10 +22,10 @@ pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule], names: &Names) -> Ch
         connection(&field, &grant.cluster)?;
         unique(&format!("{field}.verbs"), grant.verbs.iter().map(|verb| format!("{verb:?}")))?;
         match (grant.target, &grant.kubeconfig) {
-            (Some(_), None) => taints.push(taints_rule(&field, grant, &spec.subject)?),
+            (Some(_), None) => taints.push(taints_rule(&field, grant, &spec.primary)?),
             (None, Some(kubeconfig)) => secrets.push(secret_rule(&field, grant, kubeconfig, reads, names)?),
             (Some(_), Some(_)) => {
-                return Err(PolicyError::new(format!("{field}.kubeconfig"), "a subject is no target for a kubeconfig"));
+                return Err(PolicyError::new(format!("{field}.kubeconfig"), "a primary is no target for a kubeconfig"));
             }
             (None, None) => return Err(unusable(&field, grant)),
         }
@@ -45,12 +45,12 @@ fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
             "RBAC kinds need a rule on values: who may write them is root",
         );
     }
-    PolicyError::new(field, "says neither `kubeconfig` nor `target: subject`, so no guest could have it written")
+    PolicyError::new(field, "says neither `kubeconfig` nor `target: primary`, so no guest could have it written")
 }
 
-fn taints_rule(field: &str, grant: &WriteGrant, subject: &SubjectSpec) -> Checked<TaintsRule> {
+fn taints_rule(field: &str, grant: &WriteGrant, primary: &PrimarySpec) -> Checked<TaintsRule> {
     let (api_version, kind) = MANAGED_CLUSTER;
-    if subject.api_version != api_version || subject.kind != kind {
+    if primary.api_version != api_version || primary.kind != kind {
         return Err(PolicyError::new(
             format!("{field}.target"),
             format!("only a {kind} of {api_version} carries taints"),
@@ -58,11 +58,11 @@ fn taints_rule(field: &str, grant: &WriteGrant, subject: &SubjectSpec) -> Checke
     }
     for (name, given) in [("kind", &grant.kind), ("namespace", &grant.namespace), ("name", &grant.name)] {
         if given.is_some() {
-            return Err(PolicyError::new(format!("{field}.{name}"), "the subject needs no name"));
+            return Err(PolicyError::new(format!("{field}.{name}"), "the primary needs no name"));
         }
     }
     if grant.verbs != [Verb::Patch] {
-        return Err(PolicyError::new(format!("{field}.verbs"), "a subject can only be patched"));
+        return Err(PolicyError::new(format!("{field}.verbs"), "a primary can only be patched"));
     }
     if grant.fields != ["spec.taints"] {
         return Err(PolicyError::new(format!("{field}.fields"), "is not [spec.taints]"));
@@ -162,8 +162,8 @@ fn addresses(field: &str, grants: &[AddressGrant], reads: &[ReadRule]) -> Checke
         let at = |name: &str, why: &str| Err(PolicyError::new(format!("{field}.addresses[{index}]{name}"), why));
         let role = grant.role.as_ref().map(|role| reads.iter().find(|rule| rule.role == *role));
         let is = |rule: &ReadRule, kind: &str| rule.api_version == "v1" && rule.kind == kind;
-        let path = grant.field.as_ref().or(grant.subject_field.as_ref());
-        match (grant.node_port, grant.load_balancer, &grant.field, &grant.subject_field) {
+        let path = grant.field.as_ref().or(grant.primary_field.as_ref());
+        match (grant.node_port, grant.load_balancer, &grant.field, &grant.primary_field) {
             (true, false, None, None) | (false, true, None, None) => match role {
                 Some(Some(rule)) if is(rule, "Service") => {}
                 _ => return at(".role", "is no role of a Service"),
@@ -172,9 +172,9 @@ fn addresses(field: &str, grants: &[AddressGrant], reads: &[ReadRule]) -> Checke
                 Some(Some(rule)) if !is(rule, "Secret") => {}
                 _ => return at(".role", "is no role of an object whose fields may be read"),
             },
-            (false, false, None, Some(_)) if role.is_some() => return at(".role", "does not belong to `subjectField`"),
+            (false, false, None, Some(_)) if role.is_some() => return at(".role", "does not belong to `primaryField`"),
             (false, false, None, Some(_)) => {}
-            _ => return at("", "says not exactly one of `nodePort`, `loadBalancer`, `field` and `subjectField`"),
+            _ => return at("", "says not exactly one of `nodePort`, `loadBalancer`, `field` and `primaryField`"),
         }
         if grant.node_port != grant.host.as_deref().is_some_and(is_host) || !grant.node_port && grant.host.is_some() {
             return at(".host", "is no host, address, or `*.` and a domain of two parts, which `nodePort` takes");
@@ -184,7 +184,7 @@ fn addresses(field: &str, grants: &[AddressGrant], reads: &[ReadRule]) -> Checke
         }
         let plain = |path: &Path| path.segments().iter().all(|segment| matches!(segment, Segment::Field(_)));
         if path.is_some_and(|path| !Path::parse(path).is_ok_and(|path| plain(&path))) {
-            let name = if grant.field.is_some() { ".field" } else { ".subjectField" };
+            let name = if grant.field.is_some() { ".field" } else { ".primaryField" };
             return at(name, "is no path of a field");
         }
     }

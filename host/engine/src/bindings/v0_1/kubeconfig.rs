@@ -6,7 +6,7 @@ use crate::measure::{Lift, Lower};
 use transom_core::contract::decide::{
     Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service, ServicePort,
 };
-use transom_core::contract::{Context, Refusal, Subject, Timed};
+use transom_core::contract::{Context, Primary, Refusal, Timed};
 use wasmtime::component::TypedFunc;
 
 /// Where the result goes, and what must be read for it.
@@ -14,14 +14,14 @@ pub(crate) type Require<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requi
 /// What the kubeconfig says.
 pub(crate) type Transform<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
 /// What both take.
-type Given<'a> = (&'a wit::Context, &'a wit::Subject, &'a [wit_kubeconfig::Input]);
+type Given<'a> = (&'a wit::Context, &'a wit::Primary, &'a [wit_kubeconfig::Input]);
 
-/// Context, subject, and what was found: both questions to a kubeconfig guest take the same.
-pub(crate) type Arguments = (wit::Context, wit::Subject, Vec<wit_kubeconfig::Input>);
+/// Context, primary, and what was found: both questions to a kubeconfig guest take the same.
+pub(crate) type Arguments = (wit::Context, wit::Primary, Vec<wit_kubeconfig::Input>);
 
 impl Lower {
-    pub(crate) fn for_kubeconfig(&mut self, context: &Context, subject: &Subject, inputs: &[Input]) -> Arguments {
-        (self.context(context), self.subject(subject), self.list(inputs, Self::input))
+    pub(crate) fn for_kubeconfig(&mut self, context: &Context, primary: &Primary, inputs: &[Input]) -> Arguments {
+        (self.context(context), self.primary(primary), self.list(inputs, Self::input))
     }
 
     fn input(&mut self, input: &Input) -> wit_kubeconfig::Input {

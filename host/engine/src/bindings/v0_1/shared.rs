@@ -1,8 +1,8 @@
-//! What every world shares: context, references, subject, problems. Never decides what a refusal means.
+//! What every world shares: context, references, primary, problems. Never decides what a refusal means.
 
 use super::wit;
 use crate::measure::{Lift, Lower};
-use transom_core::contract::{Context, Problem, Refusal, Subject};
+use transom_core::contract::{Context, Primary, Problem, Refusal};
 use transom_core::reference::ObjectRef;
 
 impl Lower {
@@ -27,13 +27,13 @@ impl Lower {
         }
     }
 
-    pub(super) fn subject(&mut self, subject: &Subject) -> wit::Subject {
-        wit::Subject {
-            reference: self.reference(&subject.reference),
-            uid: self.text(&subject.uid),
-            created_seconds: subject.created_seconds,
-            deleting: subject.deleting,
-            fields: self.json(&subject.fields),
+    pub(super) fn primary(&mut self, primary: &Primary) -> wit::Primary {
+        wit::Primary {
+            reference: self.reference(&primary.reference),
+            uid: self.text(&primary.uid),
+            created_seconds: primary.created_seconds,
+            deleting: primary.deleting,
+            fields: self.json(&primary.fields),
         }
     }
 }

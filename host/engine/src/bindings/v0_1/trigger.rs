@@ -3,23 +3,23 @@
 use super::exported::trigger;
 use super::wit;
 use crate::measure::{Lift, Lower};
-use transom_core::contract::{Change, Context, Readiness, Subject, Timed, Verdict};
+use transom_core::contract::{Change, Context, Primary, Readiness, Timed, Verdict};
 use wasmtime::component::TypedFunc;
 
-/// Whether a subject may be evaluated.
-pub(crate) type Ready<'a> = TypedFunc<(&'a wit::Context, &'a wit::Subject), (trigger::ReadyAnswer,)>;
+/// Whether a primary may be evaluated.
+pub(crate) type Ready<'a> = TypedFunc<(&'a wit::Context, &'a wit::Primary), (trigger::ReadyAnswer,)>;
 /// What to make of a change.
 pub(crate) type Evaluate<'a> = TypedFunc<(&'a wit::Context, &'a trigger::Change), (trigger::Verdict,)>;
 
 impl Lower {
-    pub(crate) fn for_ready(&mut self, context: &Context, subject: &Subject) -> (wit::Context, wit::Subject) {
-        (self.context(context), self.subject(subject))
+    pub(crate) fn for_ready(&mut self, context: &Context, primary: &Primary) -> (wit::Context, wit::Primary) {
+        (self.context(context), self.primary(primary))
     }
 
     pub(crate) fn for_evaluate(&mut self, context: &Context, change: &Change) -> (wit::Context, trigger::Change) {
         let change = trigger::Change {
-            before: self.subject(&change.before),
-            after: self.subject(&change.after),
+            before: self.primary(&change.before),
+            after: self.primary(&change.after),
             changed: self.list(&change.changed, |lower, path| lower.text(path)),
         };
         (self.context(context), change)

@@ -1,9 +1,9 @@
-//! What a case gives as values of the contract: context, subject, change, managed cluster. Never the inputs by role.
+//! What a case gives as values of the contract: context, primary, change, managed cluster. Never the inputs by role.
 
 use super::words::Words;
 use serde_json::{Map, Value};
 use transom_core::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
-use transom_core::contract::{AgentFacts, Change, Context, Subject};
+use transom_core::contract::{AgentFacts, Change, Context, Primary};
 use transom_core::managed_cluster::DEFAULT_LEASE_SECONDS;
 use transom_core::reference::ObjectRef;
 
@@ -35,8 +35,8 @@ pub(super) fn reference(words: &mut Words) -> anyhow::Result<ObjectRef> {
     })
 }
 
-pub(super) fn subject(words: &mut Words) -> anyhow::Result<Subject> {
-    Ok(Subject {
+pub(super) fn primary(words: &mut Words) -> anyhow::Result<Primary> {
+    Ok(Primary {
         reference: words.map("reference", reference)?,
         uid: words.plain("uid")?,
         created_seconds: words.plain("created-seconds")?,
@@ -47,8 +47,8 @@ pub(super) fn subject(words: &mut Words) -> anyhow::Result<Subject> {
 
 pub(super) fn change(words: &mut Words) -> anyhow::Result<Change> {
     Ok(Change {
-        before: words.map("before", subject)?,
-        after: words.map("after", subject)?,
+        before: words.map("before", primary)?,
+        after: words.map("after", primary)?,
         changed: words.plain("changed")?,
     })
 }
