@@ -69,7 +69,7 @@ pub(crate) struct Agent {
     documents: Documents,
     /// Told whenever an evaluation ended.
     pub(crate) moved: Notify,
-    /// Spreads back-off and audit over the fleet, differently in each run.
+    /// Spreads back-off and resync over the fleet, differently in each run.
     seeds: RandomState,
 }
 

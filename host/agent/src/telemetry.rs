@@ -84,7 +84,7 @@ pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: Option<Fir
     for (kind, target) in &report.writes {
         let (key, target) = (work.key.clone(), target.clone());
         tell(&match work.why {
-            Why::Audit => Signal::RepairedByAudit { key, kind: *kind, target },
+            Why::Resync => Signal::RepairedByResync { key, kind: *kind, target },
             _ => Signal::Written { key, why, kind: *kind, target },
         });
     }
@@ -227,12 +227,12 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::Written { key, why, kind, target } => {
             info!(target: PRIMARY, policy = %key.policy, primary = %key.primary, %target, why, "{}", kind.past());
         }
-        Signal::RepairedByAudit { key, kind, target } => {
+        Signal::RepairedByResync { key, kind, target } => {
             if let Some(meters) = metrics::get() {
                 meters.repaired(&key.policy);
             }
-            let (policy, primary, why, what) = (&key.policy, &key.primary, Why::Audit.word(), kind.past());
-            warn!(target: PRIMARY, %policy, %primary, %target, why, "{what} by an audit: no event had told of this difference");
+            let (policy, primary, why, what) = (&key.policy, &key.primary, Why::Resync.word(), kind.past());
+            warn!(target: PRIMARY, %policy, %primary, %target, why, "{what} by a resync: no event had told of this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
         Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),
@@ -275,7 +275,7 @@ mod tests {
             State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
             _ => Err(Failure::known(word, "")),
         };
-        let schedule = Schedule { now_seconds: 0, audit_seconds: 0, failures: 0, seed: 0 };
+        let schedule = Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 0 };
         let report = report::of(evaluation, result, schedule);
         assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
         let writes = wrote.then_some((WriteKind::Patch, primary)).into_iter().collect();

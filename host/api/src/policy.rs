@@ -27,13 +27,13 @@ pub struct PolicySpec {
     /// What becomes of the objects that the policy made.
     #[serde(default)]
     pub own: OwnSpec,
-    /// Seconds between two audits of a primary, jittered; 0 switches the audit off.
-    #[serde(default = "default_audit_seconds")]
-    pub audit_seconds: u32,
+    /// Seconds between two resyncs of a primary, jittered; 0 switches the resync off.
+    #[serde(default = "default_resync_seconds")]
+    pub resync_seconds: u32,
 }
 
 /// Half an hour.
-fn default_audit_seconds() -> u32 {
+fn default_resync_seconds() -> u32 {
     1800
 }
 
@@ -262,7 +262,7 @@ mod tests {
             (spec.primary.cluster.as_str(), spec.primary.namespaces.as_slice()),
             ("local", &["*".to_owned()][..])
         );
-        assert_eq!((spec.suspend, spec.audit_seconds, spec.guests.trigger.is_none()), (false, 1800, true));
+        assert_eq!((spec.suspend, spec.resync_seconds, spec.guests.trigger.is_none()), (false, 1800, true));
         assert_eq!(
             spec.own,
             OwnSpec {

@@ -229,7 +229,7 @@ impl Kubernetes {
         Ok(read)
     }
 
-    /// An object for an audit: what only an answer to us has told, and no watch has confirmed, is asked for anew.
+    /// An object for a resync: what only an answer to us has told, and no watch has confirmed, is asked for anew.
     ///
     /// # Errors
     /// As of [`Kubernetes::read`].

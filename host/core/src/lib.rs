@@ -1,7 +1,6 @@
 //! The decisions of the agent as pure functions over values.
 //! Never waits, reads a clock, touches a file or a network: whatever it needs comes as an argument.
 
-pub mod audit;
 pub mod backoff;
 mod carried;
 pub mod catalogue;
@@ -30,6 +29,7 @@ pub mod redact;
 pub mod reference;
 pub mod report;
 pub mod requirements;
+pub mod resync;
 pub mod rights;
 #[cfg(test)]
 mod sample;

@@ -33,8 +33,8 @@ pub struct Policy {
     pub writes: Writes,
     /// What becomes of what was made.
     pub own: OwnSpec,
-    /// Seconds between two audits, 0 for none.
-    pub audit_seconds: u32,
+    /// Seconds between two resyncs, 0 for none.
+    pub resync_seconds: u32,
 }
 
 impl Policy {

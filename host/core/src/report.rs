@@ -5,7 +5,7 @@ use crate::outcome::{Outcome, WriteKind};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::work::Key;
-use crate::{audit, backoff};
+use crate::{backoff, resync};
 use transom_api::{Reason, State, Word};
 
 /// The shortest time until a time that was asked for, in milliseconds, as the contract says: one that lies in the past, or
@@ -68,8 +68,8 @@ pub struct Report {
     /// When time alone has the primary evaluated again, in milliseconds from now: another try, or the time that a guest
     /// asked for.
     pub again_after_ms: Option<u64>,
-    /// When it is audited, in milliseconds from now, whatever happens before.
-    pub audit_after_ms: Option<u64>,
+    /// When it is resynced, in milliseconds from now, whatever happens before.
+    pub resync_after_ms: Option<u64>,
     /// Failures in a row that are tried again by themselves, this one included; 0 after anything else.
     pub failures: u32,
 }
@@ -113,10 +113,10 @@ pub struct Schedule {
     /// Seconds since 1970.
     pub now_seconds: i64,
     /// The policy's setting.
-    pub audit_seconds: u32,
+    pub resync_seconds: u32,
     /// [`Report::failures`] of the report before this one.
     pub failures: u32,
-    /// Spreads back-off and audit; the same seed gives the same times.
+    /// Spreads back-off and resync; the same seed gives the same times.
     pub seed: u64,
 }
 
@@ -131,7 +131,7 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
     };
     let writes = outcome.steps.into_iter().filter(|step| step.result.is_ok());
     let (failures, retry_ms) = retry(end.end, schedule);
-    let audit_after_ms = end.audited().then(|| audit::delay_ms(schedule.audit_seconds, schedule.seed)).flatten();
+    let resync_after_ms = end.resynced().then(|| resync::delay_ms(schedule.resync_seconds, schedule.seed)).flatten();
     let asked_ms = end.ask_again_at.map(|at| until_ms(at, schedule.now_seconds));
     Report {
         policy: evaluation.key.policy.to_string(),
@@ -146,7 +146,7 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
         observed_generation: evaluation.observed_generation,
         at_seconds: schedule.now_seconds,
         again_after_ms: [retry_ms, asked_ms].into_iter().flatten().min(),
-        audit_after_ms,
+        resync_after_ms,
         failures,
     }
 }
@@ -161,7 +161,7 @@ struct Ending {
 
 impl Ending {
     /// Whether it is looked at again now and then.
-    fn audited(&self) -> bool {
+    fn resynced(&self) -> bool {
         !matches!(self.end, End::Gone | End::Ended(Class::Left))
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     fn report(result: Result<Success, Failure>, failures: u32) -> Report {
         let evaluation =
             Evaluation { key: key("demo"), target: Some(target("demo")), inputs: None, observed_generation: Some(3) };
-        of(evaluation, result, Schedule { now_seconds: NOW, audit_seconds: 0, failures, seed: 7 })
+        of(evaluation, result, Schedule { now_seconds: NOW, resync_seconds: 0, failures, seed: 7 })
     }
 
     fn success(results: &[Result<(), Word>]) -> Success {
@@ -287,19 +287,23 @@ mod tests {
     }
 
     #[test]
-    fn an_audit_comes_whatever_else_time_has_in_store() {
-        let schedule = Schedule { now_seconds: NOW, audit_seconds: 1_800, failures: 3, seed: 7 };
+    fn an_resync_comes_whatever_else_time_has_in_store() {
+        let schedule = Schedule { now_seconds: NOW, resync_seconds: 1_800, failures: 3, seed: 7 };
         let evaluation = Evaluation { key: key("demo"), target: None, inputs: None, observed_generation: None };
         let seen = |result| {
             let report = of(evaluation.clone(), result, schedule);
-            (report.again_after_ms, report.audit_after_ms)
+            (report.again_after_ms, report.resync_after_ms)
         };
-        let (audit, retry) = (audit::delay_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
-        assert_eq!(seen(Ok(success(&[]))), (None, audit));
-        assert_eq!(seen(Ok(Success { ask_again_at: Some(NOW + 9), ..success(&[]) })), (Some(9_000), audit));
-        assert_eq!(seen(Err(Failure::known(Word::ReadFailed, "m"))), (retry, audit));
-        assert_eq!(seen(Err(Failure::known(Word::KubeconfigEmpty, "m"))), (None, audit));
-        assert_eq!(seen(Ok(Success { gone: true, ..success(&[Ok(())]) })), (None, None), "what is gone is not audited");
+        let (resync, retry) = (resync::delay_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
+        assert_eq!(seen(Ok(success(&[]))), (None, resync));
+        assert_eq!(seen(Ok(Success { ask_again_at: Some(NOW + 9), ..success(&[]) })), (Some(9_000), resync));
+        assert_eq!(seen(Err(Failure::known(Word::ReadFailed, "m"))), (retry, resync));
+        assert_eq!(seen(Err(Failure::known(Word::KubeconfigEmpty, "m"))), (None, resync));
+        assert_eq!(
+            seen(Ok(Success { gone: true, ..success(&[Ok(())]) })),
+            (None, None),
+            "what is gone is not resynced"
+        );
     }
 
     #[test]

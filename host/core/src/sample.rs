@@ -79,7 +79,7 @@ pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
 /// How an evaluation of `clusters/demo` ended.
 pub(crate) fn report(result: Result<Success, Failure>) -> Report {
     let evaluation = Evaluation { key: key("demo"), target: None, inputs: None, observed_generation: None };
-    report::of(evaluation, result, Schedule { now_seconds: 0, audit_seconds: 0, failures: 0, seed: 7 })
+    report::of(evaluation, result, Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 7 })
 }
 
 pub(crate) fn object(reference: ObjectRef, body: Value) -> Object {

@@ -25,8 +25,8 @@ pub enum Signal {
         /// Which object.
         target: ObjectRef,
     },
-    /// An audit found a difference that no event had told, and mended it.
-    RepairedByAudit {
+    /// A resync found a difference that no event had told, and mended it.
+    RepairedByResync {
         /// Whose output.
         key: Key,
         /// Which kind of write.

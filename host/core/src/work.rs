@@ -19,7 +19,7 @@ impl Key {
         Self { policy: Arc::clone(policy), primary: Arc::new(primary.clone()) }
     }
 
-    /// A seed for back-off and audit that differs between keys; `run` sets runs of the agent apart.
+    /// A seed for back-off and resync that differs between keys; `run` sets runs of the agent apart.
     pub fn seed(&self, run: u64) -> u64 {
         self.to_string()
             .bytes()
@@ -63,8 +63,8 @@ pub enum Why {
     Timer,
     /// An earlier evaluation failed.
     Retry,
-    /// The jittered audit.
-    Audit,
+    /// The jittered resync.
+    Resync,
     /// The policy or one of its components was swapped.
     Swapped,
 }
@@ -82,7 +82,7 @@ impl Why {
             Self::Gone => "Gone",
             Self::Timer => "Timer",
             Self::Retry => "Retry",
-            Self::Audit => "Audit",
+            Self::Resync => "Resync",
             Self::Swapped => "Swapped",
         }
     }

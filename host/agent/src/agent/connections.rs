@@ -173,7 +173,7 @@ impl Connections {
         self.by_name.get(&reference.cluster)?.weigh(reference)
     }
 
-    /// As [`Connections::read`] for an audit: what only an answer to us has told is asked for anew.
+    /// As [`Connections::read`] for a resync: what only an answer to us has told is asked for anew.
     ///
     /// # Errors
     /// As of [`Connections::read`].

@@ -47,7 +47,7 @@ pub(crate) struct Seen {
     /// what was read before the write is no judgement of what came after it.
     pub(crate) judged: Option<Arc<Object>>,
     /// Whether this evaluation rests on nothing that only an answer to us has told.
-    audits: bool,
+    resyncs: bool,
     /// When time alone may change an answer.
     pub(crate) ask_again_at: Option<i64>,
     /// What this evaluation holds of the room for what is read.
@@ -64,7 +64,7 @@ impl Seen {
             objects: BTreeMap::new(),
             primary: None,
             judged: None,
-            audits: work.why == Why::Audit,
+            resyncs: work.why == Why::Resync,
             ask_again_at: None,
             room,
             ends_seconds: None,
@@ -182,7 +182,7 @@ impl Agent {
         }
     }
 
-    /// Reads an object, within the room for what is read; an audit asks the cluster for what no watch has confirmed.
+    /// Reads an object, within the room for what is read; a resync asks the cluster for what no watch has confirmed.
     pub(crate) async fn look_at(&self, reference: &ObjectRef, seen: &mut Seen) -> Result<Option<Object>, Failure> {
         let known = self.room_for(reference, seen)?;
         self.look_within(reference, known, seen).await
@@ -200,7 +200,7 @@ impl Agent {
         known: bool,
         seen: &mut Seen,
     ) -> Result<Option<Object>, Failure> {
-        let object = match seen.audits {
+        let object = match seen.resyncs {
             true => self.connections.read_confirmed(reference).await,
             false => self.connections.read(reference).await,
         }?;

@@ -186,19 +186,19 @@ mod tests {
         let now = Instant::now();
         let mut queue = Queue::default();
         let later = now + Duration::from_secs(60);
-        queue.push(&primary("a"), Cause::Evaluate(Why::Audit), Some(later), later);
+        queue.push(&primary("a"), Cause::Evaluate(Why::Resync), Some(later), later);
         assert!(queue.take(now).is_none());
         assert_eq!(queue.wait(now), Some(Duration::from_secs(60)));
         queue.push(&primary("a"), Cause::Updated, None, now);
         assert_eq!(queue.oldest(now + Duration::from_secs(5)), Duration::from_secs(5));
         let item = queue.take(now).unwrap();
-        assert_eq!(item.why(), None, "the audit is not due, so the trigger guest is asked");
+        assert_eq!(item.why(), None, "the resync is not due, so the trigger guest is asked");
         queue.done(&item.primary);
         queue.push(&primary("a"), Cause::Updated, None, now);
         let item = queue.take(now + Duration::from_secs(61)).unwrap();
         assert_eq!(item.causes.len(), 2);
-        assert!(!item.is_timed(), "an update and an audit are more than time");
-        assert_eq!(item.why(), Some(&Why::Audit));
+        assert!(!item.is_timed(), "an update and a resync are more than time");
+        assert_eq!(item.why(), Some(&Why::Resync));
         assert_eq!(item.since, now, "the update came first");
         assert_eq!(queue.wait(now), None);
     }

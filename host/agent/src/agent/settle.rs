@@ -28,7 +28,7 @@ impl Agent {
         let failures = self.known.lock().told.get(key).map_or(0, |told| told.failures);
         let now_seconds = self.clock.now_seconds();
         let seed = self.seeds.hash_one((key, now_seconds, failures));
-        Schedule { now_seconds, audit_seconds: loaded.revision.policy.audit_seconds, failures, seed }
+        Schedule { now_seconds, resync_seconds: loaded.revision.policy.resync_seconds, failures, seed }
     }
 
     /// Takes note of what an evaluation touched and came to, and sets its next run.
@@ -65,12 +65,12 @@ impl Agent {
                 _ => lane.push_again(&key.primary, after, since),
             }
         }
-        // Tries and timers leave the time of the next audit as it is: however close they follow each other, it comes.
-        let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.primary, &Why::Audit);
-        match report.audit_after_ms.map(Duration::from_millis) {
+        // Tries and timers leave the time of the next resync as it is: however close they follow each other, it comes.
+        let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.primary, &Why::Resync);
+        match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if timed => {}
-            Some(after) => lane.push(&key.primary, Cause::Evaluate(Why::Audit), Some(after)),
-            None => lane.forget(&key.primary, &Why::Audit),
+            Some(after) => lane.push(&key.primary, Cause::Evaluate(Why::Resync), Some(after)),
+            None => lane.forget(&key.primary, &Why::Resync),
         }
         // Nothing is taken from the queue before this replica leads again.
         if report.end == End::Ended(Class::Standby) {

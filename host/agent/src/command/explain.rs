@@ -67,7 +67,7 @@ const BESIDE: [(&str, &str, &str); 20] = [
     ("Gone", "cause", "The primary is gone."),
     ("Timer", "cause", "The guest had asked to be asked again at this time."),
     ("Retry", "cause", "The attempt before failed, and is tried again by itself."),
-    ("Audit", "cause", "Every primary is looked at now and then, whether anything was told or not."),
+    ("Resync", "cause", "Every primary is looked at now and then, whether anything was told or not."),
     ("Swapped", "cause", "The policy or one of its components changed."),
 ];
 
@@ -121,7 +121,7 @@ mod tests {
             Why::Gone,
             Why::Timer,
             Why::Retry,
-            Why::Audit,
+            Why::Resync,
             Why::Swapped,
         ];
         let known = |word: &str, whose: &str| BESIDE.iter().any(|(known, is, _)| (*known, *is) == (word, whose));

@@ -94,7 +94,7 @@ impl Meters {
         }
     }
 
-    /// An audit mended something.
+    /// A resync mended something.
     pub(crate) fn repaired(&self, policy: &str) {
         add(&self.repaired, &[policy], 1);
     }

@@ -75,7 +75,7 @@ fn report(primary: &str) -> Report {
         observed_generation: None,
         at_seconds: 0,
         again_after_ms: None,
-        audit_after_ms: None,
+        resync_after_ms: None,
         failures: 0,
     }
 }

@@ -221,7 +221,7 @@ fn report(state: State, message: &str, at_seconds: i64) -> Report {
         observed_generation: Some(3),
         at_seconds,
         again_after_ms: None,
-        audit_after_ms: None,
+        resync_after_ms: None,
         failures: 0,
     }
 }

@@ -26,7 +26,7 @@ fn report(primary: &ObjectRef, state: State, reason: Word, message: &str) -> Rep
         observed_generation: None,
         at_seconds: 0,
         again_after_ms: None,
-        audit_after_ms: None,
+        resync_after_ms: None,
         failures: 2,
     }
 }

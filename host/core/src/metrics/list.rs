@@ -37,7 +37,7 @@ metrics! {
     EVALUATIONS: Counter, "transom_evaluations_total", "evaluations", ["policy", "why", "state"], "Evaluations by what called for them and the state that they came to.";
     CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"], "Time from the cause of an evaluation to the end of what it wrote; evaluations that wrote nothing are left out. For another try it is the cause of the first one.";
     WRITES: Counter, "transom_writes_total", "writes", ["policy", "kind", "result"], "Writes of objects by kind and by result: ok, or the reason of the failure.";
-    REPAIRED: Counter, "transom_repaired_by_audit_total", "objects", ["policy"], "Objects that an audit mended: no event had told of the difference.";
+    REPAIRED: Counter, "transom_repaired_by_resync_total", "objects", ["policy"], "Objects that a resync mended: no event had told of the difference.";
     EXPIRY: Gauge, "transom_certificate_earliest_expiry_timestamp_seconds", "seconds since 1970", ["policy"], "The earliest end of validity of any client certificate that is written for a policy; told by the replica that leads.";
     // Queues.
     QUEUE: Gauge, "transom_queue_primaries", "primaries", ["policy"], "Primaries that are being evaluated or may be now; told by the replica that leads.";

@@ -44,7 +44,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         reads,
         writes,
         own: spec.own,
-        audit_seconds: spec.audit_seconds,
+        resync_seconds: spec.resync_seconds,
     })
 }
 
@@ -268,9 +268,9 @@ mod tests {
     fn the_grant_says_which_world_decides() {
         let kubeconfig = checked(kubeconfig_manifest(), "/spec/suspend", json!(true)).unwrap();
         assert_eq!((kubeconfig.writes.world(), kubeconfig.suspend), (World::Kubeconfig, true));
-        assert_eq!((kubeconfig.audit_seconds, kubeconfig.reads.len()), (1800, 4));
-        let taints = checked(taints_manifest(), "/spec/auditSeconds", json!(0)).unwrap();
-        assert_eq!((taints.writes.world(), taints.audit_seconds), (World::Taints, 0));
+        assert_eq!((kubeconfig.resync_seconds, kubeconfig.reads.len()), (1800, 4));
+        let taints = checked(taints_manifest(), "/spec/resyncSeconds", json!(0)).unwrap();
+        assert_eq!((taints.writes.world(), taints.resync_seconds), (World::Taints, 0));
         let two = json!([
             kubeconfig_manifest()["spec"]["grant"]["write"][0],
             kubeconfig_manifest()["spec"]["grant"]["write"][0]
@@ -308,7 +308,7 @@ mod tests {
             ("/metadata/name".to_owned(), json!(7), "metadata.name"),
             ("/metadata/namespace".to_owned(), json!("x"), "metadata.namespace"),
             ("/spec/suspended".to_owned(), json!(true), "spec.suspended"),
-            ("/spec/auditSeconds".to_owned(), json!(-1), "spec.auditSeconds"),
+            ("/spec/resyncSeconds".to_owned(), json!(-1), "spec.resyncSeconds"),
             ("/spec/primary/kind".to_owned(), json!("hostedCluster"), "spec.primary.kind"),
             ("/spec/primary/apiVersion".to_owned(), json!("a/b/c"), "spec.primary.apiVersion"),
             ("/spec/primary/cluster".to_owned(), json!("The Hub"), "spec.primary.cluster"),

@@ -27,7 +27,7 @@ Labels have few values: policies, calls of guests, verbs and reasons (`transom e
 ## What counts as an attempt
 
 An evaluation of a policy that owns kubeconfigs counts as one attempt when it decided the kubeconfig of a primary, whether it had to write or not: it succeeded when the Secret is
-right, and failed when it is not. Each trigger counts once: a start, a change, a resync (`auditSeconds`). Waiting (for a namespace, a Service, a claim) and holding are no attempts; nor is
+right, and failed when it is not. Each trigger counts once: a start, a change, a resync (`resyncSeconds`). Waiting (for a namespace, a Service, a claim) and holding are no attempts; nor is
 a conflict that is tried again at once, nor a timed retry of the same failure, nor the same result for the same primary within a minute. How many primaries fail now is `transom_primaries{state=\"Failed\"}`.
 
 The promise is that 99.5 % of the attempts of 30 days succeed. Its budget is one of attempts: the seed's \"3.6 hours\" would need a service that is up or down as a whole.

@@ -196,7 +196,7 @@ impl Row {
     /// Whether the change led to an evaluation, where that is expected one way or the other.
     pub(crate) fn woken(&self, told: &[Told]) -> Option<String> {
         let expected = self.expected["evaluated"].as_bool()?;
-        let by_itself = ["Retry", "Timer", "Audit", ""];
+        let by_itself = ["Retry", "Timer", "Resync", ""];
         let ours =
             |told: &&Told| told.state.is_some() && told.primary.split(['/', ' ']).any(|part| part.ends_with(&self.tag));
         let why: Vec<&str> =

@@ -138,7 +138,7 @@ async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> R
 /// `built-in-taints` with a change; every primary is resynced each second.
 fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
     let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
-    manifest["spec"]["auditSeconds"] = json!(1);
+    manifest["spec"]["resyncSeconds"] = json!(1);
     change(&mut manifest["spec"]);
     let path = stage.cluster.folder().join(name);
     fs::write(&path, serde_yaml::to_string(&manifest)?)?;
@@ -161,7 +161,7 @@ async fn is_quiet(stage: &Stage, admin: SocketAddr) -> Result<()> {
     let versions = async || -> Result<Vec<Option<String>>> {
         Ok(stage.list(MANAGED).await?.into_iter().map(|cluster| cluster.metadata.resource_version).collect())
     };
-    let resyncs = || http::metric(admin, EVALUATIONS.name, "why=\"Audit\"");
+    let resyncs = || http::metric(admin, EVALUATIONS.name, "why=\"Resync\"");
     let before = (versions().await?, writes_answered(stage).await?);
     ensure!(before.0.len() >= 2 && before.1 >= 2, "the counters count nothing: {before:?}");
     let enough = resyncs()? + 5.0 * before.0.len() as f64;

@@ -18,13 +18,13 @@ const FLEET: Fleet = Fleet { clusters: 3, managed: 8, seed: 7 };
 /// When every client certificate of a fleet ends: 2099-12-31T00:00:00Z.
 const ENDS: f64 = 4_102_358_400.0;
 
-/// The shipped policies, but one is audited every second.
+/// The shipped policies, but one is resynced every second.
 fn policies(stage: &Stage) -> Result<PathBuf> {
     let folder = stage.cluster.folder().join("policies-metrics");
     fs::create_dir_all(&folder)?;
     fs::copy(program::policy("built-in-taints"), folder.join("taints.yaml"))?;
     let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(OUTPUT))?)?;
-    manifest["spec"]["auditSeconds"] = json!(1);
+    manifest["spec"]["resyncSeconds"] = json!(1);
     fs::write(folder.join("kubeconfig.yaml"), serde_yaml::to_string(&manifest)?)?;
     Ok(folder)
 }
@@ -58,7 +58,7 @@ fn a_prometheus_sees_what_only_an_api_server_makes_countable() -> Result<()> {
         stage.cluster.install_fleet(FLEET).await?;
         let (mark, wire) = (stage.mark()?, Wire::to(&stage.cluster.server())?);
         let folder = policies(stage)?.display().to_string();
-        // No watch tells of a source that is read by its name: an audit finds what became of it.
+        // No watch tells of a source that is read by its name: a resync finds what became of it.
         let words = ["--policies", &folder, "--secret-reads", "strict", "--admin-address", "127.0.0.1:0"];
         let mut agent = stage.start_agent_at(&wire.server(), &words)?;
         agent.wait_for_first_pass().await?;

@@ -44,11 +44,11 @@ fn goes_on(admin: SocketAddr, why: &str, times: usize) -> Result<()> {
 }
 
 impl Scene {
-    /// `audit_seconds` apart, every primary is resynced.
-    fn new(audit_seconds: u32) -> Result<Self> {
+    /// `resync_seconds` apart, every primary is resynced.
+    fn new(resync_seconds: u32) -> Result<Self> {
         let stage = Stage::new(CLUSTERS, 1)?;
         let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
-        manifest["spec"]["auditSeconds"] = json!(audit_seconds);
+        manifest["spec"]["resyncSeconds"] = json!(resync_seconds);
         put(&stage.policies.join(POLICY).join("policy.yaml"), serde_yaml::to_string(&manifest)?.as_bytes())?;
         let clock = Clock::at(&stage.path("clock"), "2026-11-21 08:00:00")?;
         let scene = Self { stage, clock };
@@ -122,7 +122,7 @@ fn a_resync_counts_each_cluster_once_and_prometheus_makes_the_service_level_of_i
     let mut expected = (21.0, 1.0);
     for minute in 1..2 {
         // Within a minute the same result counts once, however often it is found.
-        goes_on(admin, "Audit", 2 * CLUSTERS)?;
+        goes_on(admin, "Resync", 2 * CLUSTERS)?;
         scene.wait_for(admin, expected)?;
         prometheus.wait_for(COPY_TOTAL.name, |total| total == expected.0)?;
         scene.minute(minute)?;
@@ -152,7 +152,7 @@ fn a_resync_counts_each_cluster_once_and_prometheus_makes_the_service_level_of_i
     others.into_iter().try_for_each(|mend| mend())?;
     expected.0 += 3.0;
     scene.wait_for(admin, expected)?;
-    goes_on(admin, "Audit", CLUSTERS)?;
+    goes_on(admin, "Resync", CLUSTERS)?;
     ensure!(counted(admin)? == expected, "{:?}", counted(admin)?);
     prometheus.wait_for("count(ALERTS) or vector(0)", |count| count == 0.0)?;
     agent.kill()

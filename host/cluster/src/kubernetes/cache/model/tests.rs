@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// Everything that is on its way comes, and an audit asks for what no watch has confirmed.
+    /// Everything that is on its way comes, and a resync asks for what no watch has confirmed.
     fn end(mut self) {
         while !self.answers.is_empty() {
             self.answer(0);
@@ -361,7 +361,7 @@ proptest! {
     }
 
     #[test]
-    fn after_restores_an_audit_finds_what_no_watch_could_tell(ops in prop::collection::vec(op(true), 1..60)) {
+    fn after_restores_an_resync_finds_what_no_watch_could_tell(ops in prop::collection::vec(op(true), 1..60)) {
         ends_right(ops);
     }
 }

@@ -1,10 +1,10 @@
-//! When a primary is audited next. Never asks a clock or a random source: the seed is an argument.
+//! When a primary is resynced next. Never asks a clock or a random source: the seed is an argument.
 
 use crate::backoff::spread;
 
-/// Milliseconds until the next audit: the policy's setting, give or take a tenth by the seed; nothing when it is 0.
-pub fn delay_ms(audit_seconds: u32, seed: u64) -> Option<u64> {
-    let whole = u64::from(audit_seconds) * 1_000;
+/// Milliseconds until the next resync: the policy's setting, give or take a tenth by the seed; nothing when it is 0.
+pub fn delay_ms(resync_seconds: u32, seed: u64) -> Option<u64> {
+    let whole = u64::from(resync_seconds) * 1_000;
     (whole > 0).then(|| whole - whole / 10 + spread(seed, whole / 5))
 }
 
@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn audits_are_spread_around_the_setting() {
+    fn resyncs_are_spread_around_the_setting() {
         assert_eq!(delay_ms(0, 1), None);
         let delays: Vec<_> = (0..500).filter_map(|seed| delay_ms(1_800, seed)).collect();
         assert!(delays.iter().all(|delay| (1_620_000..=1_980_000).contains(delay)));
