@@ -1,4 +1,4 @@
-//! Guests that decide when a policy is evaluated. Never asked about anything but the primary itself.
+//! Guests that decide when a policy is reconciled. Never asked about anything but the primary itself.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::bindings::trigger::exports::transom::policy::trigger as wit;
@@ -6,13 +6,13 @@ use crate::{Context, Guest, Primary};
 
 pub use wit::{Change, Readiness, ReadyAnswer, Verdict};
 
-/// A guest that decides when a policy is evaluated.
+/// A guest that decides when a policy is reconciled.
 pub trait Trigger: Guest {
-    /// Whether the primary may be evaluated at all; asked first, whatever woke the evaluation.
+    /// Whether the primary may be reconciled at all; asked first, whatever woke the reconcile.
     /// Not ready: no write and no prune, the output stays, state `Held` with the reason.
     fn ready(context: &Context<Self::Settings>, primary: &Primary) -> ReadyAnswer;
 
-    /// Whether an update of the primary calls for an evaluation. `Ignore` never means that the output is right;
+    /// Whether an update of the primary calls for a reconcile. `Ignore` never means that the output is right;
     /// so it must hold that the outputs for `before` and `after` would be equal.
     fn evaluate(context: &Context<Self::Settings>, change: &Change) -> Verdict;
 }

@@ -164,7 +164,7 @@ mod tests {
             }
         }
 
-        /// What is written does not change the answer: a second evaluation finds nothing to do.
+        /// What is written does not change the answer: a second reconcile finds nothing to do.
         #[test]
         fn the_answer_is_stable(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
             let first = compute(&settings, now, &cluster);

@@ -16,7 +16,7 @@ const VERSION_HISTORY: &str = "status.version.history";
 /// Paths of which a change is enough to know.
 pub(crate) const CHANGES: [&str; 4] = [ANNOTATIONS, KUBECONFIG, KUBEADMIN_PASSWORD, VERSION_HISTORY];
 
-/// Whether the primary may be evaluated.
+/// Whether the primary may be reconciled.
 pub(crate) fn ready(context: &Context<Settings>, primary: &Primary) -> ReadyAnswer {
     let settings = &context.settings;
     if primary.deleting {
@@ -36,7 +36,7 @@ pub(crate) fn ready(context: &Context<Settings>, primary: &Primary) -> ReadyAnsw
     }
 }
 
-/// Whether a change calls for an evaluation.
+/// Whether a change calls for a reconcile.
 pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     let on = &settings.on;
     let mut found: Vec<&str> = Vec::new();

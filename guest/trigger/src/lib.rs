@@ -1,4 +1,4 @@
-//! Guest: whether a HostedCluster may be evaluated, and which of its changes call for it.
+//! Guest: whether a HostedCluster may be reconciled, and which of its changes call for it.
 //! Never says what should follow: that is the other guest of the policy.
 
 mod decide;

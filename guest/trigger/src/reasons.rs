@@ -24,7 +24,7 @@ pub(crate) const NOT_AVAILABLE: Reason = Reason {
 pub(crate) const BECAME_AVAILABLE: Reason = Reason {
     word: "BecameAvailable",
     meaning: "The hosted cluster became available.",
-    remedy: "Nothing: it is evaluated.",
+    remedy: "Nothing: it is reconciled.",
 };
 /// `evaluate`: ready before, not now.
 pub(crate) const NO_LONGER_AVAILABLE: Reason = Reason {
@@ -36,37 +36,37 @@ pub(crate) const NO_LONGER_AVAILABLE: Reason = Reason {
 pub(crate) const DELETION_STARTED: Reason = Reason {
     word: "DeletionStarted",
     meaning: "The deletion of the hosted cluster started.",
-    remedy: "Nothing: it is evaluated, and held until it is gone.",
+    remedy: "Nothing: it is reconciled, and held until it is gone.",
 };
 /// `evaluate`: its annotations differ.
 pub(crate) const ANNOTATIONS_CHANGED: Reason = Reason {
     word: "AnnotationsChanged",
     meaning: "An annotation of the hosted cluster was added, changed or removed.",
-    remedy: "Nothing: it is evaluated.",
+    remedy: "Nothing: it is reconciled.",
 };
 /// `evaluate`: another admin kubeconfig.
 pub(crate) const KUBECONFIG_CHANGED: Reason = Reason {
     word: "KubeconfigChanged",
     meaning: "status.kubeconfig of the hosted cluster was set, unset or names another secret.",
-    remedy: "Nothing: it is evaluated.",
+    remedy: "Nothing: it is reconciled.",
 };
 /// `evaluate`: another password.
 pub(crate) const KUBEADMIN_PASSWORD_CHANGED: Reason = Reason {
     word: "KubeadminPasswordChanged",
     meaning: "status.kubeadminPassword of the hosted cluster was set, unset or names another secret.",
-    remedy: "Nothing: it is evaluated.",
+    remedy: "Nothing: it is reconciled.",
 };
 /// `evaluate`: another history.
 pub(crate) const VERSION_HISTORY_CHANGED: Reason = Reason {
     word: "VersionHistoryChanged",
     meaning: "The version history of the hosted cluster changed, or is there for the first time.",
-    remedy: "Nothing: it is evaluated.",
+    remedy: "Nothing: it is reconciled.",
 };
 /// `evaluate`: another pause.
 pub(crate) const PAUSED_UNTIL_CHANGED: Reason = Reason {
     word: "PausedUntilChanged",
     meaning: "spec.pausedUntil of the hosted cluster was set, changed or removed, and the policy honours it.",
-    remedy: "Nothing: it is evaluated.",
+    remedy: "Nothing: it is reconciled.",
 };
 
 /// All of them.

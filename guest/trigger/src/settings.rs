@@ -11,11 +11,11 @@ pub struct Settings {
     pub available_reason: Option<String>,
     /// Whether a HostedCluster that `spec.pausedUntil` pauses for HyperShift is not ready either.
     pub honour_paused_until: bool,
-    /// Which changes call for an evaluation.
+    /// Which changes call for a reconcile.
     pub on: Changes,
 }
 
-/// Each change that calls for an evaluation; all of them by default.
+/// Each change that calls for a reconcile; all of them by default.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Changes {

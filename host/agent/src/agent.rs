@@ -58,16 +58,16 @@ pub(crate) struct Agent {
     started: AtomicBool,
     statuses: Statuses,
     unwritten: Unwritten,
-    /// What each evaluation rests on, where the agent is only asked and writes nothing.
+    /// What each reconcile rests on, where the agent is only asked and writes nothing.
     pub(crate) accounts: Accounts,
     /// Whether a cluster told of a `FleetPolicy` object since the last look.
     pub(crate) policies_told: AtomicBool,
-    /// Where evaluations go on.
+    /// Where reconciles go on.
     pool: Pool,
     /// How many go on over all policies.
     at_once: Arc<Semaphore>,
     documents: Documents,
-    /// Told whenever an evaluation ended.
+    /// Told whenever a reconcile ended.
     pub(crate) moved: Notify,
     /// Spreads back-off and resync over the fleet, differently in each run.
     seeds: RandomState,
@@ -103,7 +103,7 @@ impl Agent {
         self
     }
 
-    /// The same, only asked: it writes and tells nothing, and keeps an account of each evaluation.
+    /// The same, only asked: it writes and tells nothing, and keeps an account of each reconcile.
     pub(crate) fn only_asked(mut self) -> Self {
         self.accounts = Accounts::only_asked();
         self
@@ -159,7 +159,7 @@ impl Agent {
         self.forget(policy);
     }
 
-    /// Forgets what is known for a policy that is gone; an evaluation may end later, and know something again.
+    /// Forgets what is known for a policy that is gone; a reconcile may end later, and know something again.
     pub(crate) fn forget(&self, policy: &str) {
         if self.lane(policy).is_some() {
             return;
@@ -183,7 +183,7 @@ impl Agent {
         self.wake(woken);
     }
 
-    /// Takes note of everything on a cluster that bears a stamp. What an evaluation that is over did not know of is looked
+    /// Takes note of everything on a cluster that bears a stamp. What a reconcile that is over did not know of is looked
     /// at once more.
     pub(crate) fn find_outputs(&self, cluster: &Cluster) {
         for object in cluster.stamped() {
@@ -193,7 +193,7 @@ impl Agent {
                 known.outputs.owner(&object.reference).filter(|key| known.told.contains_key(*key)).cloned()
             };
             if let Some(key) = owner {
-                self.push(&key, Cause::Evaluate(Why::Input(object.reference)), None);
+                self.push(&key, Cause::Reconcile(Why::Input(object.reference)), None);
             }
         }
     }
@@ -210,13 +210,13 @@ impl Agent {
         }
     }
 
-    /// An evaluation ended by a fault of ours; that it does so again is no other attempt.
+    /// A reconcile ended by a fault of ours; that it does so again is no other attempt.
     pub(crate) fn faulted(&self, key: &Key, writes: &Writes) {
         let told = Told {
             end: End::Ended(Class::of(Word::AgentFailed)),
             state: State::Failed,
             reason: Word::AgentFailed.into(),
-            message: "the agent failed while it evaluated this primary".to_owned(),
+            message: "the agent failed while it reconciled this primary".to_owned(),
             failures: 1,
             since_seconds: self.clock.now_seconds(),
             wrote: false,

@@ -107,9 +107,9 @@ pub(crate) enum Command {
     Rbac(RbacArgs),
 }
 
-/// Flags of everything that evaluates policies.
+/// Flags of everything that reconciles policies.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct EvaluateArgs {
+pub(crate) struct ReconcileArgs {
     /// Folder or file with policies; the two that ship with the binary when absent.
     #[arg(long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
@@ -142,7 +142,7 @@ pub(crate) struct RenderArgs {
     pub(crate) path: Vec<PathBuf>,
     /// Flags shared with `run`.
     #[command(flatten)]
-    pub(crate) evaluate: EvaluateArgs,
+    pub(crate) reconcile: ReconcileArgs,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
     pub(crate) output: OutputFormat,

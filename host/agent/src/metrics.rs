@@ -1,4 +1,4 @@
-//! What the agent counts, and how it is read. Only telemetry counts; never holds up an evaluation for whoever reads.
+//! What the agent counts, and how it is read. Only telemetry counts; never holds up a reconcile for whoever reads.
 
 mod meters;
 mod process;

@@ -77,9 +77,9 @@ pub(crate) fn quiet_panics() {
     }));
 }
 
-/// The end of an evaluation: a line for each write with its cause, and one for each transition that no write tells of. What
+/// The end of a reconcile: a line for each write with its cause, and one for each transition that no write tells of. What
 /// was right at first sight is quiet; so is a conflict that is settled at once.
-pub(crate) fn evaluated(work: &WorkItem, report: &Report, transition: Option<First>) {
+pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<First>) {
     let why = work.why.word();
     for (kind, target) in &report.writes {
         let (key, target) = (work.key.clone(), target.clone());
@@ -112,7 +112,7 @@ pub(crate) enum First {
     Change,
 }
 
-/// How loud the end of an evaluation is: an error that only somebody can end is told as one, a failure that is tried again
+/// How loud the end of a reconcile is: an error that only somebody can end is told as one, a failure that is tried again
 /// by itself as a warning.
 fn level(report: &Report, transition: Option<First>) -> Level {
     let conflict = report.is_first_conflict();
@@ -127,10 +127,10 @@ fn level(report: &Report, transition: Option<First>) -> Level {
     }
 }
 
-/// The end of an evaluation, for the metrics; `since_cause` is how long ago it might have begun.
+/// The end of a reconcile, for the metrics; `since_cause` is how long ago it might have begun.
 pub(crate) fn counted(work: &WorkItem, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
     if let Some(meters) = metrics::get() {
-        meters.evaluated(work.why.word(), report, attempt, since_cause);
+        meters.reconciled(work.why.word(), report, attempt, since_cause);
     }
 }
 
@@ -198,12 +198,12 @@ pub(crate) fn policies(loaded: usize, refused: usize) {
     }
 }
 
-/// An evaluation ended by a fault of ours; where it happened was told by the panic's hook. `counts` as a failed attempt.
+/// A reconcile ended by a fault of ours; where it happened was told by the panic's hook. `counts` as a failed attempt.
 pub(crate) fn fault(key: &Key, counts: bool) {
     if let (Some(meters), true) = (metrics::get(), counts) {
         meters.attempted(Attempt::Failed);
     }
-    error!(policy = %key.policy, primary = %key.primary, reason = Word::AgentFailed.as_str(), "the evaluation ended by a fault of the agent; it is tried again");
+    error!(policy = %key.policy, primary = %key.primary, reason = Word::AgentFailed.as_str(), "the reconcile ended by a fault of the agent; it is tried again");
 }
 
 /// A policy is gone, and what was counted for it with it.
@@ -265,25 +265,25 @@ mod tests {
     use transom_core::failure::Failure;
     use transom_core::outcome::WriteKind;
     use transom_core::reference::ObjectRef;
-    use transom_core::report::{self, Evaluation, Schedule, Success};
+    use transom_core::report::{self, Reconcile, Schedule, Success};
 
     fn report(state: State, word: Word, failures: u32, wrote: bool) -> Report {
         let primary = ObjectRef::local("v1", "Thing", None, "a");
         let key = Key::new(&"p".into(), &primary);
-        let evaluation = Evaluation { key, target: None, inputs: None, observed_generation: None };
+        let reconcile = Reconcile { key, target: None, inputs: None, observed_generation: None };
         let result = match state {
             State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
             _ => Err(Failure::known(word, "")),
         };
         let schedule = Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 0 };
-        let report = report::of(evaluation, result, schedule);
+        let report = report::of(reconcile, result, schedule);
         assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
         let writes = wrote.then_some((WriteKind::Patch, primary)).into_iter().collect();
         Report { writes, failures, ..report }
     }
 
     #[test]
-    fn how_loud_the_end_of_an_evaluation_is() {
+    fn how_loud_the_end_of_an_reconcile_is() {
         use First::{Change, Sight};
         use State::{Applied, Failed, Held, Waiting};
         for (end, transition, expected) in [

@@ -120,7 +120,7 @@ fn span(bytes: &[u8]) -> Span {
 }
 
 #[test]
-fn a_collector_gets_a_span_for_each_evaluation_and_one_for_each_part() {
+fn a_collector_gets_a_span_for_each_reconcile_and_one_for_each_part() {
     let (endpoint, bodies) = collector();
     let output = run(&endpoint);
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
@@ -131,7 +131,7 @@ fn a_collector_gets_a_span_for_each_evaluation_and_one_for_each_part() {
     let spans: Vec<Span> = bodies.iter().flat_map(|body| under(body, &[1, 2, 2])).map(span).collect();
     let (roots, parts): (Vec<_>, Vec<_>) = spans.iter().partition(|span| span.parent.is_empty());
     let root = roots.iter().find(|root| root.attributes["transom.policy"] == "external-managed-kubeconfig").unwrap();
-    assert_eq!(root.name, "evaluate");
+    assert_eq!(root.name, "reconcile");
     for (key, value) in [("primary.kind", "HostedCluster"), ("state", "Applied"), ("reason", "AsDesired")] {
         assert_eq!(root.attributes[&format!("transom.{key}")], value);
     }

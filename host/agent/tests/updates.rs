@@ -108,7 +108,7 @@ fn an_update_makes_a_case_pass_and_leaves_what_is_right_as_it_is_written() {
         (policy, "T08-becomes-unavailable", "effect: NoSelect\n", "effect: PreferNoSelect\n"),
         (policy, "T08-becomes-unavailable", "state: Applied", "state: Held"),
         (policy, "T08-becomes-unavailable", "causes: [Changed]", "causes: [Resync]"),
-        (policy, "T08-becomes-unavailable", "evaluated: true", "evaluated: false"),
+        (policy, "T08-becomes-unavailable", "reconciled: true", "reconciled: false"),
         ("policies/external-managed-kubeconfig", "T01-port-443", "svc.cluster.local:443", "svc.cluster.local:444"),
         ("policies/external-managed-kubeconfig", "V09-password-rotated", "reasons: [", "reasons: [Other, "),
         ("guest/taints", "T14-swap", "no-select", "prefer-no-select"),

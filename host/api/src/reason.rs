@@ -121,7 +121,7 @@ words! {
     TargetNotOwned: "The target exists and was not made by this policy, or was made for a primary on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster; where the message names another policy, let one of the two write another Secret.";
     Contended: "Someone else overwrote what the policy wrote three times in ten minutes.", "Find the other writer of the object and stop it, or let the policy own something else; it is tried again when the ten minutes are over.";
     WriteBudgetExceeded: "The policy wanted to write one object, or for one primary, more often than a minute allows.", "Look for what changes all the time: a guest whose answer depends on the time, or two writers; it is tried again when the minute allows.";
-    EvaluationBudgetExceeded: "One object was to be evaluated under one policy more often than a minute allows.", "Look for what changes all the time: the object, one of its inputs, or what a guest asks for; it is evaluated again when the minute allows.";
+    ReconcileBudgetExceeded: "One object was to be reconciled under one policy more often than a minute allows.", "Look for what changes all the time: the object, one of its inputs, or what a guest asks for; it is reconciled again when the minute allows.";
     // Grant.
     ReadNotGranted: "The guest asked for an object that the policy does not grant.", "Add the object to grant.read, or use another guest.";
     WriteNotGranted: "The guest proposed to write what the policy does not grant.", "Add the target to grant.write, or use another guest.";
@@ -183,7 +183,7 @@ words! {
     ManifestInvalid: "A file cannot be read as Kubernetes manifests.", "Mend the file at the place named in the message.";
     ReadFailed: "An object could not be read.", "See the cause in the message; it is tried again.";
     WriteFailed: "A write did not succeed.", "See the cause in the message; it is tried again.";
-    AgentFailed: "The agent itself failed while it evaluated the primary.", "Report the file and line in the log; the primary is tried again.";
+    AgentFailed: "The agent itself failed while it reconciled the primary.", "Report the file and line in the log; the primary is tried again.";
     KindMissing: "The API server does not know a kind that a policy names.", "Install the CRD of the kind; the watch starts by itself when it is there. Until then nothing is removed that depends on its objects.";
     ReadForbidden: "The API server does not let the agent read what a policy needs.", "Give the agent the rights that `transom rbac` prints.";
     WriteForbidden: "The API server does not let the agent write what a policy grants.", "Give the agent the rights that `transom rbac` prints.";
@@ -195,7 +195,7 @@ words! {
     ServerUnavailable: "The API server cannot be reached or is overloaded.", "Nothing to do when it passes: it is tried again.";
     Paused: "The primary carries the pause annotation.", "Remove the annotation transom.dev/paused from the primary.";
     NotLeading: "Another replica of the agent leads, so this one writes nothing.", "Nothing to do: the leader does the work.";
-    WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is evaluated again at once.";
+    WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is reconciled again at once.";
 }
 
 #[cfg(test)]

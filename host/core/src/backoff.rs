@@ -1,4 +1,4 @@
-//! When a failed evaluation is tried again. Never asks a clock or a random source: the seed is an argument.
+//! When a failed reconcile is tried again. Never asks a clock or a random source: the seed is an argument.
 
 /// The first delay, in milliseconds.
 const FIRST_MS: u64 = 1_000;

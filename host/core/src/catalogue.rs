@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::Word;
 
-/// One policy with its guests, whole: an evaluation holds one and never mixes two.
+/// One policy with its guests, whole: a reconcile holds one and never mixes two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
     /// The checked policy.

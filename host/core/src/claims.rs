@@ -86,7 +86,7 @@ pub struct Claims {
 
 impl Claims {
     /// A primary that must be located before any unstamped target of its policy is written. To be told of every
-    /// primary that is there at the start (or when a policy is loaded), before the first evaluation.
+    /// primary that is there at the start (or when a policy is loaded), before the first reconcile.
     pub fn expect(&mut self, key: &Key) {
         self.unlocated.entry(Arc::clone(&key.policy)).or_default().insert(key.clone());
     }
@@ -101,7 +101,7 @@ impl Claims {
         self.reach.insert(Arc::clone(policy), rules.iter().map(reach).collect());
     }
 
-    /// An evaluation found out which target a primary wants. Returns who must be woken.
+    /// A reconcile found out which target a primary wants. Returns who must be woken.
     pub fn set(&mut self, claimant: Claimant, target: ObjectRef) -> Vec<Key> {
         let key = claimant.key.clone();
         let mut woken = match self.target_of.get(&key) {
@@ -114,7 +114,7 @@ impl Claims {
         woken
     }
 
-    /// An evaluation ended before the target was known (not ready, refused, failed): a claim that there is stays, and
+    /// A reconcile ended before the target was known (not ready, refused, failed): a claim that there is stays, and
     /// where there is none, what was made for the primary earlier is its claim. Of a primary without a uid, which may
     /// be unreadable or gone, that holds only until it is located. Returns who must be woken.
     pub fn keep(&mut self, claimant: Claimant, stamped: Option<&ObjectRef>) -> Vec<Key> {

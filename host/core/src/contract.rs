@@ -40,7 +40,7 @@ impl AgentFacts {
     }
 }
 
-/// The object that an evaluation is about, as far as the guest declared an interest.
+/// The object that a reconcile is about, as far as the guest declared an interest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Primary {
     /// Which object.
@@ -77,7 +77,7 @@ pub enum Refusal {
     Invalid(Problem),
 }
 
-/// Whether a primary may be evaluated.
+/// Whether a primary may be reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Go on.
@@ -109,7 +109,7 @@ pub struct Change {
 /// What a trigger guest makes of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Evaluate, for these reasons.
+    /// Reconcile, for these reasons.
     Run(Vec<String>),
     /// Not now.
     Ignore,

@@ -1,4 +1,4 @@
-//! Why an evaluation ends without a result, by how the host reacts. Never holds a value of a document.
+//! Why a reconcile ends without a result, by how the host reacts. Never holds a value of a document.
 
 use crate::object::Object;
 use crate::redact::visible::visible;
@@ -26,14 +26,14 @@ pub enum Class {
     Unreachable,
     /// Not a failure: the start of a policy, of which nobody need be told. Woken by the last primary to be located.
     Unlocated,
-    /// Not a failure: another replica does the work. Evaluated as soon as this one does.
+    /// Not a failure: another replica does the work. Reconciled as soon as this one does.
     Standby,
     /// Left as it is for good: the primary is gone, and what was made for it stays. Not looked at again by itself.
     Left,
 }
 
 impl Class {
-    /// The state of a primary whose evaluation ends like this.
+    /// The state of a primary whose reconcile ends like this.
     pub fn state(self) -> State {
         match self {
             Self::Held | Self::Left => State::Held,
@@ -75,7 +75,7 @@ impl Class {
             Word::TargetNotOwned
             | Word::Contended
             | Word::WriteBudgetExceeded
-            | Word::EvaluationBudgetExceeded
+            | Word::ReconcileBudgetExceeded
             | Word::ReadNotGranted
             | Word::WriteNotGranted
             | Word::ServerNotGranted
@@ -132,7 +132,7 @@ impl Class {
     }
 }
 
-/// Why an evaluation ends without a result.
+/// Why a reconcile ends without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// How the host reacts.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_api::Word;
 
-/// One snapshot for one evaluation; every call of it sees the same.
+/// One snapshot for one reconcile; every call of it sees the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
     /// The primary.

@@ -1,11 +1,11 @@
-//! Which evaluations read, wait for or write an object, also one that does not exist. Never reads an object.
+//! Which reconciles read, wait for or write an object, also one that does not exist. Never reads an object.
 
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// The index from objects to the keys whose last evaluation depended on them. A value: kept by whoever evaluates.
+/// The index from objects to the keys whose last reconcile depended on them. A value: kept by whoever reconciles.
 #[derive(Clone, Debug, Default)]
 pub struct Interest {
     readers: HashMap<Arc<ObjectRef>, BTreeSet<Key>>,
@@ -13,7 +13,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Adds what a key is about to read: a change that comes before its evaluation ends must not be missed.
+    /// Adds what a key is about to read: a change that comes before its reconcile ends must not be missed.
     pub fn add(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
         for object in objects {
             if self.reads.get(key).is_some_and(|reads| reads.contains(&object)) {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_evaluation_counts() {
+    fn the_last_reconcile_counts() {
         let mut interest = Interest::default();
         interest.set(&key("a"), [secret("one"), secret("two")].iter());
         interest.set(&key("b"), [secret("two")].iter());

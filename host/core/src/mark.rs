@@ -1,4 +1,4 @@
-//! What of an object an evaluation can depend on, as a mark: a change that leaves it alone wakes nobody.
+//! What of an object a reconcile can depend on, as a mark: a change that leaves it alone wakes nobody.
 //! Never leaves the process: it is made of credential bytes too.
 
 use crate::carried;

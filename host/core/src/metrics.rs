@@ -82,7 +82,7 @@ pub struct Counted {
 /// must not outweigh the fleet.
 const SAME_SECONDS: i64 = 60;
 
-/// What an evaluation counts as: an attempt when it decided a kubeconfig, whether it had to write or not. Waiting and
+/// What a reconcile counts as: an attempt when it decided a kubeconfig, whether it had to write or not. Waiting and
 /// holding are no attempts, nor is a conflict that is tried again at once, nor what became of a primary that is gone or
 /// could not be read (`primary_read` is false). Time alone (`timed`: another try, or a time that a guest asked for) makes
 /// no new attempt of a result that counted `before`.

@@ -1,4 +1,4 @@
-//! What one evaluation came to: state, reason, message, and when to look again. Total; never tells anybody itself.
+//! What one reconcile came to: state, reason, message, and when to look again. Total; never tells anybody itself.
 
 use crate::failure::{Class, Failure};
 use crate::outcome::{Outcome, WriteKind};
@@ -14,7 +14,7 @@ const SHORTEST_MS: u64 = 5_000;
 /// How often the delay before the next try after a conflict is doubled: up to four seconds.
 const CONFLICTS: u32 = 2;
 
-/// How an evaluation ended: what the host acts by. No guest can make one up.
+/// How a reconcile ended: what the host acts by. No guest can make one up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// What is there is what should be there.
@@ -26,7 +26,7 @@ pub enum End {
 }
 
 impl End {
-    /// The state of a primary whose evaluation ended like this.
+    /// The state of a primary whose reconcile ended like this.
     pub fn state(self) -> State {
         match self {
             Self::AsDesired | Self::Gone => State::Applied,
@@ -40,7 +40,7 @@ impl End {
     }
 }
 
-/// The end of every evaluation; success and failure both end here.
+/// The end of every reconcile; success and failure both end here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Name of the policy.
@@ -57,7 +57,7 @@ pub struct Report {
     pub message: String,
     /// The target, when it is known.
     pub target: Option<ObjectRef>,
-    /// What was written by this evaluation.
+    /// What was written by this reconcile.
     pub writes: Vec<(WriteKind, ObjectRef)>,
     /// Digest of the inputs that were judged, when they were gathered.
     pub inputs: Option<String>,
@@ -65,7 +65,7 @@ pub struct Report {
     pub observed_generation: Option<i64>,
     /// When this was found, in seconds since 1970.
     pub at_seconds: i64,
-    /// When time alone has the primary evaluated again, in milliseconds from now: another try, or the time that a guest
+    /// When time alone has the primary reconciled again, in milliseconds from now: another try, or the time that a guest
     /// asked for.
     pub again_after_ms: Option<u64>,
     /// When it is resynced, in milliseconds from now, whatever happens before.
@@ -81,10 +81,10 @@ impl Report {
     }
 }
 
-/// What was known when the evaluation ended.
+/// What was known when the reconcile ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evaluation {
-    /// What was evaluated.
+pub struct Reconcile {
+    /// What was reconciled.
     pub key: Key,
     /// The target, when it is known.
     pub target: Option<ObjectRef>,
@@ -94,7 +94,7 @@ pub struct Evaluation {
     pub observed_generation: Option<i64>,
 }
 
-/// An evaluation that went through to its end.
+/// A reconcile that went through to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Success {
     /// Whether the primary is gone, and this was about what it left.
@@ -120,8 +120,8 @@ pub struct Schedule {
     pub seed: u64,
 }
 
-/// The report of an evaluation.
-pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Schedule) -> Report {
+/// The report of a reconcile.
+pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Schedule) -> Report {
     let (outcome, end) = match result {
         Ok(success) => {
             let end = ending(&success);
@@ -134,16 +134,16 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
     let resync_after_ms = end.resynced().then(|| resync::delay_ms(schedule.resync_seconds, schedule.seed)).flatten();
     let asked_ms = end.ask_again_at.map(|at| until_ms(at, schedule.now_seconds));
     Report {
-        policy: evaluation.key.policy.to_string(),
-        primary: (*evaluation.key.primary).clone(),
+        policy: reconcile.key.policy.to_string(),
+        primary: (*reconcile.key.primary).clone(),
         end: end.end,
         state: end.end.state(),
         reason: end.reason,
         message: visible(&end.message).into_owned(),
-        target: evaluation.target,
+        target: reconcile.target,
         writes: writes.map(|step| (step.kind, step.target)).collect(),
-        inputs: evaluation.inputs,
-        observed_generation: evaluation.observed_generation,
+        inputs: reconcile.inputs,
+        observed_generation: reconcile.observed_generation,
         at_seconds: schedule.now_seconds,
         again_after_ms: [retry_ms, asked_ms].into_iter().flatten().min(),
         resync_after_ms,
@@ -151,7 +151,7 @@ pub fn of(evaluation: Evaluation, result: Result<Success, Failure>, schedule: Sc
     }
 }
 
-/// How an evaluation ended, success or failure alike.
+/// How a reconcile ended, success or failure alike.
 struct Ending {
     end: End,
     reason: Reason,
@@ -171,7 +171,7 @@ fn failed(failure: Failure) -> Ending {
     Ending { end: End::Ended(class), reason, message, ask_again_at }
 }
 
-/// A write that failed makes the evaluation fail; what could not be pruned yet is waited for.
+/// A write that failed makes the reconcile fail; what could not be pruned yet is waited for.
 fn ending(success: &Success) -> Ending {
     if let Some((_, failure)) = success.outcome.failure() {
         return failed(Failure::known(failure.reason, failure.message.as_str()));
@@ -219,9 +219,9 @@ mod tests {
     const NOW: i64 = 1_000;
 
     fn report(result: Result<Success, Failure>, failures: u32) -> Report {
-        let evaluation =
-            Evaluation { key: key("demo"), target: Some(target("demo")), inputs: None, observed_generation: Some(3) };
-        of(evaluation, result, Schedule { now_seconds: NOW, resync_seconds: 0, failures, seed: 7 })
+        let reconcile =
+            Reconcile { key: key("demo"), target: Some(target("demo")), inputs: None, observed_generation: Some(3) };
+        of(reconcile, result, Schedule { now_seconds: NOW, resync_seconds: 0, failures, seed: 7 })
     }
 
     fn success(results: &[Result<(), Word>]) -> Success {
@@ -289,9 +289,9 @@ mod tests {
     #[test]
     fn an_resync_comes_whatever_else_time_has_in_store() {
         let schedule = Schedule { now_seconds: NOW, resync_seconds: 1_800, failures: 3, seed: 7 };
-        let evaluation = Evaluation { key: key("demo"), target: None, inputs: None, observed_generation: None };
+        let reconcile = Reconcile { key: key("demo"), target: None, inputs: None, observed_generation: None };
         let seen = |result| {
-            let report = of(evaluation.clone(), result, schedule);
+            let report = of(reconcile.clone(), result, schedule);
             (report.again_after_ms, report.resync_after_ms)
         };
         let (resync, retry) = (resync::delay_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));

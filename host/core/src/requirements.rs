@@ -16,7 +16,7 @@ pub const MAX_ROUNDS: usize = 3;
 /// The most needs of one answer.
 pub const MAX_NEEDS: usize = 16;
 
-/// The rounds of one evaluation: feed it each answer of `require`, do what it says.
+/// The rounds of one reconcile: feed it each answer of `require`, do what it says.
 ///
 /// ```text
 /// let mut rounds = Rounds::default();
@@ -152,7 +152,7 @@ fn bind_waiting(policy: &Policy, data: &TemplateData<'_>, objects: &[ObjectRef])
     }
 }
 
-/// A guest's refusal as the end of an evaluation: its words must be declared, and what it waits for granted.
+/// A guest's refusal as the end of a reconcile: its words must be declared, and what it waits for granted.
 pub fn refused(policy: &Policy, data: &TemplateData<'_>, guest: &Guest, refusal: Refusal) -> Failure {
     match refusal {
         Refusal::Missing(problem) => guest.failure(Class::Missing, &problem),

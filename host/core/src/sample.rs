@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::{Policy, check, manifest};
 use crate::reference::ObjectRef;
-use crate::report::{self, Evaluation, Report, Schedule, Success};
+use crate::report::{self, Reconcile, Report, Schedule, Success};
 use crate::stamp::{Source, Stamp};
 use crate::work::Key;
 use serde_json::{Value, json};
@@ -76,10 +76,10 @@ pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
     Stamp { policy: "external".to_owned(), source, inputs: "sha256:0".to_owned(), component: "sha256:1".to_owned() }
 }
 
-/// How an evaluation of `clusters/demo` ended.
+/// How a reconcile of `clusters/demo` ended.
 pub(crate) fn report(result: Result<Success, Failure>) -> Report {
-    let evaluation = Evaluation { key: key("demo"), target: None, inputs: None, observed_generation: None };
-    report::of(evaluation, result, Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 7 })
+    let reconcile = Reconcile { key: key("demo"), target: None, inputs: None, observed_generation: None };
+    report::of(reconcile, result, Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 7 })
 }
 
 pub(crate) fn object(reference: ObjectRef, body: Value) -> Object {

@@ -20,7 +20,7 @@ const DECLARED_HELD: u32 = 3_600;
 /// How many reasons a message counts.
 const COUNTED: usize = 3;
 
-/// What one primary's last evaluation came to.
+/// What one primary's last reconcile came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
     /// The primary.

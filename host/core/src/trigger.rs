@@ -1,4 +1,4 @@
-//! Decides what an observed primary means for a policy: ask its trigger guest, evaluate at once, or nothing.
+//! Decides what an observed primary means for a policy: ask its trigger guest, reconcile at once, or nothing.
 //! Never reads a field that was not declared, never fails, never asks a guest itself.
 
 use crate::contract::{Change, Primary};
@@ -19,7 +19,7 @@ pub struct Judged {
 
 impl Judged {
     /// The record of an object as it is now. After an own write to the primary, the record of the written object
-    /// is the new *before*: the evaluation that wrote it has judged it.
+    /// is the new *before*: the reconcile that wrote it has judged it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
         Self { primary: declared.primary(object), marks: declared.marks(object), paused: object.paused() }
     }
@@ -36,7 +36,7 @@ pub enum Move {
         /// The new *before*.
         judged: Judged,
     },
-    /// Evaluate without asking.
+    /// Reconcile without asking.
     Enqueue {
         /// Why.
         why: Why,
@@ -70,7 +70,7 @@ pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, objec
     let changed = differing(declared, before, &judged);
     match (changed.is_empty(), judge) {
         (true, _) => Move::Ignore,
-        // No guest can judge what has another shape; the evaluation says what is wrong with it.
+        // No guest can judge what has another shape; the reconcile says what is wrong with it.
         _ if declared.misfit(object).is_some() => Move::Enqueue { why: Why::Unjudged, judged },
         (false, Judge::Nobody) => Move::Enqueue { why: Why::Changed(changed), judged },
         (false, Judge::Guest) => {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn another_shape_is_evaluated_without_asking() {
+    fn another_shape_is_reconciled_without_asking() {
         let after = with("/status", json!("odd"));
         assert_eq!(moved(Judge::Guest, after.clone()), Move::Enqueue { why: Why::Unjudged, judged: judged(&after) });
     }

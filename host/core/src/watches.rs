@@ -18,7 +18,7 @@ pub enum SecretReads {
     /// Those of type `Opaque` are watched: one list at the start, no request for a read; takes the right to list Secrets.
     #[default]
     Watch,
-    /// One by one, by exact name, whenever one is needed; a change of one is seen at the next evaluation.
+    /// One by one, by exact name, whenever one is needed; a change of one is seen at the next reconcile.
     Strict,
 }
 

@@ -1,10 +1,10 @@
-//! What is evaluated: a policy and a primary, by name. Never holds an object: decisions read the state that is there.
+//! What is reconciled: a policy and a primary, by name. Never holds an object: decisions read the state that is there.
 
 use crate::reference::ObjectRef;
 use std::fmt;
 use std::sync::Arc;
 
-/// One primary under one policy: the unit of evaluation, of claims and of interest. Cheap to clone.
+/// One primary under one policy: the unit of reconcile, of claims and of interest. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Name of the policy.
@@ -33,16 +33,16 @@ impl fmt::Display for Key {
     }
 }
 
-/// A key and why it is evaluated.
+/// A key and why it is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkItem {
-    /// What is evaluated.
+    /// What is reconciled.
     pub key: Key,
     /// Why now.
     pub why: Why,
 }
 
-/// Why a primary is evaluated.
+/// Why a primary is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Seen for the first time, by this agent or at all; also made anew under the same name.
@@ -51,7 +51,7 @@ pub enum Why {
     Triggered(Vec<String>),
     /// These paths differ, and no trigger guest is asked about them: the policy has none, or it is a pause.
     Changed(Vec<String>),
-    /// The trigger guest could not be asked; the evaluation says why.
+    /// The trigger guest could not be asked; the reconcile says why.
     Unjudged,
     /// An object that is read, waited for or written appeared, changed or went away.
     Input(ObjectRef),
@@ -61,7 +61,7 @@ pub enum Why {
     Gone,
     /// A time that was asked for has come.
     Timer,
-    /// An earlier evaluation failed.
+    /// An earlier reconcile failed.
     Retry,
     /// The jittered resync.
     Resync,

@@ -76,7 +76,7 @@ impl Guest {
         )
     }
 
-    /// Asks a trigger guest whether a primary may be evaluated.
+    /// Asks a trigger guest whether a primary may be reconciled.
     pub fn ready(&self, limits: &Limits, context: &Context, primary: &Primary) -> Call<Timed<Readiness>> {
         let Exports::Trigger { ready, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(

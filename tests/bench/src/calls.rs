@@ -29,7 +29,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         drop(black_box(answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?));
         Ok(())
     };
-    let [base, transformed, evaluated, computed, native] = times([
+    let [base, transformed, reconciled, computed, native] = times([
         &mut || compute(&scene.calm, &calm, &empty),
         &mut || gathered.transform(scene).map(|answer| drop(black_box(answer))),
         &mut || match black_box(scene.trigger.guest.evaluate(&limits, &asked, &change).result?) {
@@ -48,7 +48,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         target: Some(target),
     };
     table.add(named("kubeconfig `transform`", transformed, EMPTY, base, 3.0))?;
-    table.add(named("trigger `evaluate`", evaluated, EMPTY, base, 3.0))?;
+    table.add(named("trigger `evaluate`", reconciled, EMPTY, base, 3.0))?;
     table.add(named("taints `compute`", computed, EMPTY, base, 2.0))?;
     table.add(named("kubeconfig `transform`", transformed, "native parse, edit, write", native, 0.1))
 }

@@ -129,7 +129,7 @@ impl Prometheus {
         Ok(())
     }
 
-    /// What its rules say: the errors of those that cannot be evaluated.
+    /// What its rules say: the errors of those that cannot be reconciled.
     ///
     /// # Errors
     /// When Prometheus does not answer.

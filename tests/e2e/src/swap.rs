@@ -53,7 +53,7 @@ impl Swap {
     /// Replaces the component over and over, and compares what is written with what each version writes.
     ///
     /// # Errors
-    /// When an evaluation is lost, or a secret mixes two versions.
+    /// When a reconcile is lost, or a secret mixes two versions.
     pub fn run(self) -> Result<Swapped> {
         let stage = Stage::new(self.clusters, 0)?;
         stage.put_policy(POLICY, &[("builtin:kubeconfig", "decide.wasm")])?;

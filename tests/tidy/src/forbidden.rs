@@ -33,7 +33,7 @@ const EFFECTS: [&str; 12] = [
 ];
 
 /// How a line looks that compares a reason: a guest may say any word, so nothing may depend on one. What depends on how an
-/// evaluation ended depends on `report::End`, which only the core makes.
+/// reconcile ended depends on `report::End`, which only the core makes.
 const COMPARISONS: [&str; 9] = [
     "== Word::",
     "!= Word::",

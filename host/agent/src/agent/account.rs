@@ -1,4 +1,4 @@
-//! What each evaluation read, decided and would write, for an agent that is only asked (`transom status`): it writes
+//! What each reconcile read, decided and would write, for an agent that is only asked (`transom status`): it writes
 //! nothing. Never holds a value of a document: of what was read, names and versions.
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
-/// What one evaluation rested on, and what it would do.
+/// What one reconcile rested on, and what it would do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     /// The objects that it read, with the role of each.
@@ -59,7 +59,7 @@ impl Accounts {
         self.only_asked
     }
 
-    /// An evaluation begins: what the one before it read counts no more.
+    /// A reconcile begins: what the one before it read counts no more.
     pub(crate) fn begin(&self, key: &Key) {
         self.note(key, |account| *account = Account::default());
     }

@@ -147,7 +147,7 @@ impl Connections {
         })
     }
 
-    /// Whether any of them is an API server: writes wait for it, so more evaluations go on at once.
+    /// Whether any of them is an API server: writes wait for it, so more reconciles go on at once.
     pub(crate) fn wait(&self) -> bool {
         self.servers().next().is_some()
     }
@@ -230,7 +230,7 @@ impl Connections {
         outcome
     }
 
-    /// Tells the primary's cluster what its evaluation came to; the uid is the primary's, empty when it is gone.
+    /// Tells the primary's cluster what its reconcile came to; the uid is the primary's, empty when it is gone.
     pub(crate) fn publish(&self, report: &Report, uid: &str) -> std::io::Result<()> {
         self.by_name.get(&report.primary.cluster).map_or(Ok(()), |cluster| cluster.publish(report, uid))
     }

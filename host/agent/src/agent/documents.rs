@@ -1,5 +1,5 @@
-//! Room for what evaluations read, decoded: one amount for all of them, of which one policy has at most three quarters.
-//! Never waits while anything of it is held: an evaluation that needs more than is left gives all back, waits for all
+//! Room for what reconciles read, decoded: one amount for all of them, of which one policy has at most three quarters.
+//! Never waits while anything of it is held: a reconcile that needs more than is left gives all back, waits for all
 //! that it needs, and begins again.
 
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use transom_core::share::budget::Budget;
 /// What a guest is shown of an object is a copy of it at most.
 const COPIES: usize = 2;
 
-/// Room for all evaluations, in KiB.
+/// Room for all reconciles, in KiB.
 pub(crate) struct Documents {
     left: Arc<Semaphore>,
-    /// What each policy has left of its share, as long as one of its evaluations goes on.
+    /// What each policy has left of its share, as long as one of its reconciles goes on.
     shares: Mutex<HashMap<String, Weak<Semaphore>>>,
     /// What one policy may hold at once: a server that does not answer leaves the rest to the others.
     share: u32,
@@ -29,7 +29,7 @@ impl Documents {
         Self { left: Arc::new(Semaphore::new(all as usize)), shares: Mutex::default(), share: all - all / 4 }
     }
 
-    /// Room for one evaluation of a policy, which holds nothing of it yet.
+    /// Room for one reconcile of a policy, which holds nothing of it yet.
     pub(crate) fn room(&self, policy: &str) -> Room {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let own = shares.get(policy).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -42,13 +42,13 @@ impl Documents {
     }
 }
 
-/// What one evaluation holds of the room for all.
+/// What one reconcile holds of the room for all.
 pub(crate) struct Room {
     /// What is left of the policy's share.
     own: Arc<Semaphore>,
     /// What is left of the room for all.
     left: Arc<Semaphore>,
-    /// The policy's share: what one evaluation may hold at most.
+    /// The policy's share: what one reconcile may hold at most.
     share: u32,
     held: Option<Held>,
     used: u32,
@@ -69,7 +69,7 @@ impl Held {
         Some(Self { own, all: Arc::clone(left).try_acquire_many_owned(kib).ok()? })
     }
 
-    /// Waits for both: first among the evaluations of one policy, then among the policies.
+    /// Waits for both: first among the reconciles of one policy, then among the policies.
     async fn take(own: &Arc<Semaphore>, left: &Arc<Semaphore>, kib: u32) -> Option<Self> {
         let own = Arc::clone(own).acquire_many_owned(kib).await.ok()?;
         Some(Self { own, all: Arc::clone(left).acquire_many_owned(kib).await.ok()? })
@@ -164,7 +164,7 @@ impl Room {
         self.lacking.is_some()
     }
 
-    /// The same evaluation from its beginning, with as much room as it lacked; waits for it, first come, first served.
+    /// The same reconcile from its beginning, with as much room as it lacked; waits for it, first come, first served.
     pub(crate) async fn again(self) -> Self {
         let Self { own, left, share, held, lacking, .. } = self;
         drop(held);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_makes_room_within_one_evaluation_and_at_its_end_for_others() {
+    fn what_is_dropped_makes_room_within_one_reconcile_and_at_its_end_for_others() {
         let documents = documents(8);
         let mut room = documents.room("p");
         room.take(&secret("primary"), MIB).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_policy_whose_evaluations_all_hold_on_leaves_a_quarter_to_the_others() {
+    async fn a_policy_whose_reconciles_all_hold_on_leaves_a_quarter_to_the_others() {
         let documents = documents(8);
         let mut holds = documents.room("p");
         holds.take(&secret("a"), 3 * MIB).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     async fn however_many_read_at_once_all_come_to_an_end_within_the_room() {
         let documents = Arc::new(documents(8));
         let most = Arc::new(AtomicUsize::new(0));
-        let evaluations = (0..200).map(|at| {
+        let reconciles = (0..200).map(|at| {
             let (documents, most) = (Arc::clone(&documents), Arc::clone(&most));
             tokio::spawn(async move {
                 let mut room = documents.room(["p", "q"][at % 2]);
@@ -295,7 +295,7 @@ mod tests {
                 }
             })
         });
-        let all = futures::future::join_all(evaluations.collect::<Vec<_>>());
+        let all = futures::future::join_all(reconciles.collect::<Vec<_>>());
         let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await.unwrap();
         assert!(all.into_iter().all(|ended| ended.is_ok()) && most.load(Ordering::Relaxed) > 4 << 10);
         assert_eq!(documents.left.available_permits(), 8 << 10);

@@ -1,4 +1,4 @@
-//! The edge of the sandbox: what a call of a guest came to. Evaluations run on threads where a hanging guest holds up
+//! The edge of the sandbox: what a call of a guest came to. Reconciles run on threads where a hanging guest holds up
 //! nobody, so a call simply takes the thread that it is on. Never interprets an answer.
 
 use crate::policies::load::word;

@@ -28,9 +28,9 @@ pub(crate) type News = Option<Digest>;
 pub(crate) struct Known {
     /// Who wants which target.
     pub(crate) claims: Claims,
-    /// Which evaluation depends on which object.
+    /// Which reconcile depends on which object.
     pub(crate) interest: Interest,
-    /// What each evaluation depends on looked like when it was read.
+    /// What each reconcile depends on looked like when it was read.
     pub(crate) marks: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
     /// Which objects bear our stamp.
     pub(crate) outputs: Outputs,
@@ -40,24 +40,24 @@ pub(crate) struct Known {
     pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
     /// How often was written in the last minute.
     pub(crate) brake: Brake,
-    /// How often each primary was evaluated in the last minute.
+    /// How often each primary was reconciled in the last minute.
     pub(crate) often: Often,
     /// Who writes which object now, and what the last news of it said meanwhile.
     writing: HashMap<ObjectRef, (Key, Option<News>)>,
     /// Which objects were written, and for which policies.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
-    /// What was evaluated and why, where somebody asked for it.
+    /// What was reconciled and why, where somebody asked for it.
     pub(crate) journal: Option<Vec<Entry>>,
     /// When the first client certificate ends in what was made for each primary, in seconds since 1970.
     pub(crate) ends: BTreeMap<Key, i64>,
-    /// What each primary's last evaluation came to.
+    /// What each primary's last reconcile came to.
     pub(crate) told: BTreeMap<Key, Told>,
     /// What counted last as an attempt for each primary.
     pub(crate) counted: HashMap<Key, Counted>,
 }
 
 impl Known {
-    /// An evaluation is about to write: of its targets it hears afterwards, when it knows what it wrote itself.
+    /// A reconcile is about to write: of its targets it hears afterwards, when it knows what it wrote itself.
     pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
         for step in steps {
             self.writing.entry(step.target().clone()).or_insert_with(|| (key.clone(), None));
@@ -92,8 +92,8 @@ impl Known {
         }
     }
 
-    /// An evaluation is about to read objects: a change from then on is news to it, also one that makes an object again
-    /// what it was at the evaluation before.
+    /// A reconcile is about to read objects: a change from then on is news to it, also one that makes an object again
+    /// what it was at the reconcile before.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
         self.interest.add(key, objects.iter().cloned());
         if let Some(marks) = self.marks.get_mut(key) {
@@ -103,7 +103,7 @@ impl Known {
 }
 
 impl Known {
-    /// What an evaluation counts as, by what counted before; `timed` when time alone called for it.
+    /// What a reconcile counts as, by what counted before; `timed` when time alone called for it.
     pub(crate) fn attempt(
         &mut self,
         writes: &Writes,
@@ -120,18 +120,18 @@ impl Known {
     }
 }
 
-/// One evaluation, or one that a trigger guest ignored.
+/// One reconcile, or one that a trigger guest ignored.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// What was evaluated.
+    /// What was reconciled.
     pub(crate) key: Key,
     /// The causes, as they were taken from the queue.
     pub(crate) causes: Vec<Cause>,
-    /// Why it was evaluated; nothing when it was not.
+    /// Why it was reconciled; nothing when it was not.
     pub(crate) why: Option<Why>,
 }
 
-/// What an evaluation came to, as far as the next one and the summary need it.
+/// What a reconcile came to, as far as the next one and the summary need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// How it ended.
@@ -142,11 +142,11 @@ pub(crate) struct Told {
     pub(crate) reason: Reason,
     /// For people.
     pub(crate) message: String,
-    /// How many evaluations in a row failed.
+    /// How many reconciles in a row failed.
     pub(crate) failures: u32,
     /// Since when it is in this state for this reason, in seconds since 1970.
     pub(crate) since_seconds: i64,
-    /// Whether this evaluation wrote something, or an earlier one of this process.
+    /// Whether this reconcile wrote something, or an earlier one of this process.
     pub(crate) wrote: bool,
 }
 

@@ -47,17 +47,17 @@ impl Lane {
         }
     }
 
-    /// The revision that is at work. An evaluation takes it once and never mixes two.
+    /// The revision that is at work. A reconcile takes it once and never mixes two.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another revision to work; evaluations under way end on the old one.
+    /// Puts another revision to work; reconciles under way end on the old one.
     pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
 
-    /// Puts a primary into the queue, to be evaluated at once or after a while.
+    /// Puts a primary into the queue, to be reconciled at once or after a while.
     pub(crate) fn push(&self, primary: &ObjectRef, cause: Cause, after: Option<Duration>) {
         let now = Instant::now();
         let due = after.map(|after| now + after);
@@ -67,7 +67,7 @@ impl Lane {
 
     /// Puts a primary into the queue again, for what there has been to do `since` then.
     pub(crate) fn push_again(&self, primary: &ObjectRef, after: Duration, since: Instant) {
-        self.queue().push(primary, Cause::Evaluate(Why::Retry), Some(Instant::now() + after), since);
+        self.queue().push(primary, Cause::Reconcile(Why::Retry), Some(Instant::now() + after), since);
         self.changed.notify_one();
     }
 
@@ -81,7 +81,7 @@ impl Lane {
         self.queue().forget(primary, why);
     }
 
-    /// The next primary to evaluate; waits for one, and until this replica leads, and ends when the lane is closed.
+    /// The next primary to reconcile; waits for one, and until this replica leads, and ends when the lane is closed.
     pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Item> {
         loop {
             let changed = self.changed.notified();
@@ -107,7 +107,7 @@ impl Lane {
         }
     }
 
-    /// The next primary that may be evaluated now, if there is one and this replica leads.
+    /// The next primary that may be reconciled now, if there is one and this replica leads.
     pub(crate) fn ready(&self, turn: &Turn) -> Option<Item> {
         if self.closed.load(std::sync::atomic::Ordering::Acquire) || !turn.leading.leads() {
             return None;
@@ -122,7 +122,7 @@ impl Lane {
         Some(item)
     }
 
-    /// The evaluation of a primary ended.
+    /// The reconcile of a primary ended.
     pub(crate) fn done(&self, primary: &ObjectRef) {
         self.queue().done(primary);
         self.changed.notify_one();
@@ -138,7 +138,7 @@ impl Lane {
         self.queue().is_resting()
     }
 
-    /// How many primaries may run now or are being evaluated.
+    /// How many primaries may run now or are being reconciled.
     pub(crate) fn left(&self) -> usize {
         self.queue().left(Instant::now())
     }

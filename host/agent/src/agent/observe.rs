@@ -1,4 +1,4 @@
-//! Stage 1: what a cluster told, and what we wrote ourselves, becomes items of lanes. Never evaluates anything.
+//! Stage 1: what a cluster told, and what we wrote ourselves, becomes items of lanes. Never reconciles anything.
 
 use super::Agent;
 use super::known::Told;
@@ -37,17 +37,17 @@ impl Agent {
                 let admits =
                     |(lane, key): &(Arc<Lane>, Key)| lane.loaded().revision.policy.primary.admits(&key.primary);
                 if let Some((lane, key)) = lane.zip(orphaned).filter(admits) {
-                    lane.push(&key.primary, Cause::Evaluate(Why::Input(object.reference)), None);
+                    lane.push(&key.primary, Cause::Reconcile(Why::Input(object.reference)), None);
                 }
             }
             Observation::Gone(reference) => {
                 self.known.lock().outputs.gone(&reference);
-                self.changed(&reference, &Cause::Evaluate(Why::Gone), || None);
+                self.changed(&reference, &Cause::Reconcile(Why::Gone), || None);
             }
             Observation::Synced => {}
             Observation::Unreadable(unreadable) => {
                 for object in &unreadable.objects {
-                    self.changed(object, &Cause::Evaluate(Why::Unjudged), || None);
+                    self.changed(object, &Cause::Reconcile(Why::Unjudged), || None);
                 }
                 self.statuses.changed();
                 let Unreadable { place, reason, message, .. } = unreadable;
@@ -62,7 +62,7 @@ impl Agent {
         }
     }
 
-    /// An object changed: its own evaluations and those that depend on it are due.
+    /// An object changed: its own reconciles and those that depend on it are due.
     fn changed(&self, object: &ObjectRef, as_primary: &Cause, mark: impl FnOnce() -> Option<Digest>) {
         if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
@@ -86,7 +86,7 @@ impl Agent {
             concerned
         };
         for key in concerned {
-            self.push(&key, Cause::Evaluate(Why::Input(object.clone())), None);
+            self.push(&key, Cause::Reconcile(Why::Input(object.clone())), None);
         }
     }
 
@@ -96,11 +96,11 @@ impl Agent {
         let keys: Vec<Key> =
             self.known.lock().told.iter().filter(|(_, told)| unread(told)).map(|(key, _)| key.clone()).collect();
         for key in keys {
-            self.push(&key, Cause::Evaluate(Why::Retry), None);
+            self.push(&key, Cause::Reconcile(Why::Retry), None);
         }
     }
 
-    /// What was just written is known at once, and whoever else depends on it is evaluated.
+    /// What was just written is known at once, and whoever else depends on it is reconciled.
     pub(crate) fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
         telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps).filter(|(_, done)| done.result.is_ok());
@@ -117,7 +117,7 @@ impl Agent {
                 known.interest.concerned(step.target()).filter(|other| *other != key).cloned().collect()
             };
             for other in others {
-                self.push(&other, Cause::Evaluate(Why::Input(step.target().clone())), None);
+                self.push(&other, Cause::Reconcile(Why::Input(step.target().clone())), None);
             }
             for lane in self.lanes().iter().filter(|lane| lane.policy != key.policy) {
                 if lane.loaded().revision.policy.primary.admits(step.target()) {
@@ -127,10 +127,10 @@ impl Agent {
         }
     }
 
-    /// Claimants whose target was released are evaluated again.
+    /// Claimants whose target was released are reconciled again.
     pub(crate) fn wake(&self, keys: Vec<Key>) {
         for key in keys {
-            self.push(&key, Cause::Evaluate(Why::Released), None);
+            self.push(&key, Cause::Reconcile(Why::Released), None);
         }
     }
 

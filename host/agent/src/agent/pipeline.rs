@@ -1,4 +1,4 @@
-//! The way of the data on one screen: stages 2 to 9 of one evaluation, in order. Never decides:
+//! The way of the data on one screen: stages 2 to 9 of one reconcile, in order. Never decides:
 //! what an `if` about policy would be here is missing in `core`.
 
 mod admit;
@@ -29,28 +29,28 @@ use transom_core::plan::Plan;
 use transom_core::plan::brake::Admitted;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
-use transom_core::report::{self, End, Evaluation, Success};
+use transom_core::report::{self, End, Reconcile, Success};
 use transom_core::share::room;
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::Limits;
 
-/// What an evaluation touched, known to its report however it ends.
+/// What a reconcile touched, known to its report however it ends.
 pub(crate) struct Seen {
     /// For the report.
-    pub(crate) evaluation: Evaluation,
-    /// Every object whose change calls for another evaluation, with its mark where it was read.
+    pub(crate) reconcile: Reconcile,
+    /// Every object whose change calls for another reconcile, with its mark where it was read.
     pub(crate) objects: BTreeMap<ObjectRef, Option<Digest>>,
     /// The primary as it was read.
     pub(crate) primary: Option<Arc<Object>>,
-    /// The primary as this evaluation judged it; nothing when it has written the primary and cannot say what became of it:
+    /// The primary as this reconcile judged it; nothing when it has written the primary and cannot say what became of it:
     /// what was read before the write is no judgement of what came after it.
     pub(crate) judged: Option<Arc<Object>>,
-    /// Whether this evaluation rests on nothing that only an answer to us has told.
+    /// Whether this reconcile rests on nothing that only an answer to us has told.
     resyncs: bool,
     /// When time alone may change an answer.
     pub(crate) ask_again_at: Option<i64>,
-    /// What this evaluation holds of the room for what is read.
+    /// What this reconcile holds of the room for what is read.
     room: Room,
     /// When the first client certificate ends in what is to be there, in seconds since 1970.
     pub(crate) ends_seconds: Option<i64>,
@@ -58,9 +58,9 @@ pub(crate) struct Seen {
 
 impl Seen {
     fn new(work: &WorkItem, room: Room) -> Self {
-        let evaluation = Evaluation { key: work.key.clone(), target: None, inputs: None, observed_generation: None };
+        let reconcile = Reconcile { key: work.key.clone(), target: None, inputs: None, observed_generation: None };
         Self {
-            evaluation,
+            reconcile,
             objects: BTreeMap::new(),
             primary: None,
             judged: None,
@@ -84,7 +84,7 @@ impl Seen {
 
 impl Agent {
     /// One primary that was taken from its lane, to the end.
-    pub(crate) async fn evaluate(&self, lane: &Lane, item: Item) {
+    pub(crate) async fn reconcile(&self, lane: &Lane, item: Item) {
         let loaded = lane.loaded();
         let key = Key::new(&lane.policy, &item.primary);
         let admitted = self.known.lock().often.admit(&key, self.clock.now_seconds());
@@ -100,7 +100,7 @@ impl Agent {
         let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work, self.documents.room(&work.key.policy));
         self.accounts.begin(&work.key);
-        let trace = traces::Evaluation::begin(&work);
+        let trace = traces::Reconcile::begin(&work);
         let result = trace.follow(self.attempt_within_room(&loaded, &work, &mut seen)).await;
         let result = result.map_err(|failure| match failure.class {
             Class::Unlocated => failure.until(seen.ask_again_at),
@@ -108,7 +108,7 @@ impl Agent {
         });
         // A failure that ends with time is timed, like an answer that does.
         seen.ask_again(result.as_ref().err().and_then(|failure| failure.ask_again_at));
-        let report = report::of(seen.evaluation.clone(), result, self.schedule(&loaded, &work.key));
+        let report = report::of(seen.reconcile.clone(), result, self.schedule(&loaded, &work.key));
         // The start of an agent: nothing was learnt but the target, and the last primary to be located wakes this one.
         if report.end == End::Ended(Class::Unlocated) && !self.known.lock().told.contains_key(&work.key) {
             return;
@@ -153,7 +153,7 @@ impl Agent {
         };
         self.accounts.read(key, "primary", &key.primary, Some(&primary));
         let primary = Arc::new(primary);
-        seen.evaluation.observed_generation =
+        seen.reconcile.observed_generation =
             primary.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
         (seen.primary, seen.judged) = (Some(Arc::clone(&primary)), Some(Arc::clone(&primary)));
         let policy = &loaded.revision.policy;
@@ -167,7 +167,7 @@ impl Agent {
         }
     }
 
-    /// Stage 3, first half: whether the primary may be evaluated at all.
+    /// Stage 3, first half: whether the primary may be reconciled at all.
     fn ready(&self, loaded: &Arc<Loaded>, key: &Key, primary: &Object, seen: &mut Seen) -> Result<(), Failure> {
         let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
             return Ok(());
@@ -235,7 +235,7 @@ impl Agent {
             let mark = left.map(mark::of);
             let told = self.known.lock().end_of_write(key, step.target(), mark);
             if told {
-                self.push(key, Cause::Evaluate(Why::Input(step.target().clone())), None);
+                self.push(key, Cause::Reconcile(Why::Input(step.target().clone())), None);
             }
             if let Some(seen) = seen.objects.get_mut(step.target()) {
                 // Read before it was written: where it is not known now, whatever it becomes is news.
@@ -254,7 +254,7 @@ impl Agent {
         }
     }
 
-    /// What is compared with the next update: the primary as this evaluation saw it.
+    /// What is compared with the next update: the primary as this reconcile saw it.
     pub(crate) fn judged(loaded: &Loaded, primary: &Object) -> Judged {
         Judged::of(primary, loaded.revision.judge().1)
     }

@@ -1,4 +1,4 @@
-//! The threads on which evaluations go on: few, and shared by all policies, whoever used them least first. A guest takes
+//! The threads on which reconciles go on: few, and shared by all policies, whoever used them least first. A guest takes
 //! the thread that asks it until its limits stop it; whatever waits for something else gives its thread back meanwhile.
 
 use std::future::Future;

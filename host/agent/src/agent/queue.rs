@@ -1,5 +1,5 @@
 //! One entry per primary of one policy, each cause with the time from which it may run. Never runs one itself,
-//! and never gives out a primary that is being evaluated.
+//! and never gives out a primary that is being reconciled.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use transom_core::work::Why;
 pub(crate) enum Cause {
     /// It was updated: whoever takes it compares it with what was judged last, and asks the trigger guest.
     Updated,
-    /// It is evaluated without asking.
-    Evaluate(Why),
+    /// It is reconciled without asking.
+    Reconcile(Why),
 }
 
 impl Cause {
@@ -21,7 +21,7 @@ impl Cause {
     fn slot(&self) -> &'static str {
         match self {
             Self::Updated => "Updated",
-            Self::Evaluate(why) => why.word(),
+            Self::Reconcile(why) => why.word(),
         }
     }
 }
@@ -40,19 +40,19 @@ pub(crate) struct Item {
 impl Item {
     /// Whether time alone calls for it: another try, or a time that a guest asked for.
     pub(crate) fn is_timed(&self) -> bool {
-        self.causes.iter().all(|cause| matches!(cause, Cause::Evaluate(Why::Retry | Why::Timer)))
+        self.causes.iter().all(|cause| matches!(cause, Cause::Reconcile(Why::Retry | Why::Timer)))
     }
 
-    /// Why it is evaluated without asking; nothing when only updates put it here.
+    /// Why it is reconciled without asking; nothing when only updates put it here.
     pub(crate) fn why(&self) -> Option<&Why> {
         self.causes.iter().find_map(|cause| match cause {
             Cause::Updated => None,
-            Cause::Evaluate(why) => Some(why),
+            Cause::Reconcile(why) => Some(why),
         })
     }
 }
 
-/// Primaries that wait for their time, and those that are being evaluated.
+/// Primaries that wait for their time, and those that are being reconciled.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<ObjectRef, BTreeMap<&'static str, Entry>>,
@@ -96,7 +96,7 @@ impl Queue {
         }
     }
 
-    /// Takes the first primary whose time has come and that is not being evaluated, with the causes that are due.
+    /// Takes the first primary whose time has come and that is not being reconciled, with the causes that are due.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Item> {
         let is_due = |due: &Due| due.is_none_or(|due| due <= now);
         let mut ready = self.by_time.iter().take_while(|(due, _)| is_due(due));
@@ -113,7 +113,7 @@ impl Queue {
         Some(Item { primary, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
     }
 
-    /// The evaluation of a primary ended.
+    /// The reconcile of a primary ended.
     pub(crate) fn done(&mut self, primary: &ObjectRef) {
         self.running.remove(primary);
     }
@@ -186,7 +186,7 @@ mod tests {
         let now = Instant::now();
         let mut queue = Queue::default();
         let later = now + Duration::from_secs(60);
-        queue.push(&primary("a"), Cause::Evaluate(Why::Resync), Some(later), later);
+        queue.push(&primary("a"), Cause::Reconcile(Why::Resync), Some(later), later);
         assert!(queue.take(now).is_none());
         assert_eq!(queue.wait(now), Some(Duration::from_secs(60)));
         queue.push(&primary("a"), Cause::Updated, None, now);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_later_word_moves_a_timer_but_never_what_may_run_at_once() {
         let now = Instant::now();
-        let timer = || Cause::Evaluate(Why::Timer);
+        let timer = || Cause::Reconcile(Why::Timer);
         let mut queue = Queue::default();
         queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(1)), now);
         queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
@@ -228,13 +228,13 @@ mod tests {
         let first = Instant::now();
         let (due, now) = (first + Duration::from_secs(300), first + Duration::from_secs(302));
         let mut queue = Queue::default();
-        queue.push(&primary("a"), Cause::Evaluate(Why::Retry), Some(due), first);
+        queue.push(&primary("a"), Cause::Reconcile(Why::Retry), Some(due), first);
         assert_eq!(queue.oldest(now), Duration::from_secs(2));
         let item = queue.take(now).unwrap();
         assert!(item.is_timed());
         assert_eq!(item.since, first);
         queue.done(&item.primary);
-        queue.push(&primary("a"), Cause::Evaluate(Why::Retry), Some(due), first);
+        queue.push(&primary("a"), Cause::Reconcile(Why::Retry), Some(due), first);
         queue.push(&primary("a"), Cause::Updated, None, now);
         assert!(!queue.take(now).unwrap().is_timed(), "a change came beside the other try");
     }
@@ -243,7 +243,7 @@ mod tests {
     fn a_running_primary_waits_for_its_end() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.push(&primary("a"), Cause::Evaluate(Why::Appeared), None, now);
+        queue.push(&primary("a"), Cause::Reconcile(Why::Appeared), None, now);
         let first = queue.take(now).unwrap();
         queue.push(&primary("a"), Cause::Updated, None, now);
         queue.push(&primary("b"), Cause::Updated, None, now);

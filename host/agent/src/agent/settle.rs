@@ -1,5 +1,5 @@
-//! Stages 8 and 9: what an evaluation came to is remembered, its next run is set, and clusters and logs are told.
-//! Never evaluates or writes an object.
+//! Stages 8 and 9: what a reconcile came to is remembered, its next run is set, and clusters and logs are told.
+//! Never reconciles or writes an object.
 
 use super::Agent;
 use super::known::Told;
@@ -31,7 +31,7 @@ impl Agent {
         Schedule { now_seconds, resync_seconds: loaded.revision.policy.resync_seconds, failures, seed }
     }
 
-    /// Takes note of what an evaluation touched and came to, and sets its next run.
+    /// Takes note of what a reconcile touched and came to, and sets its next run.
     pub(crate) fn settle(
         &self,
         lane: &Lane,
@@ -50,7 +50,7 @@ impl Agent {
                 known.ends.insert(key.clone(), ends);
             }
             match &seen.judged {
-                // An update since then is still in the queue and is compared with what this evaluation judged.
+                // An update since then is still in the queue and is compared with what this reconcile judged.
                 Some(primary) => known.judged.insert(key.clone(), Self::judged(loaded, primary)),
                 None => known.judged.remove(key),
             };
@@ -61,7 +61,7 @@ impl Agent {
         }
         if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
             match report.failures {
-                0 => lane.push(&key.primary, Cause::Evaluate(Why::Timer), Some(after)),
+                0 => lane.push(&key.primary, Cause::Reconcile(Why::Timer), Some(after)),
                 _ => lane.push_again(&key.primary, after, since),
             }
         }
@@ -69,12 +69,12 @@ impl Agent {
         let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.primary, &Why::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if timed => {}
-            Some(after) => lane.push(&key.primary, Cause::Evaluate(Why::Resync), Some(after)),
+            Some(after) => lane.push(&key.primary, Cause::Reconcile(Why::Resync), Some(after)),
             None => lane.forget(&key.primary, &Why::Resync),
         }
         // Nothing is taken from the queue before this replica leads again.
         if report.end == End::Ended(Class::Standby) {
-            lane.push(&key.primary, Cause::Evaluate(Why::Retry), None);
+            lane.push(&key.primary, Cause::Reconcile(Why::Retry), None);
         }
     }
 
@@ -128,7 +128,7 @@ impl Agent {
             None => Some(First::Sight),
             Some(before) => told.differs(&before).then_some(First::Change),
         };
-        telemetry::evaluated(work, report, transition);
+        telemetry::reconciled(work, report, transition);
         // The start of an agent is no news to anybody.
         let is_news = gone || report.end != End::Ended(Class::Unlocated);
         if is_news && !self.accounts.are_only_asked() {

@@ -52,7 +52,7 @@ impl Default for Statuses {
 }
 
 impl Statuses {
-    /// A primary's evaluation ended.
+    /// A primary's reconcile ended.
     pub(super) fn changed(&self) {
         self.news.notify_one();
     }

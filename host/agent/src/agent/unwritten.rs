@@ -37,8 +37,8 @@ impl Unwritten {
 }
 
 impl Agent {
-    /// Tells a primary's cluster what its evaluation came to, or that it is gone. What cannot be written now is written
-    /// later. One primary has one evaluation at a time.
+    /// Tells a primary's cluster what its reconcile came to, or that it is gone. What cannot be written now is written
+    /// later. One primary has one reconcile at a time.
     pub(super) fn tell_primary(&self, key: &Key, report: &Report, uid: &str) {
         // Whatever is older is never written from here on.
         self.unwritten.left().remove(key);

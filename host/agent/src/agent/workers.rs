@@ -1,4 +1,4 @@
-//! Starts lanes, keeps their evaluations going, and knows when nothing is left to do. Never looks at what they do.
+//! Starts lanes, keeps their reconciles going, and knows when nothing is left to do. Never looks at what they do.
 
 use crate::agent::Agent;
 use crate::agent::lane::{Lane, Turn};
@@ -14,10 +14,10 @@ use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::work::{Key, Why};
 
-/// How many evaluations of one policy go on at once: as many as there are cores, and no fewer than this, so that
+/// How many reconciles of one policy go on at once: as many as there are cores, and no fewer than this, so that
 /// one slow call is not the whole policy.
 const FEWEST_AT_ONCE: usize = 4;
-/// The same where an API server answers: most of an evaluation that writes is waiting for it.
+/// The same where an API server answers: most of a reconcile that writes is waiting for it.
 const FEWEST_WAITING: usize = 32;
 /// How many go on at once over all policies; one of each policy may go on beyond, so that no policy, and no API server
 /// that does not answer, holds up the others.
@@ -26,7 +26,7 @@ pub(super) const AT_ONCE: usize = 256;
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
 impl Agent {
-    /// A policy has its first good revision: its primaries are to be located, and all are evaluated.
+    /// A policy has its first good revision: its primaries are to be located, and all are reconciled.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
         let lane = Arc::new(Lane::new(loaded));
         self.add_lane(Arc::clone(&lane));
@@ -49,10 +49,10 @@ impl Agent {
     pub(super) fn enqueue_all(&self, lane: &Lane, why: &Why) {
         let (primaries, left) = self.expect(&lane.loaded(), *why == Why::Appeared);
         for primary in &primaries {
-            lane.push(primary, Cause::Evaluate(why.clone()), None);
+            lane.push(primary, Cause::Reconcile(why.clone()), None);
         }
         for key in left {
-            lane.push(&key.primary, Cause::Evaluate(why.clone()), None);
+            lane.push(&key.primary, Cause::Reconcile(why.clone()), None);
         }
     }
 
@@ -97,7 +97,7 @@ impl Agent {
                 new
             };
             for key in new {
-                lane.push(&key.primary, Cause::Evaluate(Why::Appeared), None);
+                lane.push(&key.primary, Cause::Reconcile(Why::Appeared), None);
             }
         }
     }
@@ -113,17 +113,17 @@ impl Agent {
         }
     }
 
-    /// How many primaries wait or are being evaluated.
+    /// How many primaries wait or are being reconciled.
     pub(crate) fn left(&self) -> usize {
         self.lanes().iter().map(|lane| lane.left()).sum()
     }
 
-    /// Ends every lane after the evaluations that are under way.
+    /// Ends every lane after the reconciles that are under way.
     pub(crate) fn stop(&self) {
         self.lanes().iter().for_each(|lane| lane.close());
     }
 
-    /// Waits until no evaluation is under way; for after [`Agent::stop`].
+    /// Waits until no reconcile is under way; for after [`Agent::stop`].
     pub(crate) async fn rested(&self) {
         loop {
             let moved = self.moved.notified();
@@ -135,7 +135,7 @@ impl Agent {
     }
 }
 
-/// Takes what is to be evaluated as long as the lane is open, and has at most so many evaluations go on at once.
+/// Takes what is to be reconciled as long as the lane is open, and has at most so many reconciles go on at once.
 async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
     let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
     let places = Arc::new(Semaphore::new(most));
@@ -153,16 +153,16 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
     }
 }
 
-/// One evaluation after the other, each in a turn of its own, as long as there is more to do and nobody waits for the place
+/// One reconcile after the other, each in a turn of its own, as long as there is more to do and nobody waits for the place
 /// among all. Gives its places back whatever becomes of it.
 async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut item: Item, turn: Turn, (place, shared): Places) {
     loop {
         let primary = item.primary.clone();
-        let evaluation = AssertUnwindSafe(agent.evaluate(&lane, item)).catch_unwind();
-        if evaluation.await.is_err() {
+        let reconcile = AssertUnwindSafe(agent.reconcile(&lane, item)).catch_unwind();
+        if reconcile.await.is_err() {
             let key = Key::new(&lane.policy, &primary);
             lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
-            lane.push(&primary, Cause::Evaluate(Why::Retry), Some(AFTER_FAULT));
+            lane.push(&primary, Cause::Reconcile(Why::Retry), Some(AFTER_FAULT));
         }
         let goes_on = shared.is_some() && agent.at_once.available_permits() > 0;
         let next = if goes_on { lane.ready(&turn) } else { None };
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_evaluation_that_ends_after_its_policy_was_removed_leaves_nothing() {
+    async fn an_reconcile_that_ends_after_its_policy_was_removed_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let case =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
@@ -225,8 +225,8 @@ mod tests {
         agent.remove_lane(POLICY);
         agent.tidy_status(&BTreeSet::new());
         assert_eq!(files(&status), 0);
-        let causes = vec![Cause::Evaluate(Why::Appeared)];
-        agent.evaluate(&lane, Item { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
+        let causes = vec![Cause::Reconcile(Why::Appeared)];
+        agent.reconcile(&lane, Item { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
         assert!(known.told.is_empty() && known.judged.is_empty() && known.marks.is_empty());

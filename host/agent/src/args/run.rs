@@ -1,7 +1,7 @@
 //! Flags of `run`.
 
 use super::server::ServerArgs;
-use super::{EvaluateArgs, is_connection};
+use super::{ReconcileArgs, is_connection};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) struct RunArgs {
     pub(crate) server: ServerArgs,
     /// Flags shared with `render`.
     #[command(flatten)]
-    pub(crate) evaluate: EvaluateArgs,
+    pub(crate) reconcile: ReconcileArgs,
     /// MiB that guests, compilations and documents may use together, beside what the watched objects take.
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MIB)]
     pub(crate) memory_budget: u64,

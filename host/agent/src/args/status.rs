@@ -2,7 +2,7 @@
 
 use super::run::{AdminArgs, LogFormat, NamedDir, RunArgs, parse_dir};
 use super::server::{ReachArgs, ServerArgs};
-use super::{EvaluateArgs, OutputFormat};
+use super::{OutputFormat, ReconcileArgs};
 use clap::Args;
 use transom_core::share::budget::DEFAULT_MIB;
 
@@ -23,7 +23,7 @@ pub(crate) struct StatusArgs {
     pub(crate) reach: ReachArgs,
     /// Flags shared with `run`.
     #[command(flatten)]
-    pub(crate) evaluate: EvaluateArgs,
+    pub(crate) reconcile: ReconcileArgs,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     pub(crate) output: OutputFormat,
@@ -35,7 +35,7 @@ impl StatusArgs {
         RunArgs {
             dir: self.dir.clone(),
             server: ServerArgs { reach: self.reach.clone(), read_only: true, lease_namespace: None },
-            evaluate: self.evaluate.clone(),
+            reconcile: self.reconcile.clone(),
             memory_budget: DEFAULT_MIB,
             once: true,
             admin: AdminArgs::default(),

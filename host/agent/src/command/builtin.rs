@@ -1,4 +1,4 @@
-//! Guests as they describe themselves: those of the binary, of a component, of policies. Never evaluates anything with them.
+//! Guests as they describe themselves: those of the binary, of a component, of policies. Never reconciles anything with them.
 
 use crate::policies::Source;
 use anyhow::Context as _;

@@ -24,7 +24,7 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
     check(args)?;
     let mut by_name = BTreeMap::new();
     for NamedDir { name, dir } in &args.dir {
-        let limits = limits(args.evaluate.max_object_bytes);
+        let limits = limits(args.reconcile.max_object_bytes);
         let options =
             DirectoryOptions { watch: !args.once, writable: !args.asked, limits, ..DirectoryOptions::new(name, dir) };
         telemetry::connection::uses_directory(name, dir);

@@ -5,7 +5,7 @@ mod form;
 
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
-use crate::args::{EvaluateArgs, RenderArgs, Reveal};
+use crate::args::{ReconcileArgs, RenderArgs, Reveal};
 use crate::command::block_on;
 use crate::command::case::{self, Given, settings};
 use crate::command::session::Session;
@@ -58,19 +58,19 @@ pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Endin
 }
 
 async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendered>, bool)> {
-    run::check_policies(&args.evaluate)?;
+    run::check_policies(&args.reconcile)?;
     let (path, given) = given(&args.path)?;
-    let (clock, facts) = circumstances(given.as_ref(), path, &args.evaluate)?;
-    let mut source = Source::new(args.evaluate.policies.as_deref(), args.evaluate.components.as_deref());
+    let (clock, facts) = circumstances(given.as_ref(), path, &args.reconcile)?;
+    let mut source = Source::new(args.reconcile.policies.as_deref(), args.reconcile.components.as_deref());
     if let Some(case) = given.as_ref().and_then(|given| given.case.as_ref()) {
         source = settings::laid(source, case, path)?;
     }
-    let agent = |connections| Agent::new(connections, clock, facts).limited(args.evaluate.max_kubeconfig_bytes);
+    let agent = |connections| Agent::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes);
     let loading = Loading::start(run::engine()?, source, [LOCAL.to_owned()].into());
-    let directory = open(path, given, run::limits(args.evaluate.max_object_bytes))?;
+    let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, agent).await?;
-    run::check_found(&session.at_work, &args.evaluate)?;
+    run::check_found(&session.at_work, &args.reconcile)?;
     let mut rendered = Vec::new();
     for (reference, policies) in session.take_written() {
         let one = |directory: &Directory| {
@@ -143,7 +143,7 @@ fn open(path: &Path, given: Option<Given>, limits: Limits) -> anyhow::Result<Dir
 }
 
 /// Clock and facts of the command line, after those of a case.
-fn circumstances(given: Option<&Given>, path: &Path, args: &EvaluateArgs) -> anyhow::Result<(Clock, AgentFacts)> {
+fn circumstances(given: Option<&Given>, path: &Path, args: &ReconcileArgs) -> anyhow::Result<(Clock, AgentFacts)> {
     let case = given.and_then(|given| given.case.as_ref());
     let now = match (args.now, case.and_then(|case| case.now.as_deref())) {
         (Some(now), _) => Some(now),

@@ -5,7 +5,7 @@ use crate::admin::{self, AdminOptions};
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::agent::connections::Connections;
-use crate::args::EvaluateArgs;
+use crate::args::ReconcileArgs;
 use crate::args::run::{AdminArgs, LogFormat, RunArgs};
 use crate::command::summary::Done;
 use crate::command::{block_on, child};
@@ -33,7 +33,7 @@ use transom_core::reference::LOCAL;
 use transom_core::share::budget::{Budget, Costs};
 use transom_engine::{COMPILING_BYTES, Compiler, Engine, EngineOptions};
 
-/// How long evaluations under way may take to end.
+/// How long reconciles under way may take to end.
 const GRACE: Duration = Duration::from_secs(10);
 /// Seconds of a processor that compiling one component takes at most.
 const COMPILING_SECONDS: u64 = 30;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    check_policies(&args.evaluate)?;
+    check_policies(&args.reconcile)?;
     if args.once {
         let Prepared { agent, swap, begun, mut opening, .. } = prepare(args).await?;
         begun.await.context("failed to put the policies to work")?;
@@ -90,7 +90,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     });
     let at_work = swap.at_work().clone();
     let swapping = watch::policies(Arc::clone(&agent), swap, base(args));
-    // A policy may change before everything that is there was evaluated under it.
+    // A policy may change before everything that is there was reconciled under it.
     let swapping = tokio::spawn(swapping);
     let work = async {
         // It fails only by a fault of ours, which was told.
@@ -135,10 +135,10 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let engine = engine_within(&budget)?;
     // Files are loaded while the clusters are opened; objects can only be read then.
     let files = (!args.server.reach.policy_objects)
-        .then(|| Source::new(args.evaluate.policies.as_deref(), args.evaluate.components.as_deref()));
+        .then(|| Source::new(args.reconcile.policies.as_deref(), args.reconcile.components.as_deref()));
     let names = connect::names(args);
     let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));
-    let agent = agent(connect::open(args).await?, &args.evaluate).within(&budget);
+    let agent = agent(connect::open(args).await?, &args.reconcile).within(&budget);
     let agent = Arc::new(match args {
         RunArgs { asked: true, .. } => agent.only_asked(),
         _ if would::is_asked_for(args) => agent.read_only(),
@@ -162,7 +162,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     };
     let (swap, changes) = if args.once { loading.done().await? } else { loading.begun().await? };
     if args.once {
-        check_found(swap.at_work(), &args.evaluate)?;
+        check_found(swap.at_work(), &args.reconcile)?;
     }
     let beginning = watch::begin(Arc::clone(&agent), swap.at_work().clone(), changes);
     agent.connections.watch(|| swap.at_work().catalogue());
@@ -174,7 +174,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     Ok(Prepared { agent, swap, begun, opening, serving })
 }
 
-/// Waits until everything that is there was evaluated, and tells what it came to under the policies of the start.
+/// Waits until everything that is there was reconciled, and tells what it came to under the policies of the start.
 async fn first(agent: &Arc<Agent>, at_work: &AtWork, screen: &Screen) {
     drive(agent, screen).await;
     agent.publish_policies();
@@ -188,7 +188,7 @@ async fn first(agent: &Arc<Agent>, at_work: &AtWork, screen: &Screen) {
 
 /// Where components of `FleetPolicy` objects lie.
 fn base(args: &RunArgs) -> Base {
-    args.evaluate.components.clone().map_or(Base::Nowhere, Base::Components)
+    args.reconcile.components.clone().map_or(Base::Nowhere, Base::Components)
 }
 
 /// Where the admin server listens, if it is wanted.
@@ -208,7 +208,7 @@ pub(crate) fn limits(max_object_bytes: usize) -> Limits {
 }
 
 /// An agent with the facts and the clock of the command line.
-fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
+fn agent(connections: Connections, args: &ReconcileArgs) -> Agent {
     let facts = AgentFacts::new(&args.cluster_name, args.self_managed_cluster.as_deref());
     Agent::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
 }
@@ -218,7 +218,7 @@ fn agent(connections: Connections, args: &EvaluateArgs) -> Agent {
 /// # Errors
 /// When it is too little.
 fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
-    let document = (args.evaluate.max_kubeconfig_bytes as u64).saturating_mul(COST as u64);
+    let document = (args.reconcile.max_kubeconfig_bytes as u64).saturating_mul(COST as u64);
     let costs = Costs { call: transom_engine::Limits::default().bytes(), compilation: COMPILING_BYTES, document };
     let wanted = args.memory_budget;
     Budget::share(wanted.saturating_mul(MIB), &costs).map_err(|least| {
@@ -256,7 +256,7 @@ fn code_cache() -> Option<PathBuf> {
 ///
 /// # Errors
 /// When there is nothing at the path.
-pub(crate) fn check_policies(args: &EvaluateArgs) -> anyhow::Result<()> {
+pub(crate) fn check_policies(args: &ReconcileArgs) -> anyhow::Result<()> {
     match args.policies.as_ref().filter(|path| !path.exists()) {
         Some(path) => {
             anyhow::bail!("failed to read the policies `{}`: there is no such file or folder", path.display())
@@ -269,7 +269,7 @@ pub(crate) fn check_policies(args: &EvaluateArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When no policy was found, good or bad.
-pub(crate) fn check_found(at_work: &AtWork, args: &EvaluateArgs) -> anyhow::Result<()> {
+pub(crate) fn check_found(at_work: &AtWork, args: &ReconcileArgs) -> anyhow::Result<()> {
     match args.policies.as_ref().filter(|_| at_work.names().is_empty() && at_work.broken().is_empty()) {
         Some(path) => anyhow::bail!("failed to find a policy in `{}`", path.display()),
         None => Ok(()),
@@ -281,7 +281,7 @@ pub(crate) async fn drive(agent: &Arc<Agent>, screen: &Screen) {
     let idle = agent.idle();
     tokio::pin!(idle);
     while tokio::time::timeout(PROGRESS, &mut idle).await.is_err() {
-        screen.progress(format_args!("{} left to evaluate", agent.left()));
+        screen.progress(format_args!("{} left to reconcile", agent.left()));
     }
     screen.end_progress();
 }

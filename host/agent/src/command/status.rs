@@ -87,7 +87,7 @@ pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Endin
 
 async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let run = args.as_run();
-    run::check_policies(&run.evaluate)?;
+    run::check_policies(&run.reconcile)?;
     let Prepared { agent, swap, begun, opening: _opening, .. } = run::prepare(&run).await?;
     begun.await.context("failed to put the policies to work")?;
     run::drive(&agent, screen).await;

@@ -18,7 +18,7 @@ pub(crate) struct Meters {
     compatibility: bool,
     copies: IntCounterVec,
     copy_failures: IntCounterVec,
-    evaluations: IntCounterVec,
+    reconciles: IntCounterVec,
     cause_to_written: HistogramVec,
     writes: IntCounterVec,
     repaired: IntCounterVec,
@@ -38,7 +38,7 @@ impl Meters {
             compatibility,
             copies: counter(&registry, &metrics::COPY_TOTAL)?,
             copy_failures: counter(&registry, &metrics::COPY_FAILURES)?,
-            evaluations: counter(&registry, &metrics::EVALUATIONS)?,
+            reconciles: counter(&registry, &metrics::RECONCILES)?,
             cause_to_written: histogram(&registry, &metrics::CAUSE_TO_WRITTEN)?,
             writes: counter(&registry, &metrics::WRITES)?,
             repaired: counter(&registry, &metrics::REPAIRED)?,
@@ -69,9 +69,9 @@ impl Meters {
         families
     }
 
-    /// An evaluation ended, so long after what called for it.
-    pub(crate) fn evaluated(&self, why: &str, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
-        add(&self.evaluations, &[&report.policy, why, report.state.as_str()], 1);
+    /// A reconcile ended, so long after what called for it.
+    pub(crate) fn reconciled(&self, why: &str, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
+        add(&self.reconciles, &[&report.policy, why, report.state.as_str()], 1);
         if !report.writes.is_empty() {
             observe(&self.cause_to_written, &[&report.policy], since_cause.as_secs_f64());
         }
@@ -115,7 +115,7 @@ impl Meters {
 
     /// A policy is gone: no series speaks of it any more.
     pub(crate) fn forget(&self, policy: &str) {
-        let counters = [&self.evaluations, &self.writes, &self.repaired, &self.call_log_lines, &self.call_failures];
+        let counters = [&self.reconciles, &self.writes, &self.repaired, &self.call_log_lines, &self.call_failures];
         counters.into_iter().for_each(|counter| remove(counter, policy));
         let histograms = [&self.cause_to_written, &self.call_time, &self.call_memory, &self.call_answer];
         histograms.into_iter().for_each(|histogram| remove(histogram, policy));
@@ -208,7 +208,7 @@ mod tests {
         };
         for policy in ["gone", "stays"] {
             for counter in
-                [&meters.evaluations, &meters.writes, &meters.repaired, &meters.call_log_lines, &meters.call_failures]
+                [&meters.reconciles, &meters.writes, &meters.repaired, &meters.call_log_lines, &meters.call_failures]
             {
                 let name = counter.desc()[0].fq_name.clone();
                 let metric = ALL.iter().find(|metric| metric.name == name).unwrap();

@@ -14,7 +14,7 @@ use transom_core::contract::description::World;
 use transom_core::policy::{Policy, check, manifest};
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
-/// One policy ready to be evaluated: what decisions need, and the compiled guests.
+/// One policy ready to be reconciled: what decisions need, and the compiled guests.
 pub(crate) struct Loaded {
     /// The checked policy with its guests as values.
     pub(crate) revision: Arc<Revision>,

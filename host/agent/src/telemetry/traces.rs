@@ -1,4 +1,4 @@
-//! Traces for OpenTelemetry: a span for each evaluation, and below it one for each read, call of a guest and plan that is
+//! Traces for OpenTelemetry: a span for each reconcile, and below it one for each read, call of a guest and plan that is
 //! applied. Never a name of an object, a message, or anything from a document.
 
 mod client;
@@ -69,10 +69,10 @@ pub(crate) fn stop() {
     }
 }
 
-/// The span of one evaluation; it ends at the latest with the value.
-pub(crate) struct Evaluation(Context);
+/// The span of one reconcile; it ends at the latest with the value.
+pub(crate) struct Reconcile(Context);
 
-impl Evaluation {
+impl Reconcile {
     /// Begins it.
     pub(crate) fn begin(work: &WorkItem) -> Self {
         let Some(traces) = TRACES.get() else { return Self(Context::new()) };
@@ -81,7 +81,7 @@ impl Evaluation {
             KeyValue::new("transom.primary.kind", work.key.primary.kind.clone()),
             KeyValue::new("transom.why", work.why.word()),
         ];
-        let builder = SpanBuilder::from_name("evaluate").with_attributes(attributes);
+        let builder = SpanBuilder::from_name("reconcile").with_attributes(attributes);
         Self(Context::new().with_span(builder.start_with_context(&traces.tracer, &Context::new())))
     }
 
@@ -102,11 +102,11 @@ impl Evaluation {
     }
 }
 
-/// A part of the evaluation that is under way here, if one is.
+/// A part of the reconcile that is under way here, if one is.
 fn begin(part: SpanBuilder) -> Option<Span> {
-    let evaluation = Context::current();
-    let traces = TRACES.get().filter(|_| evaluation.has_active_span())?;
-    Some(part.start_with_context(&traces.tracer, &evaluation))
+    let reconcile = Context::current();
+    let traces = TRACES.get().filter(|_| reconcile.has_active_span())?;
+    Some(part.start_with_context(&traces.tracer, &reconcile))
 }
 
 fn end(span: Option<Span>, failure: Option<String>) {

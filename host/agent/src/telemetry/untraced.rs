@@ -16,10 +16,10 @@ pub(crate) fn start(_: &Handle) -> anyhow::Result<()> {
 /// Nothing is left.
 pub(crate) fn stop() {}
 
-/// Nothing about an evaluation.
-pub(crate) struct Evaluation;
+/// Nothing about a reconcile.
+pub(crate) struct Reconcile;
 
-impl Evaluation {
+impl Reconcile {
     /// Nothing begins.
     pub(crate) fn begin(_: &WorkItem) -> Self {
         Self

@@ -47,7 +47,7 @@ impl Kubernetes {
             }
             Err(failure) => {
                 if failure.reason == Word::WriteConflict {
-                    // The next evaluation starts from the object as it is, however far behind the watch may be; what
+                    // The next reconcile starts from the object as it is, however far behind the watch may be; what
                     // cannot be read now is read then.
                     let _ = self.read_fresh(target).await;
                 }

@@ -22,7 +22,7 @@ use transom_core::work::Key;
 /// Who reports, in every Event.
 const CONTROLLER: &str = "transom.dev/agent";
 /// What was being done, in every Event.
-const ACTION: &str = "Evaluate";
+const ACTION: &str = "Reconcile";
 /// The most bytes of a note, below the API's 1,024.
 const MAX_NOTE: usize = 1_000;
 /// The most bytes of the primary's name in that of an Event.

@@ -109,7 +109,7 @@ async fn what_it_changes_is_written_once_and_again_when_something_else_is_wanted
         failure.message,
         "failed to create Secret changing/s: an admission webhook changed data.kubeconfig, so it is not written again"
     );
-    // What the webhook left is found by the next evaluation, which wants the same again.
+    // What the webhook left is found by the next reconcile, which wants the same again.
     let there = scene.there(&target).await?;
     scene.refused(&update(&there, "one"), Word::AdmissionChanged).await;
     let asked = webhook.asked();

@@ -31,17 +31,17 @@ metrics! {
     COPY_FAILURES: Counter, "hypershift_addon_agent_kubeconfig_secret_copy_failures", "attempts", [], "Attempts to bring a kubeconfig to where it belongs that failed.";
     COMPATIBILITY_COPY_TOTAL: Counter, "mce_hs_addon_kubeconfig_secret_copy_total_count", "attempts", [], "The same as hypershift_addon_agent_kubeconfig_secret_copy_total, by the name that the hypershift-addon agent uses.";
     COMPATIBILITY_COPY_FAILURES: Counter, "mce_hs_addon_kubeconfig_secret_copy_failure_count", "attempts", [], "The same as hypershift_addon_agent_kubeconfig_secret_copy_failures, by the name that the hypershift-addon agent uses.";
-    // Primaries and evaluations.
-    PRIMARIES: Gauge, "transom_primaries", "primaries", ["policy", "state", "reason"], "Primaries by the state and reason that their last evaluation came to; told by the replica that leads.";
+    // Primaries and reconciles.
+    PRIMARIES: Gauge, "transom_primaries", "primaries", ["policy", "state", "reason"], "Primaries by the state and reason that their last reconcile came to; told by the replica that leads.";
     OVERDUE: Gauge, "transom_primaries_overdue", "primaries", ["policy", "state", "reason"], "Primaries that are held or wait for longer than it takes when nothing is wrong; told by the replica that leads.";
-    EVALUATIONS: Counter, "transom_evaluations_total", "evaluations", ["policy", "why", "state"], "Evaluations by what called for them and the state that they came to.";
-    CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"], "Time from the cause of an evaluation to the end of what it wrote; evaluations that wrote nothing are left out. For another try it is the cause of the first one.";
+    RECONCILES: Counter, "transom_reconciles_total", "reconciles", ["policy", "why", "state"], "Reconciles by what called for them and the state that they came to.";
+    CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"], "Time from the cause of a reconcile to the end of what it wrote; reconciles that wrote nothing are left out. For another try it is the cause of the first one.";
     WRITES: Counter, "transom_writes_total", "writes", ["policy", "kind", "result"], "Writes of objects by kind and by result: ok, or the reason of the failure.";
     REPAIRED: Counter, "transom_repaired_by_resync_total", "objects", ["policy"], "Objects that a resync mended: no event had told of the difference.";
     EXPIRY: Gauge, "transom_certificate_earliest_expiry_timestamp_seconds", "seconds since 1970", ["policy"], "The earliest end of validity of any client certificate that is written for a policy; told by the replica that leads.";
     // Queues.
-    QUEUE: Gauge, "transom_queue_primaries", "primaries", ["policy"], "Primaries that are being evaluated or may be now; told by the replica that leads.";
-    QUEUE_OLDEST: Gauge, "transom_queue_oldest_seconds", "seconds", ["policy"], "How long the primary that waits longest has waited since it may be evaluated; told by the replica that leads.";
+    QUEUE: Gauge, "transom_queue_primaries", "primaries", ["policy"], "Primaries that are being reconciled or may be now; told by the replica that leads.";
+    QUEUE_OLDEST: Gauge, "transom_queue_oldest_seconds", "seconds", ["policy"], "How long the primary that waits longest has waited since it may be reconciled; told by the replica that leads.";
     // Guests.
     CALL_TIME: Histogram(CALL_SECONDS), "transom_guest_call_seconds", "seconds", ["policy", "call"], "Time of a call of a guest, from making the instance to having its answer.";
     CALL_MEMORY: Histogram(MEMORY_BYTES), "transom_guest_memory_bytes", "bytes", ["policy", "call"], "Peak of all linear memories of a call together.";

@@ -17,7 +17,7 @@ pub struct Costs {
 pub struct Budget {
     /// Calls of guests at once.
     pub calls: usize,
-    /// Bytes of what evaluations read at once, decoded.
+    /// Bytes of what reconciles read at once, decoded.
     pub documents: u64,
 }
 
@@ -58,7 +58,7 @@ impl Budget {
         Ok(Self { calls: usize::try_from(calls.min(MOST_CALLS)).unwrap_or(usize::MAX), documents })
     }
 
-    /// Threads on which evaluations go on: one call is left to whatever is being loaded.
+    /// Threads on which reconciles go on: one call is left to whatever is being loaded.
     pub fn threads(&self) -> usize {
         self.calls - 1
     }

@@ -1,4 +1,4 @@
-//! How often one primary is evaluated in a minute, whatever wakes it: an object that changes all the time, an input that does,
+//! How often one primary is reconciled in a minute, whatever wakes it: an object that changes all the time, an input that does,
 //! or a guest that asks again. Never asks a clock.
 
 use crate::failure::Failure;
@@ -7,15 +7,15 @@ use crate::work::Key;
 use std::collections::HashMap;
 use transom_api::Word;
 
-/// The most evaluations of one primary under one policy in [`WINDOW_SECONDS`]: four a second. In each the guests are
+/// The most reconciles of one primary under one policy in [`WINDOW_SECONDS`]: four a second. In each the guests are
 /// called a few times at most.
-pub const MAX_EVALUATIONS: u32 = 240;
-/// A minute begins with the first evaluation in it.
+pub const MAX_RECONCILES: u32 = 240;
+/// A minute begins with the first reconcile in it.
 pub const WINDOW_SECONDS: i64 = 60;
 /// Counters are looked through when there are more than this, and then whenever their number has doubled.
 const SWEPT_FROM: usize = 1_024;
 
-/// The evaluations of the minute that began last, by primary and policy. In memory only.
+/// The reconciles of the minute that began last, by primary and policy. In memory only.
 #[derive(Clone, Debug, Default)]
 pub struct Often {
     minutes: HashMap<Key, Minute>,
@@ -25,10 +25,10 @@ pub struct Often {
 #[derive(Clone, Copy, Debug)]
 struct Minute {
     since_seconds: i64,
-    evaluations: u32,
+    reconciles: u32,
 }
 
-/// Why a primary is not evaluated now.
+/// Why a primary is not reconciled now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutOff {
     /// When it may be again, in seconds since 1970.
@@ -38,23 +38,23 @@ pub struct PutOff {
 }
 
 impl Often {
-    /// Counts one more evaluation, unless that would be too many.
+    /// Counts one more reconcile, unless that would be too many.
     ///
     /// # Errors
     /// Until when it is put off.
     pub fn admit(&mut self, key: &Key, now_seconds: i64) -> Result<(), PutOff> {
         self.sweep(now_seconds);
-        let fresh = Minute { since_seconds: now_seconds, evaluations: 0 };
+        let fresh = Minute { since_seconds: now_seconds, reconciles: 0 };
         let minute = self.minutes.entry(key.clone()).or_insert(fresh);
         if !minute.lasts(now_seconds) {
             *minute = fresh;
         }
-        minute.evaluations = minute.evaluations.saturating_add(1);
-        if minute.evaluations <= MAX_EVALUATIONS {
+        minute.reconciles = minute.reconciles.saturating_add(1);
+        if minute.reconciles <= MAX_RECONCILES {
             return Ok(());
         }
         let until_seconds = minute.since_seconds.saturating_add(WINDOW_SECONDS);
-        let first = minute.evaluations == MAX_EVALUATIONS + 1;
+        let first = minute.reconciles == MAX_RECONCILES + 1;
         Err(PutOff { until_seconds, told: first.then(|| exceeded(key, until_seconds)) })
     }
 
@@ -77,8 +77,8 @@ impl Minute {
 fn exceeded(key: &Key, until_seconds: i64) -> Failure {
     let (primary, at) = (&key.primary, time::format_rfc3339(until_seconds));
     let message =
-        format!("{primary} is not evaluated before {at}: {MAX_EVALUATIONS} evaluations in a minute are the most");
-    Failure::known(Word::EvaluationBudgetExceeded, message).until(Some(until_seconds))
+        format!("{primary} is not reconciled before {at}: {MAX_RECONCILES} reconciles in a minute are the most");
+    Failure::known(Word::ReconcileBudgetExceeded, message).until(Some(until_seconds))
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::sample::key;
 
-    /// How many of so many evaluations go on, how often it is told that one does not, and until when.
+    /// How many of so many reconciles go on, how often it is told that one does not, and until when.
     fn admitted(often: &mut Often, primary: &str, times: u32, now: i64) -> (usize, usize, Option<i64>) {
         let all: Vec<_> = (0..times).map(|_| often.admit(&key(primary), now)).collect();
         let told = all.iter().filter(|one| matches!(one, Err(PutOff { told: Some(_), .. })));
@@ -95,9 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn a_primary_is_evaluated_so_often_in_a_minute_and_then_again() {
-        let (mut often, most) = (Often::default(), MAX_EVALUATIONS as usize);
-        assert_eq!(admitted(&mut often, "a", MAX_EVALUATIONS, 100), (most, 0, None));
+    fn a_primary_is_reconciled_so_often_in_a_minute_and_then_again() {
+        let (mut often, most) = (Often::default(), MAX_RECONCILES as usize);
+        assert_eq!(admitted(&mut often, "a", MAX_RECONCILES, 100), (most, 0, None));
         assert_eq!(admitted(&mut often, "a", 6_000, 101), (0, 1, Some(160)), "told once");
         assert_eq!(admitted(&mut often, "a", 6_000, 159), (0, 0, Some(160)));
         assert_eq!(admitted(&mut often, "b", 3, 159), (3, 0, None), "others are not concerned");
@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn what_is_told_names_the_primary_and_when_it_goes_on() {
         let mut often = Often::default();
-        let told = (0..=MAX_EVALUATIONS).find_map(|_| often.admit(&key("a"), 0).err()?.told).unwrap();
-        assert_eq!((told.reason.as_str(), told.ask_again_at), ("EvaluationBudgetExceeded", Some(60)));
+        let told = (0..=MAX_RECONCILES).find_map(|_| often.admit(&key("a"), 0).err()?.told).unwrap();
+        assert_eq!((told.reason.as_str(), told.ask_again_at), ("ReconcileBudgetExceeded", Some(60)));
         assert!(told.message.contains("1970-01-01T00:01:00Z") && told.message.contains('a'), "{}", told.message);
     }
 

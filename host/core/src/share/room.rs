@@ -1,4 +1,4 @@
-//! How much memory an object takes while it is decoded, and what one evaluation may hold of the room for all of them.
+//! How much memory an object takes while it is decoded, and what one reconcile may hold of the room for all of them.
 //! Never exact, and never too low.
 
 use crate::document::cost::{ENTRY, ITEM, MAP, TEXT};

@@ -1,4 +1,4 @@
-//! Tests that an evaluation of what a watch keeps is the evaluation of the whole object. Never part of a build.
+//! Tests that a reconcile of what a watch keeps is the reconcile of the whole object. Never part of a build.
 
 use super::{Keep, SecretReads, of};
 use crate::catalogue::guest::Guest;

@@ -10,7 +10,7 @@ const RUNBOOKS: &str = "host/docs/metrics.md";
 pub(super) struct Alert {
     /// Its name; the seed's, where the seed has one.
     pub(super) name: &'static str,
-    /// What Prometheus evaluates.
+    /// What Prometheus reconciles.
     pub(super) expression: String,
     /// How long it has to hold before anybody is told.
     pub(super) lasting: &'static str,

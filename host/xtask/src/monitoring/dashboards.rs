@@ -1,5 +1,5 @@
 //! Dashboards for Grafana: what the service promises, and a panel for each metric of the list.
-//! Never an expression with a variable: each is evaluated by a test as it stands.
+//! Never an expression with a variable: each is reconciled by a test as it stands.
 
 use super::objective::BUDGET;
 use super::rules::{SOUND, WRITTEN_P99, attempts, error_ratio};

@@ -26,7 +26,7 @@ Labels have few values: policies, calls of guests, verbs and reasons (`transom e
 
 ## What counts as an attempt
 
-An evaluation of a policy that owns kubeconfigs counts as one attempt when it decided the kubeconfig of a primary, whether it had to write or not: it succeeded when the Secret is
+A reconcile of a policy that owns kubeconfigs counts as one attempt when it decided the kubeconfig of a primary, whether it had to write or not: it succeeded when the Secret is
 right, and failed when it is not. Each trigger counts once: a start, a change, a resync (`resyncSeconds`). Waiting (for a namespace, a Service, a claim) and holding are no attempts; nor is
 a conflict that is tried again at once, nor a timed retry of the same failure, nor the same result for the same primary within a minute. How many primaries fail now is `transom_primaries{state=\"Failed\"}`.
 
@@ -45,10 +45,10 @@ A binary that was built with `--features otel` sends traces by OTLP over plain H
 
 | span | is | has |
 |---|---|---|
-| `evaluate` | one evaluation of one primary | `transom.policy`, `transom.primary.kind`, `transom.why`, `transom.state`, `transom.reason` |
+| `reconcile` | one reconcile of one primary | `transom.policy`, `transom.primary.kind`, `transom.why`, `transom.state`, `transom.reason` |
 | `gather` | one object that was read, or looked for | `transom.kind` |
 | `invoke` | one call of a guest | `transom.call` |
-| `apply` | the writes of the evaluation | |
+| `apply` | the writes of the reconcile | |
 
 A part that failed has the reason as its status. No span has the name of an object, a message, or anything from a document.
 

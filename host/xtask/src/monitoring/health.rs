@@ -43,7 +43,7 @@ pub(super) const PAGES: [Page; 8] = [
     },
     Page {
         name: "TransomQueueStuck",
-        cause: "A primary may have been evaluated for five minutes and was not: a guest that takes all its time, an API server that answers slowly, or too little CPU.",
+        cause: "A primary may have been reconciled for five minutes and was not: a guest that takes all its time, an API server that answers slowly, or too little CPU.",
         cure: "`transom_guest_call_seconds`, `transom_requests_total` and `process_cpu_seconds_total` tell which; `/debug/state` shows the queue.",
     },
     Page {
@@ -110,7 +110,7 @@ fn primaries() -> [Alert; 6] {
             "TransomQueueStuck",
             format!("max by ({INSTALL}, policy) ({}) > 300", QUEUE_OLDEST.name),
             ("5m", "warning"),
-            "A primary of {{ $labels.policy }} has waited for five minutes to be evaluated.",
+            "A primary of {{ $labels.policy }} has waited for five minutes to be reconciled.",
             "The first in the queue of {{ $labels.policy }} has waited for {{ $value | humanizeDuration }}.",
         ),
         alert(

@@ -18,7 +18,7 @@ pub(super) fn text() -> String {
     let mut out = String::from(
         "# Recording rules and alerts of Transom. Written by `cargo xtask monitoring`; do not edit.\n# The objective: 99.5 % of the attempts to bring a kubeconfig to where it belongs succeed, over 30 days. The budget is\n# one of attempts, not of hours.\ngroups:\n",
     );
-    // The rules of a group are evaluated in order: an alert sees what was recorded just before.
+    // The rules of a group are reconciled in order: an alert sees what was recorded just before.
     group(&mut out, "external-managed-kubeconfig-slo", &recordings(), &slo::alerts());
     group(&mut out, "transom-agent", &[written_p99()], &health::alerts());
     out

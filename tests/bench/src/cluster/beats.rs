@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use kube::api::{Api, DynamicObject, Patch};
 use serde_json::json;
 use std::time::{Duration, Instant};
-use transom_core::metrics::{EVALUATIONS, QUEUE};
+use transom_core::metrics::{QUEUE, RECONCILES};
 use transom_test_cluster::wait;
 
 /// How long they beat at least; each beats once, however long that takes.
@@ -28,10 +28,10 @@ pub(super) async fn measure(
 ) -> Result<()> {
     // The last flip may still be at work.
     let calm = async || Ok((agent.metric(&QUEUE)? == 0.0).then_some(()));
-    wait::until("an agent with nothing to evaluate", DEADLINE, calm).await?;
-    let evaluated = agent.metric(&EVALUATIONS)?;
+    wait::until("an agent with nothing to reconcile", DEADLINE, calm).await?;
+    let reconciled = agent.metric(&RECONCILES)?;
     // Of a metric that is not there, it would be none before and none behind.
-    ensure!(evaluated >= names.len() as f64, "the agent tells of {evaluated} evaluations so far");
+    ensure!(reconciled >= names.len() as f64, "the agent tells of {reconciled} reconciles so far");
     let (since, cpu, start) = (scene.now().await?, agent.running.cpu_millis()?, Instant::now());
     let mut beats = 0_usize;
     for chunk in names.chunks(PARALLEL * 8).cycle() {
@@ -43,10 +43,10 @@ pub(super) async fn measure(
         }
     }
     let (wall, cpu) = (start.elapsed().as_secs_f64() * 1e3, agent.running.cpu_millis()? - cpu);
-    let (requests, evaluations) = (scene.requests(&since).await?.all(), agent.metric(&EVALUATIONS)? - evaluated);
+    let (requests, reconciles) = (scene.requests(&since).await?.all(), agent.metric(&RECONCILES)? - reconciled);
     let what =
         |rest: &str| format!("a minute of beating hearts, {} ManagedClusters, {beats} beats: {rest}", names.len());
-    table.add(row(what("evaluations"), Figure::Count(evaluations), "none", count(0), Some(1.0)))?;
+    table.add(row(what("reconciles"), Figure::Count(reconciles), "none", count(0), Some(1.0)))?;
     table.add(row(what("requests"), count(requests), "none", count(0), Some(1.0)))?;
     table.add(row(what("CPU of the agent"), Figure::Millis(cpu), "the minute", Figure::Millis(wall), None))
 }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use transom_core::metrics::EVALUATIONS;
+use transom_core::metrics::RECONCILES;
 use transom_e2e::http;
 use transom_test_cluster::{Asks, Line, Mark, Say, Webhook, wait};
 
@@ -141,17 +141,17 @@ async fn changed(stage: &Stage) -> Result<()> {
 /// Somebody else writes the target: each of these writes wakes the agent, and is changed by the webhook, too.
 async fn poke(stage: &Stage, admin: SocketAddr) -> Result<()> {
     for _ in 0..POKES {
-        let before = evaluations(admin)?;
+        let before = reconciles(admin)?;
         let note = json!({"metadata": {"annotations": {"example.com/poke": before.to_string()}}});
         stage.patch(SECRET, Some(&home("changed")), OUTPUT, note).await?;
-        wait::until("an evaluation", DEADLINE, async || Ok((evaluations(admin)? > before).then_some(()))).await?;
+        wait::until("a reconcile", DEADLINE, async || Ok((reconciles(admin)? > before).then_some(()))).await?;
     }
     Ok(())
 }
 
-/// How often the policy was evaluated.
-fn evaluations(admin: SocketAddr) -> Result<f64> {
-    http::metric(admin, EVALUATIONS.name, &format!("policy=\"{OUTPUT}\""))
+/// How often the policy was reconciled.
+fn reconciles(admin: SocketAddr) -> Result<f64> {
+    http::metric(admin, RECONCILES.name, &format!("policy=\"{OUTPUT}\""))
 }
 
 /// Refuses Secrets in one namespace.

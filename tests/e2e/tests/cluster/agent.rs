@@ -37,7 +37,7 @@ pub(crate) struct Worker {
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) primary: String,
-    /// Why it was evaluated; empty for a line about a write.
+    /// Why it was reconciled; empty for a line about a write.
     pub(crate) why: String,
     /// `Applied`, `Held`, `Waiting`, `Failed`; nothing for a line about a write.
     pub(crate) state: Option<String>,

@@ -193,15 +193,15 @@ impl Row {
         Ok(differences)
     }
 
-    /// Whether the change led to an evaluation, where that is expected one way or the other.
+    /// Whether the change led to a reconcile, where that is expected one way or the other.
     pub(crate) fn woken(&self, told: &[Told]) -> Option<String> {
-        let expected = self.expected["evaluated"].as_bool()?;
+        let expected = self.expected["reconciled"].as_bool()?;
         let by_itself = ["Retry", "Timer", "Resync", ""];
         let ours =
             |told: &&Told| told.state.is_some() && told.primary.split(['/', ' ']).any(|part| part.ends_with(&self.tag));
         let why: Vec<&str> =
             told.iter().filter(ours).map(|told| told.why.as_str()).filter(|why| !by_itself.contains(why)).collect();
-        (why.is_empty() == expected).then(|| format!("evaluated: want {expected}, have {why:?}"))
+        (why.is_empty() == expected).then(|| format!("reconciled: want {expected}, have {why:?}"))
     }
 }
 

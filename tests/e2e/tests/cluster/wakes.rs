@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Instant;
-use transom_core::metrics::EVALUATIONS;
+use transom_core::metrics::RECONCILES;
 use transom_e2e::http;
 use transom_test_cluster::wait;
 
@@ -191,9 +191,9 @@ async fn refuse(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Evaluations of a policy so far.
-fn evaluations(admin: SocketAddr, policy: &str) -> Result<f64> {
-    http::metric(admin, EVALUATIONS.name, &format!("policy=\"{policy}\""))
+/// Reconciles of a policy so far.
+fn reconciles(admin: SocketAddr, policy: &str) -> Result<f64> {
+    http::metric(admin, RECONCILES.name, &format!("policy=\"{policy}\""))
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn what_the_agent_writes_is_no_news_to_it() -> Result<()> {
         agent.wait_for_first_pass().await?;
         let admin = agent.wait_until_ready().await?;
         for policy in ["external-managed-kubeconfig", "built-in-taints"] {
-            let before = evaluations(admin, policy)?;
+            let before = reconciles(admin, policy)?;
             for name in names {
                 match policy {
                     "built-in-taints" => {
@@ -224,10 +224,10 @@ fn what_the_agent_writes_is_no_news_to_it() -> Result<()> {
                     }
                 }
             }
-            // What was written is there before its evaluation is counted.
-            let counted = async || Ok(Some(evaluations(admin, policy)?).filter(|after| after - before >= 4.0));
-            let after = wait::until("four evaluations", DEADLINE, counted).await?;
-            ensure!(after - before == 4.0, "{policy}: {} evaluations for 4 changes", after - before);
+            // What was written is there before its reconcile is counted.
+            let counted = async || Ok(Some(reconciles(admin, policy)?).filter(|after| after - before >= 4.0));
+            let after = wait::until("four reconciles", DEADLINE, counted).await?;
+            ensure!(after - before == 4.0, "{policy}: {} reconciles for 4 changes", after - before);
         }
         agent.stop()?;
         Ok(())

@@ -121,11 +121,11 @@ fn guests_that_use_up_their_time_hold_up_none_that_does_not() -> Result<()> {
     }
     let mut agent = watch_with(&stage, &["--admin-address", "127.0.0.1:0", "--log-format", "json"])?;
     let admin = ready(&agent)?;
-    let evaluated = |policy: &str| http::metric(admin, "transom_evaluations_total", &format!("policy=\"{policy}"));
-    wait::until("the good policy", DEADLINE, || evaluated(GOOD).ok().filter(|count| *count >= CLUSTERS))?;
-    let hogs = evaluated("hog-")?;
+    let reconciled = |policy: &str| http::metric(admin, "transom_reconciles_total", &format!("policy=\"{policy}"));
+    wait::until("the good policy", DEADLINE, || reconciled(GOOD).ok().filter(|count| *count >= CLUSTERS))?;
+    let hogs = reconciled("hog-")?;
     // In turns each of the four would have come as far as the good one.
-    ensure!(hogs < CLUSTERS, "they were evaluated {hogs} times meanwhile");
+    ensure!(hogs < CLUSTERS, "they were reconciled {hogs} times meanwhile");
     within_shipped(&mut agent, "guests that use up their time")?;
     agent.stop()?;
     Ok(())
@@ -210,8 +210,8 @@ fn an_answer_that_multiplies_what_it_was_given_costs_what_its_text_costs() -> Re
 }
 
 #[test]
-fn what_evaluations_read_is_decoded_within_the_bound() -> Result<()> {
-    // Letters cost themselves; small maps cost a hundred times their letters, and no evaluation may read so much.
+fn what_reconciles_read_is_decoded_within_the_bound() -> Result<()> {
+    // Letters cost themselves; small maps cost a hundred times their letters, and no reconcile may read so much.
     let maps = format!("[{}{{}}]", "{\"a\":1},".repeat(50_000));
     let letters = format!("\"{}\"", "x".repeat(1 << 20));
     for (policies, value, word) in [(12, letters, "reason:"), (1, maps, "ObjectTooLarge")] {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;
-use transom_core::metrics::{COPY_FAILURES, COPY_TOTAL, EVALUATIONS};
+use transom_core::metrics::{COPY_FAILURES, COPY_TOTAL, RECONCILES};
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::prometheus::Prometheus;
 use transom_e2e::stage::{Stage, put};
@@ -31,16 +31,16 @@ fn counted(admin: SocketAddr) -> Result<(f64, f64)> {
     Ok((http::metric(admin, COPY_TOTAL.name, "")?, http::metric(admin, COPY_FAILURES.name, "")?))
 }
 
-/// How many evaluations there were for a cause.
-fn evaluations(admin: SocketAddr, why: &str) -> Result<f64> {
-    http::metric(admin, EVALUATIONS.name, &format!("why=\"{why}\""))
+/// How many reconciles there were for a cause.
+fn reconciles(admin: SocketAddr, why: &str) -> Result<f64> {
+    http::metric(admin, RECONCILES.name, &format!("why=\"{why}\""))
 }
 
-/// Waits for so many more evaluations for a cause: as many chances to count too much.
+/// Waits for so many more reconciles for a cause: as many chances to count too much.
 fn goes_on(admin: SocketAddr, why: &str, times: usize) -> Result<()> {
-    let enough = evaluations(admin, why)? + times as f64;
-    let look = || evaluations(admin, why).ok().filter(|count| *count >= enough);
-    Ok(wait::until(&format!("{times} more evaluations for {why}"), DEADLINE, look).map(drop)?)
+    let enough = reconciles(admin, why)? + times as f64;
+    let look = || reconciles(admin, why).ok().filter(|count| *count >= enough);
+    Ok(wait::until(&format!("{times} more reconciles for {why}"), DEADLINE, look).map(drop)?)
 }
 
 impl Scene {

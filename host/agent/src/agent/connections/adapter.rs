@@ -138,7 +138,7 @@ impl Cluster {
         }
     }
 
-    /// Tells on a primary what its evaluation came to: a directory keeps it in a file, an API server gets an Event when
+    /// Tells on a primary what its reconcile came to: a directory keeps it in a file, an API server gets an Event when
     /// it is a failure. The Event goes its own way: it holds up nobody.
     pub(super) fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
         match self {

@@ -1,4 +1,4 @@
-//! Stage 2: whether what was taken from the queue is evaluated, and why. Never evaluates anything.
+//! Stage 2: whether what was taken from the queue is reconciled, and why. Never reconciles anything.
 
 use crate::agent::Agent;
 use crate::agent::invoke::answer;
@@ -12,7 +12,7 @@ use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::Limits;
 
 impl Agent {
-    /// Asks the trigger guest about an update; everything else is evaluated without asking.
+    /// Asks the trigger guest about an update; everything else is reconciled without asking.
     pub(super) async fn admit(&self, loaded: &Arc<Loaded>, key: Key, item: Item) -> Option<WorkItem> {
         if let Some(why) = item.why() {
             return Some(WorkItem { key, why: why.clone() });
@@ -41,7 +41,7 @@ impl Agent {
                     }
                 }
             }
-            // Gone or unreadable by now: the evaluation says so.
+            // Gone or unreadable by now: the reconcile says so.
             Ok(None) | Err(_) => Why::Unjudged,
         };
         Some(WorkItem { key, why })

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Meanwhile it is asked again so often.
 const AGAIN_SECONDS: i64 = 5;
 
-/// One evaluation of this sort.
+/// One reconcile of this sort.
 struct Asking<'a> {
     agent: &'a Agent,
     loaded: &'a Arc<Loaded>,
@@ -148,7 +148,7 @@ impl Asking<'_> {
                 }
             }
         };
-        seen.evaluation.inputs = Some(inputs::digest(&self.view, &found, &inputs).to_string());
+        seen.reconcile.inputs = Some(inputs::digest(&self.view, &found, &inputs).to_string());
         let (Requirement { target, .. }, existing, claim) = complete;
         Ok(Gathered { target, existing, claim, inputs, sources })
     }
@@ -188,7 +188,7 @@ impl Asking<'_> {
 
     /// Says which target the primary wants, and learns whether it may have it.
     async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
-        seen.evaluation.target = Some(target.clone());
+        seen.reconcile.target = Some(target.clone());
         self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
         seen.objects.insert(target.clone(), None);
         let existing = self.agent.look_at(target, seen).await?;
@@ -242,7 +242,7 @@ impl Asking<'_> {
     fn plan(&self, gathered: &Gathered, proposal: &Proposal, seen: &Seen) -> Result<Plan, Failure> {
         let policy = &self.loaded.revision.policy;
         let now_seconds = self.agent.clock.now_seconds();
-        let inputs = seen.evaluation.inputs.as_deref().unwrap_or_default();
+        let inputs = seen.reconcile.inputs.as_deref().unwrap_or_default();
         let source = gathered.sources.only()?;
         let rule = policy.secret(&gathered.target, &self.template_data())?;
         let terms = Terms {

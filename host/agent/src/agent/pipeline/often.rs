@@ -1,4 +1,4 @@
-//! What becomes of a primary that would be evaluated too often. Never asks a guest, and never reads more than the primary.
+//! What becomes of a primary that would be reconciled too often. Never asks a guest, and never reads more than the primary.
 
 use crate::agent::Agent;
 use crate::agent::lane::Lane;
@@ -6,12 +6,12 @@ use crate::agent::queue::Item;
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::time::Duration;
-use transom_core::report::{self, Evaluation};
+use transom_core::report::{self, Reconcile};
 use transom_core::share::often::PutOff;
 use transom_core::work::{Key, Why, WorkItem};
 
 impl Agent {
-    /// Puts what was taken from the queue back until the primary may be evaluated again, and tells of it once.
+    /// Puts what was taken from the queue back until the primary may be reconciled again, and tells of it once.
     pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, item: Item, off: PutOff) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
         let after = Duration::from_secs(left.unsigned_abs());
@@ -23,8 +23,8 @@ impl Agent {
         // What cannot be read now is told without its uid.
         let primary = self.connections.read(&item.primary).await.ok().flatten();
         let uid = primary.map(|primary| primary.uid().to_owned()).unwrap_or_default();
-        let evaluation = Evaluation { key: key.clone(), target: None, inputs: None, observed_generation: None };
-        let report = report::of(evaluation, Err(failure), self.schedule(loaded, &key));
+        let reconcile = Reconcile { key: key.clone(), target: None, inputs: None, observed_generation: None };
+        let report = report::of(reconcile, Err(failure), self.schedule(loaded, &key));
         let work = WorkItem { key, why };
         telemetry::counted(&work, &report, None, item.since.elapsed());
         lane.unless_removed(|| self.publish(&work, &uid, &report));
@@ -43,14 +43,14 @@ mod tests {
     use tokio::time::Instant;
     use transom_cluster::directory::{Directory, DirectoryOptions};
     use transom_core::contract::AgentFacts;
-    use transom_core::share::often::MAX_EVALUATIONS;
+    use transom_core::share::often::MAX_RECONCILES;
     use transom_core::work::Why;
     use transom_engine::{Engine, EngineOptions};
 
     const POLICY: &str = "external-managed-kubeconfig";
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_primary_that_changes_all_the_time_is_evaluated_so_often_and_says_so() {
+    async fn a_primary_that_changes_all_the_time_is_reconciled_so_often_and_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let case =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
@@ -65,24 +65,24 @@ mod tests {
         let lane = agent.lane(POLICY).unwrap();
         let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
         agent.known.lock().journal = Some(Vec::new());
-        for change in 0..2 * MAX_EVALUATIONS {
-            let cause = if change % 2 == 0 { Cause::Updated } else { Cause::Evaluate(Why::Timer) };
+        for change in 0..2 * MAX_RECONCILES {
+            let cause = if change % 2 == 0 { Cause::Updated } else { Cause::Reconcile(Why::Timer) };
             let item = Item { primary: (*primary).clone(), causes: vec![cause], since: Instant::now() };
-            agent.evaluate(&lane, item).await;
+            agent.reconcile(&lane, item).await;
             lane.done(&primary);
         }
-        let evaluated = agent.known.lock().journal.take().unwrap().len();
-        // The first one was evaluated when the session began.
-        assert!((1..MAX_EVALUATIONS as usize).contains(&evaluated), "{evaluated}");
+        let reconciled = agent.known.lock().journal.take().unwrap().len();
+        // The first one was reconciled when the session began.
+        assert!((1..MAX_RECONCILES as usize).contains(&reconciled), "{reconciled}");
         let told = agent.known.lock().told.values().next().unwrap().clone();
-        assert_eq!(told.reason.as_str(), "EvaluationBudgetExceeded");
+        assert_eq!(told.reason.as_str(), "ReconcileBudgetExceeded");
         let status = folder.path().join(".transom/status").join(POLICY);
         let text: String = std::fs::read_dir(status)
             .unwrap()
             .flatten()
             .map(|file| std::fs::read_to_string(file.path()).unwrap())
             .collect();
-        assert!(text.contains("EvaluationBudgetExceeded") && text.contains("2026-11-"), "{text}");
+        assert!(text.contains("ReconcileBudgetExceeded") && text.contains("2026-11-"), "{text}");
         assert!(lane.is_idle(), "it waits for the minute to end");
     }
 }

@@ -62,7 +62,7 @@ impl Agent {
         Ok((self.apply(key, plan, seen).await, kept))
     }
 
-    /// From now on a change of these objects calls for another evaluation, however this one ends: what is told of them
+    /// From now on a change of these objects calls for another reconcile, however this one ends: what is told of them
     /// while they are read must not be missed.
     fn depends<'a>(&self, key: &Key, objects: impl Iterator<Item = &'a ObjectRef>, seen: &mut Seen) {
         let objects: Vec<ObjectRef> = objects.cloned().collect();

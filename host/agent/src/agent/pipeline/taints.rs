@@ -31,7 +31,7 @@ impl Agent {
         seen: &mut Seen,
     ) -> Result<Success, Failure> {
         let described = &loaded.revision.decide;
-        seen.evaluation.target = Some(primary.reference.clone());
+        seen.reconcile.target = Some(primary.reference.clone());
         let declared = described.declared(&primary.reference.api_version, &primary.reference.kind);
         let view =
             managed_cluster::view(primary, declared).map_err(|invalid| Failure::invalid_object(primary, &invalid))?;
@@ -69,7 +69,7 @@ impl Agent {
             seen.judged = left.map(Arc::from);
             let unknown = seen.judged.is_none() && outcome.failure().is_none();
             if unknown && !self.accounts.are_only_asked() {
-                self.push(key, Cause::Evaluate(Why::Unjudged), None);
+                self.push(key, Cause::Reconcile(Why::Unjudged), None);
             }
         }
         Ok(Success { gone: false, outcome, kept: None, ask_again_at: seen.ask_again_at })

@@ -48,10 +48,10 @@ struct Expected {
     /// The state of every primary.
     #[serde(default)]
     states: Vec<StateOf>,
-    /// Who is put to evaluation by the change.
+    /// Who is put to reconcile by the change.
     woken: Option<Vec<Woken>>,
-    /// Whether the change leads to an evaluation.
-    evaluated: Option<bool>,
+    /// Whether the change leads to a reconcile.
+    reconciled: Option<bool>,
     /// Why the trigger guest says run.
     reasons: Option<Vec<String>>,
 }
@@ -203,9 +203,9 @@ fn states_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<St
 
 fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
     let mut differences = Vec::new();
-    let evaluated = journal.iter().any(|entry| entry.why.is_some());
-    if expected.evaluated.is_some_and(|wanted| wanted != evaluated) {
-        differences.push(format!("evaluated: want {}, have {evaluated}", !evaluated));
+    let reconciled = journal.iter().any(|entry| entry.why.is_some());
+    if expected.reconciled.is_some_and(|wanted| wanted != reconciled) {
+        differences.push(format!("reconciled: want {}, have {reconciled}", !reconciled));
     }
     let reasons: Vec<&String> =
         journal.iter().filter_map(|entry| entry.why.as_ref()).filter_map(triggered).flatten().collect();
@@ -254,7 +254,7 @@ fn journal_came(journal: &[Entry], expected: &Expected) -> Map<String, Value> {
     let reasons: Vec<&String> = ran().filter_map(|entry| triggered(entry.why.as_ref()?)).flatten().collect();
     let parts = [
         ("woken", expected.woken.is_some(), json!(woken)),
-        ("evaluated", expected.evaluated.is_some(), json!(ran().next().is_some())),
+        ("reconciled", expected.reconciled.is_some(), json!(ran().next().is_some())),
         ("reasons", expected.reasons.is_some(), json!(reasons)),
     ];
     parts.into_iter().filter(|(_, said, _)| *said).map(|(key, _, value)| (key.to_owned(), value)).collect()
@@ -271,7 +271,7 @@ fn triggered(why: &Why) -> Option<&Vec<String>> {
 fn cause(cause: &Cause) -> &'static str {
     match cause {
         Cause::Updated => "Changed",
-        Cause::Evaluate(why) => why.word(),
+        Cause::Reconcile(why) => why.word(),
     }
 }
 

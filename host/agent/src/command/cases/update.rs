@@ -14,7 +14,7 @@ use transom_core::document::{self, Limits};
 const LIMITS: Limits = Limits { bytes: 16 << 20, nodes: 1_000_000, depth: 100 };
 /// The order in which a file is written that is written whole.
 const ORDER: [&str; 9] =
-    ["objects", "partialObjects", "removed", "states", "woken", "evaluated", "reasons", "ok", "err"];
+    ["objects", "partialObjects", "removed", "states", "woken", "reconciled", "reasons", "ok", "err"];
 
 /// What came of a case that is not as expected.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +176,7 @@ mod tests {
                 json!({"woken": [1], "states": []}),
                 before.replace("states: # today\n- one", "states: []").replace("woken: []", "woken:\n- 1"),
             ),
-            (json!({"evaluated": true}), format!("{before}evaluated: true\n")),
+            (json!({"reconciled": true}), format!("{before}reconciled: true\n")),
         ] {
             assert_eq!(updated(before, &parts(came.clone())).unwrap(), after, "{came}");
         }

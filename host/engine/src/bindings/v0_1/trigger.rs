@@ -6,7 +6,7 @@ use crate::measure::{Lift, Lower};
 use transom_core::contract::{Change, Context, Primary, Readiness, Timed, Verdict};
 use wasmtime::component::TypedFunc;
 
-/// Whether a primary may be evaluated.
+/// Whether a primary may be reconciled.
 pub(crate) type Ready<'a> = TypedFunc<(&'a wit::Context, &'a wit::Primary), (trigger::ReadyAnswer,)>;
 /// What to make of a change.
 pub(crate) type Evaluate<'a> = TypedFunc<(&'a wit::Context, &'a trigger::Change), (trigger::Verdict,)>;

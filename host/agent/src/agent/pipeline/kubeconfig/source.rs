@@ -1,4 +1,4 @@
-//! The kubeconfigs among the inputs of one evaluation.
+//! The kubeconfigs among the inputs of one reconcile.
 //! Never says what is in one: failures name the Secret and a path.
 
 use std::collections::BTreeMap;
