@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Say what a reason means and what to do about it.
     #[command(
-        after_help = "Examples:\n  transom explain TargetClaimed\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
+        after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
     )]
     Explain(ExplainArgs),
     /// Print the CustomResourceDefinition of the kind FleetPolicy.

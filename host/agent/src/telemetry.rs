@@ -293,7 +293,7 @@ mod tests {
             ((Applied, Word::AsDesired, 0, false), None, Level::DEBUG),
             // The line of the write says it.
             ((Applied, Word::AsDesired, 0, true), Some(Change), Level::DEBUG),
-            ((Waiting, Word::TargetClaimed, 0, false), Some(Sight), Level::INFO),
+            ((Waiting, Word::OwnedByAnother, 0, false), Some(Sight), Level::INFO),
             ((Held, Word::Paused, 0, false), Some(Change), Level::INFO),
             // Nobody but a person ends this one.
             ((Failed, Word::KubeconfigUnparsable, 0, false), Some(Sight), Level::ERROR),

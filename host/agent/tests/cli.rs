@@ -78,7 +78,7 @@ fn what_ships_is_valid_and_explains_itself() {
         let about: serde_json::Value = serde_json::from_str(&shown).unwrap();
         assert_eq!((code, &about["imports"]), (Some(0), &serde_json::json!(["transom:policy/panic@0.1.0"])), "{shown}");
     }
-    for word in ["TargetClaimed", "NoCertificateAuthority", "NotAvailable"] {
+    for word in ["OwnedByAnother", "NoCertificateAuthority", "NotAvailable"] {
         let (code, shown, _) = said(&["explain", word]);
         assert_eq!(code, Some(0));
         assert!(shown.contains("What to do:"), "{shown}");

@@ -115,7 +115,7 @@ words! {
     // Waiting.
     InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";
     TargetsUnlocated: "Not every primary that may want the target has been located yet, of this policy or in its first 30 seconds of another one, so a target without a stamp is not written.", "Nothing to do: this ends with the start of the agent.";
-    TargetClaimed: "Another primary, or the same one under another policy, claims the same target and keeps it.", "Give one of the two primaries named in the message another target; where the message names two policies, let one of them write another Secret, or narrow its primaries.";
+    OwnedByAnother: "Another primary, or the same one under another policy, claims the same target and keeps it.", "Give one of the two primaries named in the message another target; where the message names two policies, let one of them write another Secret, or narrow its primaries.";
     StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed, or goes to the primary that claims it, when the object named in the message is gone.";
     // Ownership.
     TargetNotOwned: "The target exists and was not made by this policy, or was made for a primary on a cluster that is not connected.", "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster; where the message names another policy, let one of the two write another Secret.";
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn a_reason_is_shown_as_its_word() {
-        let reasons = [Reason::from(Word::TargetClaimed), Reason::Declared("OurOwn".into())];
-        assert_eq!(serde_json::to_string(&reasons).unwrap(), r#"["TargetClaimed","OurOwn"]"#);
-        assert_eq!(reasons.map(|reason| reason.to_string()), ["TargetClaimed", "OurOwn"]);
+        let reasons = [Reason::from(Word::OwnedByAnother), Reason::Declared("OurOwn".into())];
+        assert_eq!(serde_json::to_string(&reasons).unwrap(), r#"["OwnedByAnother","OurOwn"]"#);
+        assert_eq!(reasons.map(|reason| reason.to_string()), ["OwnedByAnother", "OurOwn"]);
     }
 }

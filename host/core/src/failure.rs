@@ -55,7 +55,7 @@ impl Class {
             | Word::Paused
             | Word::Loaded => Self::Held,
             Word::SourceGone => Self::Left,
-            Word::InputTerminating | Word::TargetClaimed | Word::StillNeeded => Self::Waiting,
+            Word::InputTerminating | Word::OwnedByAnother | Word::StillNeeded => Self::Waiting,
             Word::TargetsUnlocated => Self::Unlocated,
             Word::NotLeading => Self::Standby,
             Word::GuestTimedOut
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn states_follow_from_the_class() {
-        assert_eq!(Failure::known(Word::TargetClaimed, "").class.state(), State::Waiting);
+        assert_eq!(Failure::known(Word::OwnedByAnother, "").class.state(), State::Waiting);
         assert_eq!(Failure::known(Word::Suspended, "").class.state(), State::Held);
         assert_eq!(Failure::known(Word::WriteConflict, "").class.state(), State::Failed);
     }

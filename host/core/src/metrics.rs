@@ -144,7 +144,7 @@ mod tests {
             (State::Applied, Word::AsDesired, &[][..], 0, Some(Succeeded)),
             (State::Applied, Word::AsDesired, &[WriteKind::Create][..], 0, Some(Succeeded)),
             (State::Applied, Word::AsDesired, &[WriteKind::Update][..], 0, Some(Succeeded)),
-            (State::Waiting, Word::TargetClaimed, &[][..], 0, None),
+            (State::Waiting, Word::OwnedByAnother, &[][..], 0, None),
             (State::Waiting, Word::StillNeeded, &[WriteKind::Create, WriteKind::Delete][..], 0, Some(Succeeded)),
             (State::Waiting, Word::StillNeeded, &[WriteKind::Delete][..], 0, None),
             (State::Held, Word::Suspended, &[][..], 0, None),

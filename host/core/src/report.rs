@@ -248,7 +248,7 @@ mod tests {
             (Ok(success(&[Err(Word::WriteFailed)])), (State::Failed, "WriteFailed", 1), Some(first)),
             (Ok(success(&[Err(Word::WriteConflict)])), (State::Failed, "WriteConflict", 1), Some(0)),
             (failure(Word::Suspended), (State::Held, "Suspended", 0), None),
-            (failure(Word::TargetClaimed), (State::Waiting, "TargetClaimed", 0), None),
+            (failure(Word::OwnedByAnother), (State::Waiting, "OwnedByAnother", 0), None),
             (failure(Word::ReadFailed), (State::Failed, "ReadFailed", 1), Some(first)),
             (failure(Word::KubeconfigEmpty), (State::Failed, "KubeconfigEmpty", 0), None),
             (failure(Word::GuestTrapped), (State::Failed, "GuestTrapped", 0), None),
@@ -268,7 +268,7 @@ mod tests {
             assert_eq!(again(Word::WriteConflict, failures), Some(backoff::delay_ms(before, 7)));
         }
         assert_eq!(report(failure(Word::ReadFailed), 4).failures, 5);
-        assert_eq!(report(failure(Word::TargetClaimed), 4).failures, 0);
+        assert_eq!(report(failure(Word::OwnedByAnother), 4).failures, 0);
         assert_eq!(report(Ok(success(&[])), 4).failures, 0);
     }
 

@@ -54,7 +54,7 @@ pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
         (State::Applied | State::Failed, _) => None,
         (_, Reason::Known(Word::InputTerminating)) => Some(300),
         (_, Reason::Known(Word::TargetsUnlocated)) => Some(120),
-        (_, Reason::Known(Word::TargetClaimed)) => Some(600),
+        (_, Reason::Known(Word::OwnedByAnother)) => Some(600),
         (_, Reason::Known(Word::StillNeeded)) => Some(1_800),
         // Somebody said so, and nobody knows for how long.
         (State::Held, Reason::Known(_)) => None,
@@ -381,7 +381,7 @@ mod tests {
         let newer = Entry { refused: Some(refused), ..entry.clone() };
         let never = Entry { revision: None, at_work: None, ..newer.clone() };
         let failed = [("a", State::Failed, Word::GuestTrapped.into(), NOW)];
-        let waits = [("a", State::Waiting, Word::TargetClaimed.into(), NOW)];
+        let waits = [("a", State::Waiting, Word::OwnedByAnother.into(), NOW)];
         for (entry, primaries, expected) in [
             (&entry, &[][..], (ConditionStatus::True, "AsDesired")),
             (&entry, &waits[..], (ConditionStatus::True, "AsDesired")),
@@ -416,9 +416,9 @@ mod tests {
             said(&nobody, ConditionType::Healthy),
             (ConditionStatus::True, "AsDesired", "0 of 0 applied, 0 held, 0 waiting, 0 failed")
         );
-        let waits = status(&entry(), None, NOW, &[("a", State::Waiting, Word::TargetClaimed.into(), NOW)]);
+        let waits = status(&entry(), None, NOW, &[("a", State::Waiting, Word::OwnedByAnother.into(), NOW)]);
         assert_eq!(said(&waits, ConditionType::Healthy).0, ConditionStatus::True);
-        assert_eq!(said(&waits, ConditionType::Healthy).1, "TargetClaimed");
+        assert_eq!(said(&waits, ConditionType::Healthy).1, "OwnedByAnother");
         assert_eq!(said(&waits, ConditionType::Loaded).1, "Loaded");
         assert_eq!(said(&waits, ConditionType::Watched).1, "AsDesired");
     }

@@ -159,7 +159,7 @@ mod tests {
         let sources = [
             Source::new("docs/page.md", page),
             Source::new("host/agent/src/agent/pipeline.rs", "//! x"),
-            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, TargetClaimed transom_primaries Run"),
+            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, OwnedByAnother transom_primaries Run"),
         ];
         check(&sources).len()
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_is_there_is_not() {
         for span in
-            ["agent/src/agent/pipeline.rs", "--read-only", "TargetClaimed", "transom_primaries", "kubectl get x"]
+            ["agent/src/agent/pipeline.rs", "--read-only", "OwnedByAnother", "transom_primaries", "kubectl get x"]
         {
             assert_eq!(named(&format!("see `{span}` there")), 0, "{span}");
         }

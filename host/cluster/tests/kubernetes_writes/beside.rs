@@ -47,7 +47,7 @@ async fn a_failure_is_an_event_on_its_primary_and_repeats_are_counted() -> Resul
     scene.done(&create(&scene.secret("s"), "one")).await?;
     let told = scene.agent.writer().events("agent-0");
     for (state, reason) in
-        [(State::Applied, Word::AsDesired), (State::Waiting, Word::TargetClaimed), (State::Held, Word::Paused)]
+        [(State::Applied, Word::AsDesired), (State::Waiting, Word::OwnedByAnother), (State::Held, Word::Paused)]
     {
         told.publish(&report(&primary.reference, state, reason, "fine"), primary.uid()).await.unwrap();
     }

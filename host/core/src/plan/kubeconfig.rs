@@ -63,7 +63,7 @@ pub struct Wanted<'a> {
 /// after a successful write it is told by [`Contention::written`].
 ///
 /// # Errors
-/// `TargetClaimed`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
+/// `OwnedByAnother`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
 /// `Contended`.
 pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) -> Result<Plan, Failure> {
     let target = wanted.target;
@@ -121,7 +121,7 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
                     key.policy, key.primary, holder.policy, holder.primary
                 ),
             };
-            Err(Failure::known(Word::TargetClaimed, message).about([(*target).clone()]))
+            Err(Failure::known(Word::OwnedByAnother, message).about([(*target).clone()]))
         }
         Claim::Unlocated { remaining } => Err(unlocated(target, *remaining)),
     }
