@@ -36,7 +36,7 @@ fn finding(source: &Source) -> Option<Finding> {
 fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
     let path = source.path.as_str();
     if source.is("wit") {
-        return Some((WIT, source.text.lines().count(), "split the interface along its primaries"));
+        return Some((WIT, without_documentation(source), "split the interface along its subjects"));
     }
     if !source.is("rs") {
         return None;
@@ -48,7 +48,7 @@ fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
         return Some(if is_guest(path) {
             (GUEST, without_tests(source), "move the logic to decide.rs")
         } else if source.is_test() || path.starts_with("tests/fixtures/") {
-            (FILE, without_tests(source), "split it along its primaries")
+            (FILE, without_tests(source), "split it along its subjects")
         } else {
             (CRATE_ROOT, without_documentation(source), "move items into modules; the root only names them")
         });
@@ -57,7 +57,7 @@ fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
         (
             TEST_FILE,
             source.text.lines().count(),
-            "turn repeated tests into case folders, or split it along its primaries",
+            "turn repeated tests into case folders, or split it along its subjects",
         )
     } else {
         (FILE, without_tests(source), "the border of a stage is the border of a file: split it there")
