@@ -1,4 +1,4 @@
-//! Links the component with a small stack: a fresh instance is cheaper with few pages. Never adds code.
+//! Links the component with a small stack: a fresh instance is cheaper with few pages.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

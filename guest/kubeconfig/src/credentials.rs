@@ -1,12 +1,12 @@
-//! Which credentials may be moved to another place. Never sees one: only of which kinds it is.
+//! Decides which kinds of credentials may be copied to another place.
 
 use crate::reasons;
 use crate::settings::{Permission, Settings};
 use transom_guest::Problem;
 use transom_guest::kubeconfig::User;
 
-/// Refuses what does not belong into a secret that others read. Every user counts, not only the one in use:
-/// a program runs for whoever picks its context.
+/// Refuses credentials that do not belong into a secret that others read. Checks every user, not only the one in use: a
+/// program runs for anyone who selects its context.
 pub(crate) fn check(settings: &Settings, users: &[User]) -> Result<(), Problem> {
     for (at, user) in users.iter().enumerate() {
         let credential = &user.credential;

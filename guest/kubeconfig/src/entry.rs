@@ -1,4 +1,5 @@
-//! Which cluster entry of a kubeconfig is the one in use. Never prints a name that comes from inside it.
+//! Finds the cluster entry of a kubeconfig that is in use.
+//! Problems contain no name from inside the kubeconfig.
 
 use crate::reasons;
 use crate::settings::Entry;
@@ -20,7 +21,7 @@ pub(crate) fn choose(setting: Entry, source: &Source) -> Result<usize, Problem> 
     }
 }
 
-/// The cluster entry to which current-context leads, by way of a context whose user is there, too.
+/// The cluster entry to which current-context leads. The context must also name an existing user.
 fn current(source: &Source) -> Result<usize, Problem> {
     let unresolved = |message: &str, field: &str| reasons::CURRENT_CONTEXT_UNRESOLVED.problem(message).at(field);
     if source.current_context.is_empty() {

@@ -1,5 +1,5 @@
-//! Guest: where `external-managed-kubeconfig` goes and what it says.
-//! Never sees a byte of a credential: it moves numbers that hold for one call.
+//! The guest `kubeconfig`: decides where `external-managed-kubeconfig` is written, and its content.
+//! It gets no byte of a credential, only numbers that are valid for one call.
 
 mod credentials;
 mod entry;

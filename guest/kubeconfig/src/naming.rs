@@ -1,5 +1,4 @@
-//! How the managed cluster of a HostedCluster is named, and with it the namespace of the target.
-//! Never looks at the managed cluster itself.
+//! Derives the name of the managed cluster from a HostedCluster, and from it the namespace of the target.
 
 use crate::reasons;
 use crate::settings::{Naming, Precedence, is_label};
@@ -31,8 +30,8 @@ struct Annotations {
 
 /// The namespace `klusterlet-<managed cluster>`.
 ///
-/// The name is that of the annotation, the discovery name, or that of the HostedCluster. Without a setting the
-/// annotation wins, because a person wrote it.
+/// The name is that of the annotation, the discovery name, or that of the HostedCluster. By default the annotation
+/// takes precedence, because a person wrote it.
 pub(crate) fn target_namespace(naming: &Naming, agent: &Agent, primary: &Primary) -> Result<String, Problem> {
     let annotated = annotated_name(primary)?;
     let discovers = naming.discovery && !agent.self_managed;
@@ -53,7 +52,7 @@ pub(crate) fn target_namespace(naming: &Naming, agent: &Agent, primary: &Primary
     Err(reasons::INVALID_TARGET_NAME.problem(message).at(field))
 }
 
-/// What the annotation says; an empty one counts as none.
+/// The value of the annotation; an empty one counts as absent.
 fn annotated_name(primary: &Primary) -> Result<Option<String>, Problem> {
     if primary.fields == "{}" {
         return Ok(None);
@@ -76,7 +75,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the names: a target is in a namespace `klusterlet-…` that can exist, or it is refused with a field.
+        /// For all names: a target is in a namespace `klusterlet-…` that can exist, or the guest refuses it and names a
+        /// field.
         #[test]
         fn a_target_lies_in_a_namespace_that_can_exist(
             name in "[a-z0-9.-]{1,60}|\\PC{0,20}",

@@ -1,4 +1,4 @@
-//! Which port of the Service clients use. Never a node port: the address is inside the cluster.
+//! Finds the port of the Service that clients use. It is no node port, because the address is inside the cluster.
 
 use crate::reasons;
 use crate::settings::{Port, PortChoice};
@@ -7,9 +7,9 @@ use transom_guest::kubeconfig::{Protocol, Service, ServicePort};
 
 /// The port of the API server.
 ///
-/// With a name in the settings the TCP port of that name. Without, the first of these rules that fits exactly one
-/// TCP port number: it is the only one; it is named `client`; it is named `https`; its application protocol is `https`;
-/// its target is `client`. Where none fits, which one it is cannot be told.
+/// With a name in the settings: the TCP port of that name. Without: the first of these rules that fits exactly one TCP
+/// port number: it is the only one; it is named `client`; it is named `https`; its application protocol is `https`; its
+/// target is `client`. If none fits, the port is ambiguous.
 pub(crate) fn choose(setting: &Port, service: &Service) -> Result<u16, Problem> {
     let ports = || service.ports.iter().filter(|port| port.protocol == Protocol::Tcp);
     let Some(first) = ports().next() else {
@@ -38,7 +38,7 @@ const RULES: [fn(&ServicePort) -> bool; 5] = [
     |port| port.target_port.as_deref() == Some("client"),
 ];
 
-/// The value of an iterator that has one and no other.
+/// The value of an iterator whose items are all equal, else `None`.
 fn only<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
     let first = items.next()?;
     items.all(|item| item == first).then_some(first)
@@ -75,7 +75,7 @@ mod tests {
             (vec![other(), port(4, Some("b"), Some("client"), None)], Ok(4)),
             (vec![other(), port(7, Some("a"), None, Some("HTTPS"))], Ok(7)),
             (vec![port(8, Some("a"), None, None), port(8, Some("b"), None, None)], Ok(8)),
-            // Two of one rule tell nothing; the next rule does.
+            // Two ports that fit one rule decide nothing; the next rule does.
             (
                 vec![port(5, Some("a"), Some("client"), Some("https")), port(6, Some("b"), Some("1"), Some("https"))],
                 Ok(5),

@@ -1,4 +1,4 @@
-//! The words that the guest `kubeconfig` answers with. Never a sentence about a case at hand.
+//! The reasons of the guest `kubeconfig`.
 
 use transom_guest::Reason;
 
@@ -121,7 +121,7 @@ pub(crate) const FILE_CREDENTIAL: Reason = Reason {
     remedy: "Put the data into the source; or set file to Allow.",
 };
 
-/// All of them.
+/// All reasons.
 pub(crate) const ALL: [Reason; 17] = [
     PRIMARY_WITHOUT_NAMESPACE,
     INVALID_TARGET_NAME,

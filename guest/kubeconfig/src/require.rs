@@ -1,4 +1,4 @@
-//! What a HostedCluster's kubeconfig is made of, and where it goes. Never reads any of it.
+//! The needs for the kubeconfig of a HostedCluster, and its target.
 
 use crate::naming;
 use crate::reasons;
@@ -13,7 +13,7 @@ pub(crate) const SERVICE: &str = "service";
 /// Role of the namespace of the target.
 const HOME: &str = "home";
 
-/// Target and needs; they depend on the primary alone, so one round is enough.
+/// Target and needs. They depend only on the primary, so one round is enough.
 pub(crate) fn require(context: &Context<Settings>, primary: &Primary) -> Result<Requirement, Problem> {
     let hosted = &primary.reference;
     let Some(namespace) = hosted.namespace.as_deref() else {
@@ -26,7 +26,7 @@ pub(crate) fn require(context: &Context<Settings>, primary: &Primary) -> Result<
     // HyperShift's own rule for the namespace of a control plane.
     let control_plane = [namespace, "-", &hosted.name.replace('.', "-")].concat();
     let needs = vec![
-        // First: what waits for its namespace is no failure, whatever else is missing.
+        // First, so that a target without its namespace waits and does not fail, even if other inputs are missing.
         Need {
             role: HOME.into(),
             reference: core("Namespace", home.clone()),

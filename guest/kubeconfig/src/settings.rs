@@ -1,5 +1,5 @@
-//! The settings of the guest `kubeconfig`. Never says what a kubeconfig then looks like.
-//! The defaults are the safe ones; what goes beyond them must be granted by the policy, too.
+//! The settings of the guest `kubeconfig`.
+//! The defaults are the safe choices; the policy must also grant what goes beyond them.
 
 use serde::Deserialize;
 use transom_guest::Problem;
@@ -8,15 +8,15 @@ use transom_guest::Problem;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Settings {
-    /// `cluster.local` when absent; empty for addresses that end in `.svc`.
+    /// DNS domain of the cluster; `cluster.local` when absent, empty for addresses that end in `.svc`.
     pub cluster_domain: Option<String>,
-    /// Which port of the Service.
+    /// The port of the Service.
     pub port: Port,
-    /// How the managed cluster is named.
+    /// The name of the managed cluster.
     pub naming: Naming,
-    /// Which cluster entry is rewired.
+    /// The cluster entry to rewire.
     pub entry: Entry,
-    /// What to do about a source without CA, whose server a client could not verify.
+    /// What to do about a source without a CA, whose server a client could not verify.
     pub missing_authority: Permission,
     /// What to do about `insecure-skip-tls-verify`.
     pub insecure: Insecure,
@@ -50,36 +50,36 @@ impl Default for Settings {
     }
 }
 
-/// Which port of the Service.
+/// The port of the Service.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Port {
     /// The port of this name and no other.
     pub name: Option<String>,
-    /// How to find it without a name.
+    /// How to find the port without a name.
     pub choice: PortChoice,
 }
 
 /// How to find the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum PortChoice {
-    /// By name, protocol and target; refuses where that does not tell.
+    /// By name, protocol and target; refuses the source if the port is ambiguous.
     #[default]
     Detect,
     /// The first TCP port, as the existing agent does.
     First,
 }
 
-/// How the managed cluster is named.
+/// The name of the managed cluster.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Naming {
-    /// Whether the annotation or the discovery name wins where there are both.
+    /// Which name takes precedence if there are an annotation and a discovery name.
     pub precedence: Precedence,
     /// Whether an agent that does not work for the hub's own cluster uses the discovery name.
     pub discovery: bool,
-    /// Stands before the name of the hosted cluster in a discovery name. The name of the agent's cluster when absent,
-    /// nothing when empty.
+    /// Prefix of the hosted cluster's name in a discovery name. The name of the agent's cluster when absent; no prefix
+    /// when empty.
     pub prefix: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Default for Naming {
     }
 }
 
-/// Which name wins.
+/// Which name takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Precedence {
     /// The annotation.
@@ -99,7 +99,7 @@ pub enum Precedence {
     Discovery,
 }
 
-/// Which cluster entry is rewired.
+/// The cluster entry to rewire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Entry {
     /// The one to which current-context leads.
@@ -111,20 +111,20 @@ pub enum Entry {
 /// What to do about `insecure-skip-tls-verify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Insecure {
-    /// Take it away; what is left must do without.
+    /// Remove it; the server must be verified then.
     Drop,
     /// Refuse a source that has it.
     Refuse,
-    /// Keep it where there is no CA; where there is one, take it away, because clients refuse both.
+    /// Keep it if there is no CA. If there is one, remove it, because clients refuse both together.
     Keep,
 }
 
-/// What to do about a field that may be right or wrong inside the cluster.
+/// What to do about a field that may or may not fit inside the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Keep {
-    /// Take it away.
+    /// Remove it.
     Drop,
-    /// As in the source.
+    /// Keep it as in the source.
     Keep,
 }
 
@@ -133,7 +133,7 @@ pub enum Keep {
 pub enum Permission {
     /// Refuse a source that has it.
     Refuse,
-    /// As in the source.
+    /// Keep it as in the source.
     Allow,
 }
 
@@ -143,7 +143,7 @@ impl Settings {
         self.cluster_domain.as_deref().unwrap_or("cluster.local")
     }
 
-    /// Texts that could never be part of the names that they are for.
+    /// Refuses texts that cannot be part of a name.
     pub(crate) fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if !self.domain().is_empty() && !self.domain().split('.').all(is_label) {
@@ -162,7 +162,7 @@ impl Settings {
     }
 }
 
-/// Whether a text is one label of a DNS name: at most 63 of `[a-z0-9-]`, no dash at the ends.
+/// Whether a text is one label of a DNS name: 1 to 63 of `[a-z0-9-]`, no dash at the ends.
 pub(crate) fn is_label(text: &str) -> bool {
     (1..=63).contains(&text.len()) && text.bytes().all(is_label_byte) && !text.starts_with('-') && !text.ends_with('-')
 }

@@ -1,5 +1,5 @@
-//! From the admin kubeconfig and the Service to the kubeconfig that works inside the cluster, as a pure function.
-//! Never invents an entry, a CA or a credential: all of them are numbers from the source.
+//! Makes the kubeconfig that works inside the cluster from the admin kubeconfig and the Service. Pure function.
+//! Entries, CAs and credentials are numbers that refer to the source; the guest cannot invent one.
 
 use crate::require::{SERVICE, SOURCE};
 use crate::settings::{Insecure, Keep, Permission, Settings};
@@ -9,7 +9,7 @@ use transom_guest::kubeconfig::{
 };
 use transom_guest::{Failure, Problem};
 
-/// The source with the entry in use rewired to the Service; everything else stays.
+/// The source with its entry in use rewired to the Service; everything else is unchanged.
 pub(crate) fn transform(settings: &Settings, inputs: Vec<Input>) -> Result<Proposal, Failure> {
     let (mut source, mut service) = (None, None);
     for input in inputs {
@@ -46,7 +46,7 @@ fn propose(settings: &Settings, source: Source, service: &Service) -> Result<Pro
     })
 }
 
-/// The DNS form of the Service with its port.
+/// The URL of the Service: its DNS name and port.
 fn server(settings: &Settings, service: &Service) -> Result<Url, Problem> {
     let port = port::choose(&settings.port, service)?;
     let namespace = service.reference.namespace.as_deref().unwrap_or_default();
@@ -56,7 +56,7 @@ fn server(settings: &Settings, service: &Service) -> Result<Url, Problem> {
     Ok(Url { scheme: "https".into(), host, port: Some(port), path: String::new() })
 }
 
-/// The entry in use: another server, and nothing that weakens the way to it.
+/// The entry in use with another server, and without fields that weaken the connection to it.
 fn rewired(settings: &Settings, at: usize, cluster: Cluster, server: Url) -> Result<ProposedCluster, Problem> {
     let field = |last: &str| ["clusters[", &at.to_string(), "].cluster.", last].concat();
     if cluster.insecure && settings.insecure == Insecure::Refuse {
@@ -92,7 +92,7 @@ fn rewired(settings: &Settings, at: usize, cluster: Cluster, server: Url) -> Res
     })
 }
 
-/// Any other entry, as in the source.
+/// Any other entry, unchanged.
 fn as_it_is(cluster: Cluster) -> ProposedCluster {
     let authorities = match cluster.authority {
         AuthoritySource::Data(authority) => vec![authority.reference],
@@ -122,7 +122,7 @@ mod tests {
     use transom_guest::kubeconfig::{Authority, ClusterContext, Credential, Proxy, ServicePort};
 
     fn name() -> impl Strategy<Value = String> {
-        // Mostly one name, so that most sources hang together.
+        // Mostly one name, so that most sources are consistent.
         prop_oneof![6 => Just("cluster"), 1 => Just("other"), 1 => Just("")].prop_map(Into::into)
     }
 
@@ -206,7 +206,7 @@ mod tests {
         service
     }
 
-    /// All numbers by which an answer or a source refers to something.
+    /// All numbers by which an answer or a source refers to an entry, a CA or a credential.
     fn numbers(clusters: &[ProposedCluster], users: &[ProposedUser]) -> BTreeSet<u32> {
         let authorities = clusters.iter().flat_map(|cluster| cluster.authorities.iter().copied());
         let proxies = clusters.iter().filter_map(|cluster| cluster.proxy);
@@ -214,7 +214,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the source: no panic, and of what is written only the entry in use differs, by what may differ.
+        /// For every source: no panic, and the result differs only in the entry in use, and only in the fields that may
+        /// differ.
         #[test]
         fn only_the_entry_in_use_is_touched(settings in settings(), source in source()) {
             let Ok(proposal) = propose(&settings, source.clone(), &service()) else { return Ok(()) };
@@ -241,7 +242,7 @@ mod tests {
             prop_assert!(numbers(&proposal.clusters, &proposal.users).is_subset(&numbers(&same, &users)));
         }
 
-        /// By default nothing is written whose server could not be verified.
+        /// By default every written entry in use has a server that a client can verify.
         #[test]
         fn by_default_there_is_a_ca_and_no_insecure_flag(source in source()) {
             let Ok(proposal) = propose(&Settings::default(), source.clone(), &service()) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! What every guest says of itself: name, what it reads, its reasons, its settings.
-//! Never part of a decision: the host asks once, when it loads the component.
+//! The self-description of a guest: name, what it reads, its reasons, its settings.
+//! The host asks for it once, when it loads the component.
 
 use crate::bindings::guest::exports::transom::policy::guest as wit;
 use crate::{Problem, settings};
@@ -8,20 +8,20 @@ use serde::de::DeserializeOwned;
 /// A guest's self-description, as constants.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Its name, as an operator meets it.
+    /// Its name for operators.
     pub name: &'static str,
     /// Its version; `env!("CARGO_PKG_VERSION")` is the usual value.
     pub version: &'static str,
-    /// Which fields of which kinds it reads; nothing else crosses.
+    /// The fields that it reads, by kind. The host passes no others.
     pub reads: &'static [Read],
-    /// Every reason that it may answer with. The host refuses a word that is not listed.
+    /// Every reason that it may answer with. The host refuses other reasons.
     pub reasons: &'static [Reason],
     /// JSON Schema of the settings.
     pub settings_schema: &'static str,
 }
 
 impl About {
-    /// Reads nothing, has no reasons and no settings: the base for `..About::EMPTY`.
+    /// A guest that reads nothing and has no reasons and no settings: the base for `..About::EMPTY`.
     pub const EMPTY: Self = Self {
         name: "",
         version: "",
@@ -31,47 +31,47 @@ impl About {
     };
 }
 
-/// What a guest reads of one kind. A path is a dotted list of fields: `status.version.history`;
-/// `["a.b/c"]` names a key with dots, `conditions[Available]` the element whose `type` is that.
+/// What a guest reads of one kind. A path is a dotted list of fields: `status.version.history`. `["a.b/c"]` names a key
+/// with dots, `conditions[Available]` the element whose `type` is `Available`.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// Group and version, such as `hypershift.openshift.io/v1beta1`.
     pub api_version: &'static str,
-    /// Such as `HostedCluster`.
+    /// Kind, such as `HostedCluster`.
     pub kind: &'static str,
-    /// Paths whose values cross.
+    /// Paths whose values the guest gets.
     pub fields: &'static [&'static str],
-    /// Paths of which only the path crosses when they change, never the value.
+    /// Paths of which the guest gets only the path when they change, and not the value.
     pub changes: &'static [&'static str],
 }
 
-/// A word that a guest may answer with, for the person who meets it.
+/// A reason that a guest may answer with.
 #[derive(Clone, Copy, Debug)]
 pub struct Reason {
-    /// CamelCase.
+    /// The reason as a CamelCase word.
     pub word: &'static str,
     /// What it means.
     pub meaning: &'static str,
-    /// What to do about it.
+    /// What a person can do about it.
     pub remedy: &'static str,
 }
 
-/// The part that guests of all kinds share.
+/// What guests of all kinds have in common.
 pub trait Guest: 'static {
-    /// The settings of a policy for this guest. Give the type `#[serde(default, deny_unknown_fields)]`,
-    /// so that no setting is the default and a misspelt one is refused.
+    /// The settings of a policy for this guest. Give the type `#[serde(default, deny_unknown_fields)]`, so that an
+    /// absent setting has its default and a misspelt one is refused.
     type Settings: DeserializeOwned + Default;
 
-    /// What the guest says of itself.
+    /// The self-description of the guest.
     const ABOUT: About;
 
-    /// Judges settings that have the right shape; each problem names its field. Nothing to say accepts them.
+    /// Checks settings that have the right form; each problem names its field. No problem accepts them.
     fn check(_settings: &Self::Settings) -> Vec<Problem> {
         Vec::new()
     }
 }
 
-/// Reasons that this crate itself may answer with, whatever the guest.
+/// Reasons that this crate adds to those of every guest.
 pub(crate) const OWN_REASONS: [Reason; 2] = [
     Reason {
         word: settings::INVALID_SETTINGS,
@@ -120,7 +120,7 @@ impl From<&Read> for wit::Read {
 }
 
 impl Reason {
-    /// This reason with a sentence on the case at hand: what is wrong with what.
+    /// A problem with this reason, and a sentence that says what is wrong with which object or field.
     pub fn problem(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.word, message)
     }

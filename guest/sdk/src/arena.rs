@@ -1,9 +1,9 @@
-//! The allocator of a component whose instance lives for one call: it hands out memory in order and frees nothing
-//! but the last block. Never fit for an instance that is used again: it would run into its memory limit.
+//! The allocator of a component whose instance lives for one call: it hands out memory in order and frees only the last
+//! block. An instance that is used again would run into its memory limit.
 //!
-//! It starts on memory that the module has from the beginning, because a first `memory.grow` costs more than a call.
+//! It starts with memory that the module has from the beginning, because a first `memory.grow` costs more than a call.
 
-/// Where a block of `size` bytes goes: its start and the next cursor. `None` when it does not end before `end`.
+/// The place of a block of `size` bytes: its start and the next cursor. `None` if it would not end before `end`.
 fn place(cursor: usize, end: usize, size: usize, align: usize) -> Option<(usize, usize)> {
     let start = cursor.checked_next_multiple_of(align)?;
     let next = start.checked_add(size)?;
@@ -22,14 +22,15 @@ mod wasm {
     use core::cell::{Cell, UnsafeCell};
     use core::ptr;
 
-    /// Bytes that are there without growing.
+    /// Bytes that are available without growing the memory.
     const READY: usize = 384 << 10;
     const PAGE: usize = 64 << 10;
-    /// How much memory grows at least.
+    /// The least bytes by which the memory grows.
     const STEP: usize = 1 << 20;
 
-    /// See the module. All zero in the beginning, so that it takes no room in the binary. The counters lie before the
-    /// region, on the page that every call writes anyway: a page less to clean after it.
+    /// The allocator; see the module. It is all zero at the start, so that it takes no room in the binary. The counters
+    /// lie before the region, on a page that every call writes anyway, so that one page less must be cleaned after the
+    /// call.
     #[repr(C, align(16))]
     pub struct Arena {
         cursor: Cell<usize>,
@@ -47,7 +48,7 @@ mod wasm {
             Self { cursor: Cell::new(0), end: Cell::new(0), region: UnsafeCell::new([0; READY]) }
         }
 
-        /// Makes room for a block that does not fit: the region at first, more memory later.
+        /// Makes room for a block that does not fit: takes the region first, and grows the memory later.
         #[cold]
         fn extend(&self, layout: Layout) -> bool {
             if self.end.get() == 0 {

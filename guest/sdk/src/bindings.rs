@@ -1,8 +1,9 @@
-//! What wit-bindgen makes of `wit/`: one module for what every guest exports, one for what each kind adds.
-//! Never seen in a guest's source: the crate root re-exports the words, the register macro the exports.
-//! The serde attributes let `testing` read and write the words as `wit/` spells them.
+//! The bindings that wit-bindgen makes from `wit/`: one module for the exports of every guest, one for each kind of
+//! guest.
+//! Guests do not use this module: the crate root re-exports the types, and the register macro uses the exports.
+//! With the serde attributes, `testing` reads and writes the types as `wit/` spells them.
 
-/// What every guest exports, the imports, and the types that all kinds share.
+/// The exports of every guest, the imports, and the types that all kinds share.
 pub mod guest {
     wit_bindgen::generate!({
         path: "../../wit",
@@ -25,7 +26,7 @@ pub mod guest {
     });
 }
 
-/// What a trigger guest adds.
+/// The exports of a trigger guest.
 pub mod trigger {
     wit_bindgen::generate!({
         path: "../../wit",
@@ -45,7 +46,7 @@ pub mod trigger {
     });
 }
 
-/// What a kubeconfig guest adds.
+/// The exports of a kubeconfig guest.
 pub mod kubeconfig {
     wit_bindgen::generate!({
         path: "../../wit",
@@ -84,7 +85,7 @@ pub mod kubeconfig {
     });
 }
 
-/// What a taints guest adds.
+/// The exports of a taints guest.
 pub mod taints {
     wit_bindgen::generate!({
         path: "../../wit",

@@ -1,23 +1,24 @@
-//! What a call knows beside its arguments, with the settings as the guest's own type.
-//! Never a clock: the time is an argument.
+//! The context of a call, with the settings as the guest's own type.
+//! A guest has no clock: the time is in the context.
 
 use crate::bindings::guest::transom::policy::types as wit;
 use crate::{Agent, Problem, settings};
 use serde::de::DeserializeOwned;
 
-/// What a call knows beside its arguments. Same context, same arguments, same answer.
+/// The context of a call. The same context and the same arguments must give the same answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context<S> {
     /// Seconds since 1970-01-01T00:00:00Z.
     pub now_seconds: i64,
-    /// Facts about the agent that calls.
+    /// Facts about the calling agent.
     pub agent: Agent,
     /// The policy's settings for this guest.
     pub settings: S,
 }
 
 impl<S: DeserializeOwned + Default> Context<S> {
-    /// Reads the settings of a call, with which every one of a world begins. The problem is there only if the host did not ask `validate`.
+    /// Reads the context of a call; every exported function starts with this. It fails only if the host did not call
+    /// `validate` before.
     pub(crate) fn read(raw: wit::Context) -> Result<Self, Problem> {
         crate::panic::tell();
         let settings = settings::read(&raw.settings)?;

@@ -1,5 +1,5 @@
-//! Guests that decide where a kubeconfig goes and what it says.
-//! Never a byte of a credential: they cross as numbers that hold for one call.
+//! Guests that decide where a kubeconfig is written, and its content.
+//! They get no byte of a credential, only numbers that are valid for one call.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig as wit;
@@ -11,19 +11,19 @@ pub use credentials::{Authority, AuthoritySource, Cluster, ClusterContext, Crede
 pub use proposals::{Proposal, ProposedCluster, ProposedUser};
 pub use wit::{Absence, Answer, Form, Input, Need, Protocol, Requirement, Service, ServicePort, Value};
 
-/// A guest that decides where a kubeconfig goes and what it says.
+/// A guest that decides where a kubeconfig is written, and its content.
 pub trait Kubeconfig: Guest {
-    /// The object to write and what must be read for it. Asked again with what was found until it needs nothing new:
-    /// at most three rounds.
+    /// The object to write, and the objects to read for it. The host calls this again with what it found until there
+    /// are no new needs: at most three rounds.
     ///
     /// # Errors
-    /// Why there is no answer, by how the host should react.
+    /// Why there is no answer; the kind of failure says how the host should react.
     fn require(context: &Context<Self::Settings>, primary: &Primary, found: &[Input]) -> Result<Requirement, Failure>;
 
     /// The kubeconfig to write, made of the inputs by role.
     ///
     /// # Errors
-    /// Why there is no answer, by how the host should react.
+    /// Why there is no answer; the kind of failure says how the host should react.
     fn transform(context: &Context<Self::Settings>, primary: &Primary, inputs: Vec<Input>) -> Result<Answer, Failure>;
 }
 
@@ -45,7 +45,7 @@ impl Default for AuthoritySource {
     }
 }
 
-/// As Kubernetes has it.
+/// The default of Kubernetes.
 impl Default for Protocol {
     fn default() -> Self {
         Self::Tcp

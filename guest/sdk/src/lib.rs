@@ -1,5 +1,5 @@
-//! Write a guest: a component that answers one of the agent's questions as a pure function.
-//! Never does anything for a guest: no clock, no file, no network; all it has are the arguments.
+//! The SDK for guests: a guest is a component that answers one of the agent's questions as a pure function.
+//! It gives a guest no clock, no file and no network; a guest has only its arguments.
 //!
 //! A guest is a type with a self-description ([`Guest`]) and one of [`Trigger`], [`Kubeconfig`] or [`Taints`],
 //! registered by [`register!`]. `guest/README.md` builds one in ten minutes.

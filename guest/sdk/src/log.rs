@@ -1,10 +1,10 @@
-//! Lines for the agent's log. Only a policy that grants the import `log` can load a guest that calls this;
-//! lines are counted and cut by the host. Never part of an answer; outside wasm the lines go nowhere.
+//! Writes lines to the agent's log. A guest that calls this loads only under a policy that grants the import `log`. The
+//! host counts and cuts the lines. Outside wasm they are dropped.
 
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::guest::transom::policy::log as wit;
 
-/// For the one who writes the guest.
+/// Logs a line for the developer of the guest.
 pub fn debug(message: &str) {
     #[cfg(target_arch = "wasm32")]
     wit::log(wit::Level::Debug, message);
@@ -12,7 +12,7 @@ pub fn debug(message: &str) {
     let _ = message;
 }
 
-/// For the one who runs it.
+/// Logs a line for the operator.
 pub fn info(message: &str) {
     #[cfg(target_arch = "wasm32")]
     wit::log(wit::Level::Info, message);
@@ -20,7 +20,7 @@ pub fn info(message: &str) {
     let _ = message;
 }
 
-/// For the one who runs it, when something looks wrong and the answer goes on.
+/// Logs a line for the operator when something looks wrong but the call goes on.
 pub fn warn(message: &str) {
     #[cfg(target_arch = "wasm32")]
     wit::log(wit::Level::Warn, message);

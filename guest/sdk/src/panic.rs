@@ -1,7 +1,8 @@
-//! The last words of a guest that panics: its message, file and line go to the host, which puts them into the message of
-//! the failure. Outside wasm a panic is what it always was.
+//! Reports a panic of a guest: its message, file and line go to the host, which puts them into the message of the
+//! failure.
+//! Outside wasm a panic is as usual.
 
-/// Has a panic of this instance told. Every call begins with it, because every call has an instance of its own.
+/// Makes this instance report a panic. Every call starts with this, because every call has an instance of its own.
 pub(crate) fn tell() {
     #[cfg(target_arch = "wasm32")]
     std::panic::set_hook(Box::new(|info| {

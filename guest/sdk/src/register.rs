@@ -1,9 +1,9 @@
-//! The macro that makes a component of a guest. Never adds an import.
+//! The macro that makes a component of a guest. It adds no import.
 
-/// Makes the component's exports of a guest: once in a crate, with the kind and the name of the type.
+/// Exports a guest from the component. Use it once in a crate, with the kind and the name of the type.
 ///
-/// Outside wasm it only checks that the type has the traits, so that several guests fit into one test binary.
-/// Inside, it also registers an allocator that never frees: right for an instance that lives for one call.
+/// Outside wasm it only checks that the type has the traits, so that several guests fit into one test binary. In wasm
+/// it also registers an allocator that never frees, which suits an instance that lives for one call.
 #[macro_export]
 macro_rules! register {
     (trigger: $guest:ident) => {

@@ -1,5 +1,5 @@
-//! JSON in: settings and declared fields, as the guest's own types; a problem names the field at fault.
-//! Never quotes a value of an object: of a parser's error about fields only the path is kept.
+//! Reads JSON, settings and declared fields, into the guest's own types; a problem names the field at fault.
+//! For declared fields it leaves out the parser's message, which may quote a value.
 
 use crate::{Primary, Problem};
 use serde::Deserialize;
@@ -15,18 +15,18 @@ pub(crate) const UNREADABLE_FIELDS: &str = "UnreadableFields";
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
-/// Reads settings. None at all costs nothing and gives the default.
+/// Reads settings. Absent settings give the default without parsing.
 pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
     if matches!(text, "" | "{}") {
         return Ok(S::default());
     }
-    // A list would be read as the values of fields in order.
+    // serde would read a list as the values of the fields in order.
     if !text.trim_start().starts_with('{') {
         return Err(Problem::new(INVALID_SETTINGS, "settings are not a map"));
     }
     serde_json::from_str(text).map_err(|error| {
         let mut message = error.to_string();
-        // The place in the text is of no use to a person who wrote YAML; the field is.
+        // The position in the JSON does not help a person who wrote YAML; the field does.
         if let Some(cut) = message.rfind(" at line ") {
             message.truncate(cut);
         }
@@ -39,11 +39,11 @@ pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Probl
 }
 
 impl Primary {
-    /// Reads the declared fields. Fields that the object does not have are not in the text, so give the type
+    /// Reads the declared fields. The text leaves out fields that the object does not have, so give the type
     /// `#[serde(default)]`.
     ///
     /// # Errors
-    /// A problem with reason `UnreadableFields`, when a field has another type than the guest expects.
+    /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         serde_json::from_str(&self.fields).map_err(|error| {
             let path = path_at(&self.fields, &error);
@@ -52,7 +52,7 @@ impl Primary {
     }
 }
 
-/// The path of the field that a parser stopped at.
+/// The path of the field at which a parser stopped.
 fn path_at(text: &str, error: &serde_json::Error) -> String {
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     path_to(text.as_bytes(), before.saturating_add(error.column()))
@@ -64,7 +64,7 @@ enum Level {
     Array(usize),
 }
 
-/// The path of keys and positions that encloses the byte at `stop`, in valid JSON up to there.
+/// The path of keys and indices to the byte at `stop`, in JSON that is valid up to there.
 fn path_to(text: &[u8], stop: usize) -> String {
     let mut levels: Vec<Level> = Vec::new();
     let mut at = 0;
@@ -111,7 +111,7 @@ fn string_end(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// `a.b[0].c`; a key that is no plain word stands as in declared paths: `a["b.c/d"]`.
+/// A path such as `a.b[0].c`; other keys are quoted as in declared paths: `a["b.c/d"]`.
 fn join(levels: &[Level]) -> String {
     let is_plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let mut path = String::new();

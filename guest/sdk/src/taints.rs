@@ -1,5 +1,5 @@
 //! Guests that decide which taints a managed cluster carries.
-//! Never sets a time: `timeAdded` is the host's or the webhook's.
+//! They set no time: `timeAdded` is set by the host or a webhook.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::bindings::taints::exports::transom::policy::taints as wit;
@@ -9,10 +9,11 @@ pub use wit::{Answer, Condition, Decision, Effect, ManagedCluster, Pair, Status,
 
 /// A guest that decides which taints a managed cluster carries.
 pub trait Taints: Guest {
-    /// Of the keys that the policy owns, which taints the cluster should carry; all others keep place and time.
+    /// The taints that the cluster should carry, of the keys that the policy owns. All other taints keep their place
+    /// and time.
     ///
     /// # Errors
-    /// Why there is no answer, by how the host should react.
+    /// Why there is no answer; the kind of failure says how the host should react.
     fn compute(context: &Context<Self::Settings>, cluster: &ManagedCluster) -> Result<Answer, Failure>;
 }
 

@@ -1,4 +1,4 @@
-//! Runs a guest natively, as plain Rust, on folders of cases. Never a component, a host or a cluster.
+//! Runs a guest natively, as plain Rust, on folders of cases. Needs no component, host or cluster.
 //!
 //! ```ignore
 //! #[test]
@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! A case is a folder with `given.yaml` and `expected.yaml`; the words in both are those of `wit/`.
+//! A case is a folder with `given.yaml` and `expected.yaml`; the names in both are those of `wit/`.
 //!
 //! | `given.yaml` | calls | `expected.yaml` |
 //! |---|---|---|
@@ -18,17 +18,17 @@
 //! | `context`, `cluster` | `compute` | `ok: {decision, ask-again-at}` or `err: {...}` |
 //! | `validate` (settings) | `validate` | a list of problems |
 //!
-//! What a guest is given is cut to what its description declares, as the host does: an undeclared field of a primary, of
-//! an object or of a managed cluster is as if it were not there. A taints guest that declares a path which fills no field
-//! of the record is refused, also as the host does.
+//! As the host does, the runner cuts the input to what the guest's description declares: an undeclared field of a
+//! primary, of an object or of a managed cluster is absent. It also refuses a taints guest that declares a path which
+//! fills no field of the record.
 //!
 //! In `given.yaml`, settings, the `fields` of a primary and the value of a form `object` are written as YAML, not as
-//! JSON in a text. What is left out has its default: empty, zero, false, absent; a lease lasts 60 seconds. An agent that
-//! is left out works for the hub's own cluster.
+//! JSON in a text. Absent fields have their default: empty, zero, false, absent; a lease lasts 60 seconds. Without
+//! `agent`, the agent works for the hub's own cluster.
 //!
-//! In `expected.yaml`, what is left out must have its default in the answer; which case of a variant it is, is always
-//! said. Only `message` may be left out and be
-//! there: sentences may change. Every answer must give only declared reasons, and the same when asked twice.
+//! In `expected.yaml`, a field that is left out must have its default in the answer; the case of a variant must always
+//! be given. Only `message` may be left out and have a value, because sentences may change. Every answer must give only
+//! declared reasons, and the same answer when asked twice.
 
 mod compare;
 #[doc(hidden)]
@@ -50,7 +50,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-/// Which cases did not come out as expected, and how.
+/// The failed cases, and why they failed.
 pub struct Failed(Vec<(PathBuf, String)>);
 
 impl fmt::Display for Failed {
@@ -59,7 +59,7 @@ impl fmt::Display for Failed {
     }
 }
 
-/// As [`fmt::Display`]: it is what a failed test prints.
+/// As [`fmt::Display`], because a failed test prints this.
 impl fmt::Debug for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -71,7 +71,7 @@ impl std::error::Error for Failed {}
 /// Runs the cases of a trigger guest.
 ///
 /// # Errors
-/// The cases that did not come out as expected; also when there is none.
+/// The failed cases; also an error if there is no case.
 pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     run::<G>(folder.as_ref(), |given| {
         if let Some(change) = given.change()? {
@@ -86,7 +86,7 @@ pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
 /// Runs the cases of a kubeconfig guest.
 ///
 /// # Errors
-/// The cases that did not come out as expected; also when there is none.
+/// The failed cases; also an error if there is no case.
 pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     run::<G>(folder.as_ref(), |given| {
         let primary = primary::<G>(given)?.ok_or("there is no `primary`")?;
@@ -101,7 +101,7 @@ pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed>
     })
 }
 
-/// What a guest declares of the kind of an object.
+/// The declarations of a guest for the kind of an object.
 fn of<G: Guest>(object: &ObjectRef) -> Result<Declared, String> {
     Declared::of(&G::ABOUT, (&object.api_version, &object.kind))
 }
@@ -114,7 +114,7 @@ fn primary<G: Guest>(given: &mut Given) -> Result<Option<Primary>, String> {
 /// Runs the cases of a taints guest.
 ///
 /// # Errors
-/// The cases that did not come out as expected; also when there is none.
+/// The failed cases; also an error if there is no case.
 pub fn taints<G: Taints>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     declared::check(&G::ABOUT).map_err(|why| Failed(vec![(folder.as_ref().to_owned(), why)]))?;
     run::<G>(folder.as_ref(), |given| {
@@ -152,7 +152,7 @@ fn run<G: Guest>(folder: &Path, call: impl Fn(&mut Given) -> Result<Value, Strin
     if !failed.is_empty() {
         return Err(Failed(failed));
     }
-    // Cargo counts them as one test, and keeps to itself what a test prints that passes.
+    // Cargo counts all cases as one test, and hides the output of a test that passes.
     drop(writeln!(io::stderr(), "{count} cases in {} passed", folder.display()));
     Ok(())
 }
@@ -192,7 +192,7 @@ fn run_one<G: Guest>(case: &Path, call: impl Fn(&mut Given) -> Result<Value, Str
     compare::equal(&expected, &found)
 }
 
-/// Refuses a file that no case has: it would be a misspelt one, and be missed in silence.
+/// Refuses other files in a case: a misspelt file would be ignored silently.
 fn only_its_files(case: &Path) -> Result<(), String> {
     let failed = |error| format!("failed to read the folder: {error}");
     for entry in fs::read_dir(case).map_err(failed)? {

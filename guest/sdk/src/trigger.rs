@@ -1,4 +1,4 @@
-//! Guests that decide when a policy is reconciled. Never asked about anything but the primary itself.
+//! Guests that decide when a primary is reconciled. They are asked only about the primary itself.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::bindings::trigger::exports::transom::policy::trigger as wit;
@@ -6,24 +6,24 @@ use crate::{Context, Guest, Primary};
 
 pub use wit::{Change, Readiness, ReadyAnswer, Verdict};
 
-/// A guest that decides when a policy is reconciled.
+/// A guest that decides when a primary is reconciled.
 pub trait Trigger: Guest {
-    /// Whether the primary may be reconciled at all; asked first, whatever woke the reconcile.
-    /// Not ready: no write and no prune, the output stays, state `Held` with the reason.
+    /// Whether the primary may be reconciled; asked first, whatever caused the reconcile. If not ready: no write and no
+    /// prune, the output stays, and the state is `Held` with the reason.
     fn ready(context: &Context<Self::Settings>, primary: &Primary) -> ReadyAnswer;
 
-    /// Whether an update of the primary calls for a reconcile. `Ignore` never means that the output is right;
-    /// so it must hold that the outputs for `before` and `after` would be equal.
+    /// Whether an update of the primary calls for a reconcile. `Ignore` does not say that the output is right, only
+    /// that the outputs for `before` and `after` would be equal; return it only if that holds.
     fn evaluate(context: &Context<Self::Settings>, change: &Change) -> Verdict;
 }
 
 impl ReadyAnswer {
-    /// Go on.
+    /// The primary may be reconciled.
     pub fn ready() -> Self {
         Self { readiness: Readiness::Ready, ask_again_at: None }
     }
 
-    /// State `Held` with this reason.
+    /// The primary may not be reconciled: state `Held` with this reason.
     pub fn not_ready(problem: crate::Problem) -> Self {
         Self { readiness: Readiness::NotReady(problem), ask_again_at: None }
     }
@@ -40,7 +40,7 @@ impl<T: Trigger> wit::Guest for T {
     fn evaluate(context: RawContext, change: Change) -> Verdict {
         match Context::read(context) {
             Ok(context) => T::evaluate(&context, &change),
-            // `ready` will say so where a person sees it.
+            // `ready` will report the problem in the status.
             Err(problem) => Verdict::Run(vec![problem.reason]),
         }
     }

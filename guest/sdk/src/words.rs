@@ -1,14 +1,14 @@
-//! Short ways to write the words of the contract. Never a new word.
+//! Constructors for the types of the contract.
 
 use crate::{Failure, ObjectRef, Problem, Waiting};
 
 impl Problem {
-    /// A reason with a sentence for people; guests go through [`Reason::problem`](crate::Reason::problem).
+    /// A reason with a sentence; guests use [`Reason::problem`](crate::Reason::problem).
     pub(crate) fn new(reason: &str, message: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), message: message.into(), field: None }
     }
 
-    /// A setting that has the right shape and cannot be used; for [`Guest::check`](crate::Guest::check).
+    /// A setting that has the right form but cannot be used; for [`Guest::check`](crate::Guest::check).
     pub fn in_settings(field: &str, message: impl Into<String>) -> Self {
         Self::new(crate::settings::INVALID_SETTINGS, message).at(field)
     }
@@ -20,7 +20,7 @@ impl Problem {
         self
     }
 
-    /// Not a failure: asked again when one of these objects appears or changes.
+    /// Waits instead of failing: the guest is asked again when one of these objects appears or changes.
     #[must_use]
     pub fn waiting_for(self, objects: Vec<ObjectRef>) -> Failure {
         Failure::Waiting(Waiting { problem: self, objects })

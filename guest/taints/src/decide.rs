@@ -1,5 +1,5 @@
-//! From the condition `ManagedClusterConditionAvailable` to taints, as a pure function.
-//! Never looks at acceptance, leases or other conditions: Open Cluster Management does not either.
+//! Derives taints from the condition `ManagedClusterConditionAvailable`. Pure function.
+//! Like Open Cluster Management, it ignores acceptance, leases and other conditions.
 
 use crate::settings::{Settings, TaintSettings};
 use transom_guest::Reason;
@@ -42,7 +42,7 @@ pub(crate) fn compute(settings: &Settings, now: i64, cluster: &ManagedCluster) -
     }
 }
 
-/// A taint with the key that it goes by.
+/// A taint with its effective key.
 struct Due<'a> {
     key: &'a str,
     taint: &'a TaintSettings,
@@ -54,9 +54,9 @@ impl Due<'_> {
     }
 }
 
-/// `due` once its condition has held for the grace period. Until then a cluster that carries one of the two
-/// goes on carrying one: a grace period puts off a first taint, it never frees a cluster that is tainted already.
-/// A condition without a time counts as old.
+/// `due` once its condition has held for the grace period. Until then a cluster that carries one of the two taints
+/// keeps one: a grace period delays a first taint, but does not remove an existing one. A condition without a time
+/// counts as old.
 fn after_grace(due: &Due<'_>, other: &Due<'_>, since: Option<i64>, now: i64, cluster: &ManagedCluster) -> Answer {
     let grace = i64::from(due.taint.grace_period_seconds);
     let ends = since.map_or(i64::MIN, |since| since.saturating_add(grace));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     proptest! {
-        /// Without grace periods the answer is the table of Open Cluster Management, whatever the times and taints.
+        /// Without grace periods the answer is the table of Open Cluster Management, for all times and taints.
         #[test]
         fn without_grace_the_condition_alone_decides(cluster in cluster(), now: i64) {
             let answer = compute(&Settings::default(), now, &cluster);
@@ -142,7 +142,7 @@ mod tests {
             prop_assert_eq!(owned(&answer), expected);
         }
 
-        /// A cluster that is not well and carries one of the two taints is never without.
+        /// A cluster that is not available and carries one of the two taints always keeps one.
         #[test]
         fn a_grace_period_never_frees(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
             let tainted = cluster.taints.iter().any(|taint| taint.key == UNAVAILABLE || taint.key == UNREACHABLE);
@@ -151,7 +151,7 @@ mod tests {
             }
         }
 
-        /// Asked again at the time it named, the guest has the final answer; a second before, the same as now.
+        /// Asked again at the time that it named, the guest gives the final answer; a second before, the same as now.
         #[test]
         fn the_time_named_is_the_time_of_change(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
             let first = compute(&settings, now, &cluster);
@@ -164,7 +164,7 @@ mod tests {
             }
         }
 
-        /// What is written does not change the answer: a second reconcile finds nothing to do.
+        /// Writing the answer does not change it: a second reconcile finds nothing to do.
         #[test]
         fn the_answer_is_stable(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
             let first = compute(&settings, now, &cluster);

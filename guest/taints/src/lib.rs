@@ -1,5 +1,5 @@
-//! Guest: which built-in taints a managed cluster carries, as Open Cluster Management sets them.
-//! Never touches a taint that it does not own, and never sets a time.
+//! The guest `taints`: decides which built-in taints a managed cluster carries, as Open Cluster Management does.
+//! It changes only taints that it owns, and sets no time.
 
 mod decide;
 mod settings;

@@ -1,4 +1,4 @@
-//! The settings of the guest `taints`: keys, effects, grace periods. Never says which taint is due.
+//! The settings of the guest `taints`: keys, effects, grace periods.
 
 use serde::Deserialize;
 use transom_guest::Problem;
@@ -18,23 +18,23 @@ pub struct Settings {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TaintSettings {
-    /// `None` is the built-in key.
+    /// The key; `None` for the built-in one.
     pub key: Option<String>,
-    /// What it does to placement.
+    /// The effect on placement.
     pub effect: TaintEffect,
-    /// How long the condition must hold first.
+    /// How many seconds the condition must hold first.
     pub grace_period_seconds: u32,
 }
 
-/// [`Effect`], spelt as Kubernetes does.
+/// [`Effect`], spelt as in Kubernetes.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub enum TaintEffect {
-    /// Not selected, and removed where it was.
+    /// The cluster is not selected, and removed where it was selected.
     #[default]
     NoSelect,
-    /// Rather not selected.
+    /// The cluster is selected only if there is no better one.
     PreferNoSelect,
-    /// Not selected anew.
+    /// The cluster is not selected anew.
     NoSelectIfNew,
 }
 
@@ -56,7 +56,7 @@ impl TaintSettings {
 }
 
 impl Settings {
-    /// Keys that no taint can have, and one key for both taints.
+    /// Refuses keys that no taint can have, and the same key for both taints.
     pub(crate) fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (field, taint) in [("unavailable.key", &self.unavailable), ("unreachable.key", &self.unreachable)] {
@@ -72,8 +72,8 @@ impl Settings {
     }
 }
 
-/// `[prefix/]name`: the prefix a DNS subdomain of at most 253 characters, the name at most 63 of `[A-Za-z0-9._-]`
-/// with a letter or digit at both ends.
+/// Whether a text is `[prefix/]name`: the prefix a DNS subdomain of at most 253 characters, the name at most 63 of
+/// `[A-Za-z0-9._-]` with a letter or digit at both ends.
 fn is_qualified_name(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -90,7 +90,7 @@ fn is_qualified_name(key: &str) -> bool {
         })
 }
 
-/// Not empty, at most `longest` bytes, of the right bytes at both ends and in between.
+/// Whether a text is not empty, has at most `longest` bytes, and has the right bytes at both ends and in between.
 fn is_bounded(text: &str, longest: usize, at_ends: impl Fn(&u8) -> bool, inside: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= longest

@@ -1,5 +1,5 @@
-//! From a HostedCluster to ready or not, from a change of one to run or ignore, as pure functions.
-//! Never looks at values of annotations: that one differs is all that crosses.
+//! Decides whether a HostedCluster is ready, and whether a change of one calls for a reconcile. Pure functions.
+//! The values of annotations are not passed to the guest, only that they changed.
 
 use crate::pause::Pause;
 use crate::reasons;
@@ -13,7 +13,7 @@ const KUBECONFIG: &str = "status.kubeconfig";
 const KUBEADMIN_PASSWORD: &str = "status.kubeadminPassword";
 const VERSION_HISTORY: &str = "status.version.history";
 
-/// Paths of which a change is enough to know.
+/// Paths of which the guest only needs to know that they changed.
 pub(crate) const CHANGES: [&str; 4] = [ANNOTATIONS, KUBECONFIG, KUBEADMIN_PASSWORD, VERSION_HISTORY];
 
 /// Whether the primary may be reconciled.
@@ -43,12 +43,12 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     if on.deletion && change.after.deleting && !change.before.deleting {
         found.push(reasons::DELETION_STARTED.word);
     }
-    // Equal fields cannot differ in availability; to compare texts is cheaper than to read them.
+    // Equal fields have equal availability; comparing texts is cheaper than parsing them.
     if on.availability && change.before.fields != change.after.fields {
         found.extend(availability(settings, change).map(|reason| reason.word));
     }
     if settings.honour_paused_until && change.before.fields != change.after.fields {
-        // One that cannot be read is like no other; `ready` says what is wrong with it.
+        // An unreadable value differs from every readable one; `ready` reports what is wrong with it.
         let [before, after] = [&change.before, &change.after].map(|primary| paused_until(primary).ok());
         found.extend((before != after).then_some(reasons::PAUSED_UNTIL_CHANGED.word));
     }
@@ -66,7 +66,7 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     if found.is_empty() { Verdict::Ignore } else { Verdict::Run(found.into_iter().map(str::to_owned).collect()) }
 }
 
-/// How availability changed. Fields that cannot be read count as not available: `ready` says what is wrong with them.
+/// How availability changed. Unreadable fields count as not available: `ready` reports what is wrong with them.
 fn availability(settings: &Settings, change: &Change) -> Option<&'static Reason> {
     let is_available = |primary| Available::of(primary).is_ok_and(|available| available.satisfies(settings));
     match (is_available(&change.before), is_available(&change.after)) {
@@ -81,7 +81,7 @@ fn is_under(path: &str, watched: &str) -> bool {
     path.strip_prefix(watched).is_some_and(|rest| matches!(rest.as_bytes().first(), None | Some(b'.' | b'[')))
 }
 
-/// The condition Available of a HostedCluster, as far as it is there.
+/// The condition Available of a HostedCluster, if it has one.
 #[derive(Default)]
 struct Available(Option<Condition>);
 
@@ -103,7 +103,7 @@ struct PausableSpec {
     paused_until: Option<String>,
 }
 
-/// `spec.pausedUntil`, empty when it is not there.
+/// `spec.pausedUntil`, or empty text if it is absent.
 fn paused_until(primary: &Primary) -> Result<String, Problem> {
     let cluster: Pausable = primary.read()?;
     Ok(cluster.spec.paused_until.unwrap_or_default())
@@ -136,7 +136,7 @@ impl Available {
         })
     }
 
-    /// Why it does not satisfy, for people.
+    /// Why the condition is not as wanted, for people.
     fn shortfall(&self, settings: &Settings) -> String {
         let Some(condition) = &self.0 else {
             return "there is no condition Available".to_owned();
@@ -204,8 +204,8 @@ mod tests {
     }
 
     proptest! {
-        /// The property that every trigger guest owes: where it ignores, what follows is the same before and after.
-        /// A deletion cannot be taken back, so one that ends is no change that the host could put.
+        /// The property that every trigger guest must have: if it ignores a change, the result is the same before and
+        /// after. A deletion cannot be undone, so the host never reports a change that ends one.
         #[test]
         fn ignored_changes_change_nothing(
             before in primary(), after in primary(), changed in changed(), reason in prop::option::of(Just("AsExpected")),
@@ -224,7 +224,7 @@ mod tests {
             }
         }
 
-        /// With every change switched off nothing is ever run.
+        /// With every change switched off, no change causes a reconcile.
         #[test]
         fn what_is_off_does_not_count(before in primary(), after in primary(), changed in changed()) {
             let on = crate::settings::Changes {

@@ -1,5 +1,4 @@
-//! Guest: whether a HostedCluster may be reconciled, and which of its changes call for it.
-//! Never says what should follow: that is the other guest of the policy.
+//! The guest `trigger`: decides whether a HostedCluster may be reconciled, and which of its changes call for it.
 
 mod decide;
 mod pause;

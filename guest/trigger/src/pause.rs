@@ -1,21 +1,21 @@
-//! `spec.pausedUntil` of a HostedCluster, read as HyperShift reads it. Never a pause that HyperShift would not see.
+//! Reads `spec.pausedUntil` of a HostedCluster as HyperShift reads it.
 
 use crate::reasons;
 use transom_guest::trigger::ReadyAnswer;
 
-/// What `spec.pausedUntil` comes to.
+/// The meaning of `spec.pausedUntil`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Not paused: absent, false, over, or nothing that HyperShift understands.
+    /// Not paused: absent, false, over, or a text that HyperShift does not understand.
     None,
-    /// Until somebody removes it.
+    /// Paused until the field is removed.
     Open,
-    /// Until a time, in seconds since 1970.
+    /// Paused until a time, in seconds since 1970.
     Until(i64),
 }
 
 impl Pause {
-    /// A word of Go's `strconv.ParseBool`, or a time in RFC 3339; anything else is no pause.
+    /// Reads a true value of Go's `strconv.ParseBool`, or a time in RFC 3339; any other text is no pause.
     pub(crate) fn read(text: &str, now_seconds: i64) -> Self {
         match text {
             "1" | "t" | "T" | "TRUE" | "true" | "True" => Self::Open,
@@ -26,7 +26,7 @@ impl Pause {
         }
     }
 
-    /// Why it is not ready, and when time alone may change that.
+    /// The answer of a paused cluster, with the time at which the pause ends, if it has one.
     pub(crate) fn not_ready(self) -> ReadyAnswer {
         let (message, until) = match self {
             Self::Until(until) => ("spec.pausedUntil is a time to come", Some(until)),
@@ -37,8 +37,8 @@ impl Pause {
     }
 }
 
-/// Seconds since 1970 of `2026-11-21T08:15:30Z`, with or without a fraction or an offset, rounded up: a pause is over
-/// when its whole time is.
+/// Seconds since 1970 of `2026-11-21T08:15:30Z`, with or without a fraction or an offset. Rounded up, so that the pause
+/// lasts until its whole time is over.
 fn rfc3339(text: &str) -> Option<i64> {
     let (date, time) = text.split_once('T')?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -63,7 +63,7 @@ fn rfc3339(text: &str) -> Option<i64> {
     Some(((days_before(year, month, day) * 24 + hour) * 60 + minute) * 60 + second + up - offset)
 }
 
-/// Numbers of so many digits between separators, and nothing else.
+/// Numbers with these counts of digits between separators, and nothing else.
 fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[i64; N]> {
     let mut parts = text.split(separator);
     let mut numbers = [0; N];

@@ -1,5 +1,5 @@
-//! The admin server: metrics, health and state on one port. Never changes anything, and never shows a credential;
-//! everything but health is shown only to whoever may see it.
+//! The admin server: metrics, health and debug state on one port. It is read-only and shows no credential. Everything
+//! but health is for authorized peers only.
 
 mod gate;
 mod room;
@@ -24,16 +24,16 @@ use tokio::sync::Notify;
 use tracing::{debug, info};
 use transom_cluster::kubernetes::Reviews;
 
-/// Connections at a time. Health needs no more than its own and is answered at once; whoever was there longest goes when
-/// another comes, so that nobody who keeps connections open keeps a probe out.
+/// Maximum number of connections. At the limit a new connection closes the oldest one, so that idle connections cannot
+/// shut a health probe out.
 const PEERS: usize = 128;
-/// Answers at a time that are more than a word: each may be large, and lies in memory until its peer has read it.
+/// Maximum number of large answers (metrics and state) at a time: each stays in memory until its peer has read it.
 const READERS: usize = 16;
-/// How long a peer may take for a handshake, or for the head of its request.
+/// Time limit for the TLS handshake, and for the head of the request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may take from its first byte to its last, whatever it does. It carries one request.
+/// Time limit for a whole connection, whatever it does. It carries one request.
 const WHOLE: Duration = Duration::from_secs(30);
-/// Bytes of the head of a request.
+/// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES: usize = 32 << 10;
 
 /// Where the admin server listens, and with which certificate.
@@ -45,7 +45,7 @@ pub(crate) struct AdminOptions {
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// What answers requests.
+/// What all connections share.
 struct Admin {
     agent: Arc<Agent>,
     gate: Gate,
@@ -54,7 +54,7 @@ struct Admin {
     readers: Arc<Room>,
 }
 
-/// Binds the port and answers until the task is ended.
+/// Binds the port and answers requests until the returned task is aborted.
 ///
 /// # Errors
 /// When the port cannot be used, or the certificate cannot be read.
@@ -79,7 +79,7 @@ async fn accept(admin: Arc<Admin>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, peer)) => drop(tokio::spawn(converse(Arc::clone(&admin), stream, peer))),
             Err(error) => {
-                // Too many open files, for one: whoever was here longest gives one back.
+                // The process may be out of file descriptors: closing the oldest connection frees one.
                 debug!(%error, "failed to accept a connection of the admin server");
                 admin.peers.dismiss();
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -88,7 +88,7 @@ async fn accept(admin: Arc<Admin>, listener: TcpListener) {
     }
 }
 
-/// One connection from beginning to end.
+/// Serves one connection from beginning to end.
 async fn converse(admin: Arc<Admin>, stream: TcpStream, peer: SocketAddr) {
     let leave = Arc::new(Notify::new());
     let _place = admin.peers.enter(&leave);
@@ -118,7 +118,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service = service_fn(|request| {
         let (admin, reader) = (Arc::clone(admin), &reader);
         async move {
-            // The place is held until the connection ends: until then what it reads lies in memory.
+            // The place is held until the connection ends, because the answer stays in memory until then.
             let read = || {
                 reader.get_or_init(|| admin.readers.enter(leave));
             };

@@ -1,4 +1,5 @@
-//! What one agent is made of: connections, lanes, knowledge, clock. Never decides; it moves values between the stages.
+//! The parts of one agent: connections, lanes, knowledge, clock. Decisions are made in `core`; the agent moves values
+//! between the stages.
 
 pub(crate) mod account;
 pub(crate) mod clock;
@@ -47,29 +48,29 @@ use unwritten::Unwritten;
 /// One agent.
 pub(crate) struct Agent {
     pub(crate) connections: Connections,
-    /// Whether this replica does the work; where there is only one, it does.
+    /// Whether this replica leads; without leader election it always does.
     pub(crate) leading: Leading,
     pub(crate) known: Shared,
     pub(crate) clock: Clock,
     pub(crate) facts: AgentFacts,
     pub(crate) kubeconfig_limits: KubeconfigLimits,
     lanes: RwLock<BTreeMap<Arc<str>, Arc<Lane>>>,
-    /// Whether the first policies were put to work.
+    /// Whether every first policy was loaded or refused.
     started: AtomicBool,
     statuses: Statuses,
     unwritten: Unwritten,
-    /// What each reconcile rests on, where the agent is only asked and writes nothing.
+    /// What each reconcile read, decided and would write, when the agent runs for `transom status` or read-only.
     pub(crate) accounts: Accounts,
-    /// Whether a cluster told of a `FleetPolicy` object since the last look.
+    /// Whether a `FleetPolicy` object changed since the policies were last read.
     pub(crate) policies_told: AtomicBool,
-    /// Where reconciles go on.
+    /// The threads that run reconciles.
     pool: Pool,
-    /// How many go on over all policies.
+    /// Limits how many reconciles run at once over all policies.
     at_once: Arc<Semaphore>,
     documents: Documents,
-    /// Told whenever a reconcile ended.
+    /// Notified whenever a reconcile ends.
     pub(crate) moved: Notify,
-    /// Spreads back-off and resync over the fleet, differently in each run.
+    /// Seeds the jitter of back-off and resync, differently in each run.
     seeds: RandomState,
 }
 
@@ -97,37 +98,39 @@ impl Agent {
         }
     }
 
-    /// The same with other limits.
+    /// Sets the size limit of kubeconfigs.
     pub(crate) fn limited(mut self, max_kubeconfig_bytes: usize) -> Self {
         self.kubeconfig_limits = KubeconfigLimits { bytes: max_kubeconfig_bytes };
         self
     }
 
-    /// The same, only asked: it writes and tells nothing, and keeps an account of each reconcile.
+    /// For `transom status`: the agent writes and publishes nothing, and keeps an account of each reconcile.
     pub(crate) fn only_asked(mut self) -> Self {
         self.accounts = Accounts::only_asked();
         self
     }
 
-    /// The same, keeping an account of what its clusters refuse to have written.
+    /// For a read-only run: the clusters refuse every write, and the agent keeps an account of each reconcile.
     pub(crate) fn read_only(mut self) -> Self {
         self.accounts = Accounts::of_read_only();
         self
     }
 
-    /// The same with another share of memory.
+    /// Sizes the threads and the room for documents by a memory budget.
     pub(crate) fn within(mut self, budget: &Budget) -> Self {
         self.pool = Pool::new(budget.threads());
         self.documents = Documents::new(budget);
         self
     }
 
-    /// The first policies are at work, or refused: one that is refused holds up nobody.
+    /// Marks the start as complete: every first policy was loaded or refused. A refused policy does not hold up
+    /// readiness.
     pub(crate) fn started(&self) {
         self.started.store(true, Ordering::Release);
     }
 
-    /// What readiness still waits for. A connection that is away holds up nothing while another can be used.
+    /// Why the agent is not ready; `None` when it is. A connection that does not answer holds up nothing while another
+    /// one can be used.
     pub(crate) fn unready(&self) -> Option<&'static str> {
         if !self.started.load(Ordering::Acquire) {
             return Some("the policies are being loaded, or what they watch is being listed");
@@ -145,12 +148,12 @@ impl Agent {
         self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
     }
 
-    /// Takes in the lane of a new policy.
+    /// Adds the lane of a new policy.
     pub(crate) fn add_lane(&self, lane: Arc<Lane>) {
         self.lanes.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&lane.policy), lane);
     }
 
-    /// Closes the lane of a policy that is gone, and forgets what was known for it; what it made stays.
+    /// Closes the lane of a deleted policy and forgets what was known for it. The objects that it made stay.
     pub(crate) fn remove_lane(&self, policy: &str) {
         let lane = self.lanes.write().unwrap_or_else(PoisonError::into_inner).remove(policy);
         if let Some(lane) = lane {
@@ -159,7 +162,8 @@ impl Agent {
         self.forget(policy);
     }
 
-    /// Forgets what is known for a policy that is gone; a reconcile may end later, and know something again.
+    /// Forgets what is known for a deleted policy. A reconcile that ends later may add to it again, and calls this once
+    /// more.
     pub(crate) fn forget(&self, policy: &str) {
         if self.lane(policy).is_some() {
             return;
@@ -183,8 +187,8 @@ impl Agent {
         self.wake(woken);
     }
 
-    /// Takes note of everything on a cluster that bears a stamp. What a reconcile that is over did not know of is looked
-    /// at once more.
+    /// Records every object of a cluster that bears a stamp. An owner that was reconciled before, without knowing of
+    /// the object, is enqueued once more.
     pub(crate) fn find_outputs(&self, cluster: &Cluster) {
         for object in cluster.stamped() {
             let owner = {
@@ -198,7 +202,7 @@ impl Agent {
         }
     }
 
-    /// Removes the status of whatever vanished while no agent was at work. For the end of a start.
+    /// Removes the status of policies and primaries that vanished while no agent was running. For the end of a start.
     pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
         let primaries = {
             let known = self.known.lock();
@@ -210,7 +214,8 @@ impl Agent {
         }
     }
 
-    /// A reconcile ended by a fault of ours; that it does so again is no other attempt.
+    /// Records a reconcile that ended by a bug in the agent. The same failure in a row does not count as another
+    /// attempt.
     pub(crate) fn faulted(&self, key: &Key, writes: &Writes) {
         let told = Told {
             end: End::Ended(Class::of(Word::AgentFailed)),

@@ -1,5 +1,5 @@
-//! From the command line to an exit code: 0 all right, 1 something failed, 2 wrong use, 3 something would change, where that is asked for.
-//! Never does the work of a command.
+//! From the command line to an exit code: 0 success, 1 something failed, 2 wrong use, 3 something would change, where
+//! that is asked for.
 
 mod builtin;
 mod case;
@@ -25,10 +25,10 @@ use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 
-/// Wrong use.
+/// The exit code for wrong use.
 const WRONG_USE: u8 = 2;
 
-/// Runs the command of this process; errors are one line with their chain of causes.
+/// Runs the command of this process. An error is printed as one line with its chain of causes.
 pub(crate) fn main() -> ExitCode {
     let screen = Screen::new();
     match dispatch(Cli::parse().command, &screen) {
@@ -46,15 +46,16 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Runs the work of a command on threads of its own.
+/// Runs the work of a command on a runtime with several threads.
 ///
 /// # Errors
-/// When they cannot be started.
+/// When the runtime cannot be started.
 fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("failed to start the runtime")?;
     let done = runtime.block_on(work);
-    // The process ends next, and with it workers that still wait: to take their timers away first would have them panic.
+    // The process ends next, and with it the tasks that still wait. Dropping the runtime first would remove their
+    // timers, and they would panic.
     std::mem::forget(runtime);
     Ok(done)
 }
@@ -85,7 +86,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
     }
 }
 
-/// Prints the script of a shell.
+/// Prints the completion script of a shell.
 fn completion(shell: clap_complete::Shell, screen: &Screen) -> Ending {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "transom", &mut script);

@@ -1,4 +1,4 @@
-//! The binary `transom`. Never does more than hand the command line over and end with its code.
+//! The binary `transom`: runs the command line and ends with its exit code.
 
 mod admin;
 mod agent;
@@ -9,7 +9,7 @@ mod output;
 mod policies;
 mod telemetry;
 
-/// Decoded objects are many small pieces that come and go on several threads.
+/// Decoded objects are many small allocations, made and freed on several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! What the agent counts, and how it is read. Only telemetry counts; never holds up a reconcile for whoever reads.
+//! The metrics of the agent, and their text. Only telemetry counts; reading them holds up no reconcile.
 
 mod meters;
 mod process;
@@ -10,16 +10,16 @@ use meters::Meters;
 use prometheus::TextEncoder;
 use std::sync::OnceLock;
 
-/// The counters of this process, once somebody may read them: `render` and `test` count nothing.
+/// The counters of this process, once `run` has started them: `render` and `test` count nothing.
 static METERS: OnceLock<Meters> = OnceLock::new();
 
-/// Starts to count; with `compatibility` also under the names of the hypershift-addon agent.
+/// Starts to count; with `compatibility` the counts also have the names of the hypershift-addon agent.
 ///
 /// # Errors
-/// When a metric cannot be registered, which is a fault of ours.
+/// When a metric cannot be registered, which is a bug in the agent.
 pub(crate) fn start(compatibility: bool) -> anyhow::Result<()> {
     let made = Meters::new(compatibility).context("failed to register the metrics")?;
-    // A second start in one process (tests) goes on with the first.
+    // A second start in one process (tests) keeps the first.
     let _ = METERS.set(made);
     Ok(())
 }
@@ -29,10 +29,10 @@ pub(crate) fn get() -> Option<&'static Meters> {
     METERS.get()
 }
 
-/// Everything, in the text format of Prometheus.
+/// All metrics, in the text format of Prometheus.
 ///
 /// # Errors
-/// When a metric cannot be written, which is a fault of ours.
+/// When a metric cannot be written, which is a bug in the agent.
 pub(crate) fn text(agent: &Agent) -> anyhow::Result<String> {
     let Some(meters) = get() else { return Ok(String::new()) };
     let mut families = meters.gather();

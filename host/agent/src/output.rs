@@ -1,5 +1,5 @@
-//! What the command line prints and how it ends. The only place that writes to standard output;
-//! never prints a credential that was not asked for.
+//! What the command line prints, and how it ends. All commands but `compile` write to standard output here. A
+//! credential is printed only when it was asked for.
 
 use crate::agent::clock::Clock;
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub(crate) enum Ending {
     WouldChange,
     /// Some object, case or policy failed: 1.
     Failed,
-    /// With another code: that of a program that could not be run.
+    /// Another code: that of a program that could not be run.
     Code(u8),
 }
 
@@ -39,18 +39,18 @@ impl From<Ending> for ExitCode {
 /// Standard output and standard error of a command.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    /// Colours only where a person looks.
+    /// Whether to print colours: only on a terminal.
     colours: bool,
-    /// A progress line only where a person looks.
+    /// Whether to print a progress line: only on a terminal.
     progress: bool,
     /// Whether notes are JSON, as log lines are.
     json: AtomicBool,
-    /// The first thing that could not be written to standard output.
+    /// The first error of writing to standard output.
     lost: Mutex<Option<io::Error>>,
 }
 
 impl Screen {
-    /// The process's own.
+    /// The screen of this process.
     pub(crate) fn new() -> Self {
         Self {
             colours: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
@@ -60,12 +60,13 @@ impl Screen {
         }
     }
 
-    /// Notes are JSON objects from now on.
+    /// Prints notes as JSON objects from now on.
     pub(crate) fn notes_as_json(&self) {
         self.json.store(true, Ordering::Relaxed);
     }
 
-    /// Why something could not be written to standard output; whoever closed the pipe has read enough.
+    /// The first error of writing to standard output, if there was one. A closed pipe is no error: its reader has read
+    /// enough.
     pub(crate) fn lost(&self) -> Option<io::Error> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -78,14 +79,15 @@ impl Screen {
         }
     }
 
-    /// One line on standard output, whatever the names in it hold; a closed pipe ends the printing, not the program.
+    /// Prints one line on standard output, with hidden characters escaped. A closed pipe ends the printing, not the
+    /// program.
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) {
         let mut line = coloured(&visible(&line.to_string()));
         line.push('\n');
         self.put(&line);
     }
 
-    /// A document on standard output.
+    /// Prints a document on standard output.
     pub(crate) fn json(&self, document: &impl Serialize) {
         match serde_json::to_string_pretty(document) {
             Ok(text) => self.text(&format!("{text}\n")),
@@ -93,12 +95,12 @@ impl Screen {
         }
     }
 
-    /// Lines on standard output.
+    /// Prints lines on standard output, with hidden characters escaped.
     pub(crate) fn text(&self, text: &str) {
         self.put(&visible_lines(text));
     }
 
-    /// Text of our own for another program, to the letter.
+    /// Prints the agent's own text for another program, unchanged.
     pub(crate) fn script(&self, text: &[u8]) {
         let mut out = io::stdout().lock();
         self.keep(out.write_all(text).and_then(|()| out.flush()));
@@ -108,12 +110,12 @@ impl Screen {
         self.script(text.as_bytes());
     }
 
-    /// One line on standard error, whatever the names in it hold.
+    /// Prints one line on standard error, with hidden characters escaped.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
         self.tell(line, []);
     }
 
-    /// One line on standard error; where notes are JSON, with these fields.
+    /// Prints one line on standard error; when notes are JSON, with these fields.
     pub(crate) fn tell<const N: usize>(&self, line: fmt::Arguments<'_>, fields: [(&str, Value); N]) {
         let line = line.to_string();
         let line = match self.json.load(Ordering::Relaxed) {
@@ -147,10 +149,11 @@ impl Screen {
     }
 }
 
-/// Ends a colour.
+/// The mark that ends a colour.
 const PLAIN: char = '\u{fdd0}';
 
-/// A line with the codes of the terminal in place of the marks of colours, which no text has: they are no letters.
+/// Replaces the marks of colours in a line by terminal codes. The marks are noncharacters of Unicode, which no text
+/// contains.
 fn coloured(line: &str) -> String {
     let marked = [Tint::Red, Tint::Green, Tint::Yellow];
     let coded = |line: String, tint: &Tint| line.replace(tint.mark(), &format!("\x1b[{}m", *tint as u8));
@@ -170,7 +173,7 @@ pub(crate) enum Tint {
 }
 
 impl Tint {
-    /// What stands for its code until a line is printed.
+    /// The mark that stands for the code until a line is printed.
     fn mark(self) -> char {
         match self {
             Self::Red => '\u{fdd1}',

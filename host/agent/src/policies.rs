@@ -1,4 +1,4 @@
-//! Which policies are written, in a folder, a file or the binary itself. Never judges one.
+//! Reads the policies that are written in a folder, a file or the binary itself.
 
 pub(crate) mod at_work;
 pub(crate) mod files;
@@ -25,7 +25,7 @@ const BUILTIN: [(&str, &str); 2] = [
     ("builtin:external-managed-kubeconfig", include_str!("../../../policies/external-managed-kubeconfig/policy.yaml")),
 ];
 
-/// What one file of policies may cost.
+/// Limits of one file of policies.
 const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 100_000, depth: 64 };
 
 /// Where policies come from.
@@ -35,7 +35,7 @@ pub(crate) enum Source {
     Builtin,
     /// A folder or a file.
     Path(Files),
-    /// What was read before, such as objects of an API server.
+    /// Policies that were read before, such as objects of an API server.
     Given(Found),
 }
 
@@ -44,14 +44,14 @@ pub(crate) enum Source {
 pub(crate) struct Written {
     /// File and document, or object, for people.
     pub(crate) place: String,
-    /// Where the files lie that it may name as components.
+    /// Where the component files lie that it may name.
     pub(crate) base: Base,
     /// The manifest.
     pub(crate) value: Value,
 }
 
 impl Written {
-    /// The name of the policy, where the manifest says one.
+    /// The name of the policy, if the manifest has one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.value.pointer("/metadata/name").and_then(Value::as_str)
     }
@@ -64,13 +64,13 @@ pub(crate) struct Found {
     pub(crate) policies: Vec<Written>,
     /// Files or documents that cannot be read, and why.
     pub(crate) broken: Vec<(String, String)>,
-    /// The places of these: a file, a folder or an object. What stood there is not gone.
+    /// The files, folders and objects that cannot be read. What was written there does not count as removed.
     pub(crate) unread: BTreeSet<String>,
 }
 
 impl Source {
-    /// The source that flags name; the binary itself when they name none. `components` is the folder that components lie
-    /// in, where it is another one than that of the policies.
+    /// The source that flags name; the binary itself when they name none. `components` is the folder of the components,
+    /// if that is not the folder of the policies.
     pub(crate) fn new(path: Option<&Path>, components: Option<&Path>) -> Self {
         path.map_or(Self::Builtin, |path| Self::Path(Files::new(path, components)))
     }
@@ -87,7 +87,7 @@ impl Source {
     /// Reads everything that is written there.
     ///
     /// # Errors
-    /// When the path itself cannot be read, or holds more than is read.
+    /// When the path itself cannot be read, or it holds more than the limits allow.
     pub(crate) fn read(&self) -> io::Result<Found> {
         match self {
             Self::Builtin => {
@@ -102,7 +102,7 @@ impl Source {
 }
 
 impl Found {
-    /// The policies in one text; other kinds are somebody else's.
+    /// Takes the policies in one text, and skips other kinds.
     fn take(&mut self, place: &str, file: &str, base: &Base, text: &[u8]) {
         for document in parse_many(text, LIMITS) {
             match document.value {
@@ -118,20 +118,20 @@ impl Found {
         }
     }
 
-    /// Something cannot be read.
+    /// Records something that cannot be read.
     pub(crate) fn miss(&mut self, file: String, place: String, why: String) {
         self.unread.insert(file);
         self.broken.push((place, why));
     }
 
-    /// The same with what was found elsewhere.
+    /// Adds what was found elsewhere.
     fn add(&mut self, other: Self) {
         self.policies.extend(other.policies);
         self.broken.extend(other.broken);
         self.unread.extend(other.unread);
     }
 
-    /// Whether what stood at a place may still stand there, because the place cannot be read now.
+    /// Whether what was written at a place may still be there, because the place cannot be read now.
     fn may_hold(&self, place: &str) -> bool {
         self.unread.iter().any(|unread| lies_at(place, unread))
     }

@@ -1,4 +1,5 @@
-//! Signals to log lines and counts: the one place that decides level and sentence. Never logs a value of a document.
+//! Turns signals into log lines and counts: the one place that decides on level and wording. Logs no content of an
+//! object.
 
 pub(crate) mod connection;
 mod lines;
@@ -33,18 +34,18 @@ use transom_engine::{LogLevel, LogLine, Receipt};
 const GUEST: &str = "transom::guest";
 /// The target of lines about one primary.
 const PRIMARY: &str = "transom::primary";
-/// The usual filter.
+/// The default filter.
 const USUAL: &str = "info";
-/// The filter of a run that ends: it tells in its summary what became of primaries, but not what guests logged.
+/// The default filter of a run that ends: its summary reports the primaries, but not what guests logged.
 const USUAL_ONCE: &str = "error,transom::primary=off,transom::guest=debug,transom::connection=info";
 
-/// Sends log lines to standard error, and keeps what a panic carries out of them.
+/// Sends log lines to standard error, and keeps the messages of panics out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {
     let usual = EnvFilter::new(if once { USUAL_ONCE } else { USUAL });
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.is_empty());
     let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or(usual);
     let shown = tracing_subscriber::registry().with(filter).with(filter_fn(may_be_shown));
-    // A line that standard error does not take is lost; to complain about it there would be a panic.
+    // A line that cannot be written is lost: reporting that on standard error would panic.
     let lines = fmt::layer().with_writer(|| lines::Lines).with_target(false).log_internal_errors(false);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = match format {
@@ -54,13 +55,14 @@ pub(crate) fn start(format: LogFormat, once: bool) {
     quiet_panics();
 }
 
-/// The same for commands that print what they find: of log lines those of guests are shown, for whoever writes one.
+/// The same for commands that print results: besides errors, the log lines of guests are shown, for their authors.
 pub(crate) fn start_beside_output() {
     start(LogFormat::Text, true);
 }
 
-/// Whatever is asked for, libraries are not shown below `info`, and those that carry requests are not shown at all: they
-/// print URLs with what may stand in them, headers, and bodies that they cannot read.
+/// Whether a line may be shown, whatever the filter says. Lines of libraries below `info` are not, and those of
+/// libraries that carry requests never are: they print URLs with whatever is in them, headers, and bodies that they
+/// cannot read.
 fn may_be_shown(line: &Metadata<'_>) -> bool {
     const OURS: &str = "transom";
     const CARRIERS: [&str; 7] = ["kube", "hyper", "h2", "http", "rustls", "tower", "tokio"];
@@ -69,7 +71,7 @@ fn may_be_shown(line: &Metadata<'_>) -> bool {
     target.starts_with(OURS) || (*line.level() <= Level::INFO && !carries())
 }
 
-/// A panic's text may quote a value; only where it happened is told.
+/// Logs only where a panic happened: its message may quote a value.
 pub(crate) fn quiet_panics() {
     panic::set_hook(Box::new(|info| match info.location() {
         Some(place) => error!(file = place.file(), line = place.line(), "the agent panicked; this is a fault of ours"),
@@ -77,8 +79,8 @@ pub(crate) fn quiet_panics() {
     }));
 }
 
-/// The end of a reconcile: a line for each write with its cause, and one for each transition that no write tells of. What
-/// was right at first sight is quiet; so is a conflict that is settled at once.
+/// Logs the end of a reconcile: a line for each write with its cause, and one for each transition that no write
+/// explains. A primary that is `Applied` at first sight is quiet; so is a conflict that is settled at once.
 pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<First>) {
     let why = work.why.word();
     for (kind, target) in &report.writes {
@@ -89,7 +91,7 @@ pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<Fi
         });
     }
     let (policy, primary, reason, message) = (&report.policy, &report.primary, &report.reason, &report.message);
-    // One macro call for each level: a level is part of what is known at compile time.
+    // One macro call for each level: the level must be known at compile time.
     macro_rules! line {
         ($level:ident) => {
             $level!(target: PRIMARY, %policy, %primary, why, state = ?report.state, %reason, "{message}")
@@ -106,14 +108,13 @@ pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<Fi
 /// Whether a transition is the first that is known of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// Nothing was known of it.
+    /// Nothing was known of the primary.
     Sight,
-    /// It was in another state, or there for another reason.
+    /// It had another state or another reason.
     Change,
 }
 
-/// How loud the end of a reconcile is: an error that only somebody can end is told as one, a failure that is tried again
-/// by itself as a warning.
+/// The level of a reconcile's end: an error when only a person can end the failure, a warning when it is retried.
 fn level(report: &Report, transition: Option<First>) -> Level {
     let conflict = report.is_first_conflict();
     match (transition, report.state) {
@@ -127,21 +128,21 @@ fn level(report: &Report, transition: Option<First>) -> Level {
     }
 }
 
-/// The end of a reconcile, for the metrics; `since_cause` is how long ago it might have begun.
+/// Counts the end of a reconcile; `since_cause` is how long ago it might have begun.
 pub(crate) fn counted(work: &WorkItem, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
     if let Some(meters) = metrics::get() {
         meters.reconciled(work.why.word(), report, attempt, since_cause);
     }
 }
 
-/// What became of every step of a plan, also of the one that failed.
+/// Counts every step of a plan, also the one that failed.
 pub(crate) fn wrote(key: &Key, outcome: &Outcome) {
     if let Some(meters) = metrics::get() {
         meters.wrote(&key.policy, outcome);
     }
 }
 
-/// A call of a guest ended: what it used, and the lines that its policy lets it log.
+/// Records a guest call: what it used, and the lines that its policy lets it log.
 pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure: Option<&'static str>) {
     if let Some(meters) = metrics::get() {
         meters.called(&key.policy, asked, receipt, failure);
@@ -157,7 +158,7 @@ pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure:
     }
 }
 
-/// A line that a guest wrote while a case of its own was asked.
+/// Logs a line that a guest wrote while one of its cases was run.
 pub(crate) fn logged_in_case(case: &Path, line: &LogLine) {
     let (case, line, level) = (case.display(), line.text.as_str(), line.level);
     match level {
@@ -167,11 +168,11 @@ pub(crate) fn logged_in_case(case: &Path, line: &LogLine) {
     }
 }
 
-/// What guests have logged lately, by policy.
+/// How much guests have logged lately, by policy.
 static LOGGED: Mutex<BTreeMap<Arc<str>, Allowance>> = Mutex::new(BTreeMap::new());
 
-/// Whether a line of so many bytes is still within what the guests of a policy may log in a minute; tells how many of the
-/// minute before were not.
+/// Whether a line of this size is within what the guests of a policy may log in a minute. Also logs how many lines of
+/// the minute before were left out.
 fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let now = START.elapsed().as_secs();
@@ -191,14 +192,14 @@ fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
     verdict.told
 }
 
-/// How many policies have a revision at work, and how many a newer one that was refused.
+/// Sets how many policies have a revision at work, and how many policies or places with policies are refused.
 pub(crate) fn policies(loaded: usize, refused: usize) {
     if let Some(meters) = metrics::get() {
         meters.policies(loaded, refused);
     }
 }
 
-/// A reconcile ended by a fault of ours; where it happened was told by the panic's hook. `counts` as a failed attempt.
+/// Logs a reconcile that ended by a bug in the agent; the panic hook has logged where. `counts` as a failed attempt.
 pub(crate) fn fault(key: &Key, counts: bool) {
     if let (Some(meters), true) = (metrics::get(), counts) {
         meters.attempted(Attempt::Failed);
@@ -206,19 +207,19 @@ pub(crate) fn fault(key: &Key, counts: bool) {
     error!(policy = %key.policy, primary = %key.primary, reason = Word::AgentFailed.as_str(), "the reconcile ended by a fault of the agent; it is tried again");
 }
 
-/// A policy is gone, and what was counted for it with it.
+/// Removes what was counted for a deleted policy.
 pub(crate) fn forgotten(policy: &str) {
     if let Some(meters) = metrics::get() {
         meters.forget(policy);
     }
 }
 
-/// A status could not be written; the work itself is done.
+/// Logs that a status could not be written; the reconcile itself is done.
 pub(crate) fn unpublished(report: &Report, error: &std::io::Error) {
     warn!(policy = %report.policy, primary = %report.primary, %error, "failed to write the status");
 }
 
-/// Says one signal.
+/// Logs one signal, and counts a repair by a resync.
 pub(crate) fn tell(signal: &Signal) {
     match signal {
         Signal::Ignored { key } => {
@@ -287,20 +288,20 @@ mod tests {
         use First::{Change, Sight};
         use State::{Applied, Failed, Held, Waiting};
         for (end, transition, expected) in [
-            // What was right at first sight is nothing to tell of; that it is right again is.
+            // `Applied` at first sight is quiet; `Applied` again is not.
             ((Applied, Word::AsDesired, 0, false), Some(Sight), Level::DEBUG),
             ((Applied, Word::AsDesired, 0, false), Some(Change), Level::INFO),
             ((Applied, Word::AsDesired, 0, false), None, Level::DEBUG),
-            // The line of the write says it.
+            // The line of the write covers it.
             ((Applied, Word::AsDesired, 0, true), Some(Change), Level::DEBUG),
             ((Waiting, Word::OwnedByAnother, 0, false), Some(Sight), Level::INFO),
             ((Held, Word::Paused, 0, false), Some(Change), Level::INFO),
-            // Nobody but a person ends this one.
+            // Only a person can end this failure.
             ((Failed, Word::KubeconfigUnparsable, 0, false), Some(Sight), Level::ERROR),
             ((Failed, Word::KubeconfigUnparsable, 0, false), None, Level::DEBUG),
             ((Failed, Word::ServerUnavailable, 1, false), Some(Change), Level::WARN),
             ((Failed, Word::ServerUnavailable, 7, false), None, Level::DEBUG),
-            // Ordinary: tried again at once.
+            // Common, and retried at once.
             ((Failed, Word::WriteConflict, 1, false), Some(Change), Level::DEBUG),
             ((Failed, Word::WriteConflict, 2, false), Some(Change), Level::WARN),
         ] {

@@ -1,6 +1,6 @@
-//! The components that are part of the binary. Never knows what they do.
+//! The components that are part of the binary.
 
-/// Name and bytes of each, as `build.rs` found them.
+/// Name and bytes of each component, as `build.rs` found them.
 static BUILTIN: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
 
 /// The bytes of a builtin component.

@@ -1,5 +1,5 @@
-//! Files below a folder, opened by descriptor without ever leaving it: links may lead around inside, never out.
-//! Never waits for a pipe, never reads what is no regular file.
+//! Opens files below a folder by descriptor: links may lead around inside the folder but never out of it. Reads only
+//! regular files, and never blocks on a pipe.
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
@@ -13,12 +13,13 @@ use std::path::{Component, Path};
 /// How many links one path may go through.
 const MAX_LINKS: usize = 32;
 
-/// A pipe is opened without a writer, a terminal does not become ours, and a link is looked at before it is followed.
+/// With these flags a pipe opens without a writer, a terminal does not become the controlling one, and opening a link
+/// fails, so that [`Folder::at`] follows it itself.
 const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
-/// A folder, held open. What is opened through it lies below it, whatever links, `..` or names say, and whoever
-/// exchanges folders meanwhile.
+/// A folder, held open. Everything that is opened through it lies below it, whatever links, `..` or names the path
+/// has, and even if another process exchanges folders meanwhile.
 #[derive(Debug)]
 pub struct Folder {
     root: OwnedFd,
@@ -45,8 +46,8 @@ impl Kind {
     }
 }
 
-/// Which content a path has, without reading it: whatever replaces or changes a file gives it another mark, also with
-/// the same size and time of modification.
+/// Identifies the content of a path without reading it: replacing or changing the file changes the mark, even when
+/// size and time of modification stay the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     file: (u64, u64),
@@ -56,12 +57,12 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Device and inode: two paths that have it in common lead to the same.
+    /// Device and inode: two paths with the same pair lead to the same file.
     pub fn identity(&self) -> (u64, u64) {
         self.file
     }
@@ -78,17 +79,17 @@ pub fn leads_out(error: &io::Error) -> bool {
 }
 
 impl Folder {
-    /// Opens a folder; links on the way to it are followed, as whoever named it wants.
+    /// Opens a folder. Follows links on the way to it, because the caller chose that path.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such folder.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self { root: open(path, flags, Mode::empty())? })
     }
 
-    /// What lies at a path below it, and which content it has.
+    /// The kind and the mark of what lies at a path below the folder.
     ///
     /// # Errors
     /// When nothing is there, or the path leads out.
@@ -96,10 +97,10 @@ impl Folder {
         about(&self.at(path)?)
     }
 
-    /// The bytes of a regular file, and which content they are.
+    /// The bytes of a regular file, and its mark.
     ///
     /// # Errors
-    /// When it is none, cannot be read, leads out, or has more bytes than `most` (`FileTooLarge`).
+    /// When it is not a regular file, cannot be read, leads out, or has more bytes than `most` (`FileTooLarge`).
     pub fn read(&self, path: &Path, most: u64) -> io::Result<(Vec<u8>, Mark)> {
         let file = self.at(path)?;
         let (kind, mark) = about(&file)?;
@@ -114,7 +115,7 @@ impl Folder {
         }
     }
 
-    /// The names in a folder below it, in order; with each what it is, where that is known without looking at it.
+    /// The names in a folder below this one, sorted; each with its kind, where the directory entry tells it.
     ///
     /// # Errors
     /// When it is no folder, leads out, or has more than `most` names.
@@ -139,8 +140,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Opens what lies at a path, part by part: every folder on the way is held open, so that `..` goes back to where
-    /// the way came from.
+    /// Opens a path part by part. Every folder on the way stays open, so that `..` returns to the folder that the
+    /// walk came from.
     fn at(&self, path: &Path) -> io::Result<OwnedFd> {
         let mut way: Vec<OwnedFd> = Vec::new();
         let mut left = parts(path)?;
@@ -200,7 +201,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A folder `in` beside what must not be reached, and what lies around in it.
+    /// A folder `in` with files and links, beside files that must not be reached.
     fn tree() -> (tempfile::TempDir, Folder) {
         let outer = tempfile::tempdir().unwrap();
         let inner = outer.path().join("in");

@@ -1,5 +1,4 @@
-//! Where component bytes come from: the binary itself or a file, with the digest that is checked.
-//! Never compiles or trusts what it brings.
+//! Where component bytes come from: the binary itself or a file. Checks their digest; does not compile them.
 
 mod builtin;
 pub mod folder;

@@ -1,4 +1,4 @@
-//! From the text in a policy to bytes with a digest. Never fetches from a network; that is a later source.
+//! From the text in a policy to component bytes with a digest. Reads the binary and files, no network.
 
 use crate::builtin;
 use crate::folder::{Folder, Mark, leads_out};
@@ -33,12 +33,12 @@ pub enum Base {
 pub enum Location {
     /// In the binary, by name.
     Builtin(String),
-    /// In a file, by the path as it is written.
+    /// In a file: the path as the policy writes it.
     File(Base, String),
 }
 
 impl Location {
-    /// Reads `builtin:<name>` or a path, which a policy names.
+    /// Reads `builtin:<name>` or a path, as a policy names it.
     pub fn parse(text: &str, base: &Base) -> Self {
         match text.strip_prefix("builtin:") {
             Some(name) => Self::Builtin(name.to_owned()),
@@ -46,37 +46,37 @@ impl Location {
         }
     }
 
-    /// The same for a path that whoever runs the program names: it may lie anywhere.
+    /// Same as [`Self::parse`], for a path that the operator names: it may lie anywhere.
     pub fn anywhere(text: &str) -> Self {
         let given = PathBuf::from(text);
-        // A link may lead anywhere, too: what counts is where it ends.
+        // Resolve a link first: the folder of its target counts.
         let path = if given.is_symlink() { given.canonicalize().unwrap_or(given) } else { given };
         let root = path.parent().unwrap_or(Path::new("")).to_owned();
         let name = path.file_name().map_or_else(|| text.to_owned(), |name| name.to_string_lossy().into_owned());
         Self::parse(if text.starts_with("builtin:") { text } else { &name }, &Base::Components(root))
     }
 
-    /// The folder that a file must stay below, and its path from there; nothing where there is none to watch.
+    /// The folder that the file must stay below, and its path from there; `None` where there is no file to watch.
     pub fn file(&self) -> Option<(&Path, PathBuf)> {
         match self {
             Self::Builtin(_) | Self::File(Base::Nowhere, _) => None,
             Self::File(Base::Components(root), text) => Some((root, PathBuf::from(text))),
-            // Joining would let an absolute path replace what is before it, which is what tells it from a relative one.
+            // `join` lets an absolute path replace `below`, so that `Folder` still sees and refuses an absolute path.
             Self::File(Base::Beside { root, below }, text) => Some((root, below.join(text))),
         }
     }
 
-    /// Which content the file has now; nothing where there is none, or none that a policy may name.
+    /// The mark of the file's content now; `None` where there is no file, or none that a policy may name.
     pub fn mark(&self) -> Option<Mark> {
         let (root, path) = self.file()?;
         Folder::open(root).and_then(|folder| folder.look(&path)).ok().map(|(_, mark)| mark)
     }
 
-    /// Brings the bytes and compares their digest with the expected one (`sha256:<hex>`).
+    /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`).
     ///
     /// # Errors
-    /// When the component is not there, too large, or another one than expected; and when a policy names a file that it
-    /// may not name: then nothing is said of the file, not even whether there is one.
+    /// When the component is missing, is too large, or has another digest than expected; and when a policy names a
+    /// file that it may not name. The last error does not tell whether that file exists.
     pub fn fetch(&self, expected: Option<&str>) -> Result<Artifact, FetchError> {
         let bytes = match self {
             Self::Builtin(name) => {
@@ -105,7 +105,7 @@ impl Location {
     }
 }
 
-/// The path as it is written, and where it starts.
+/// Shows the path as it is written, after the folder where it starts.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -125,7 +125,7 @@ pub struct Artifact {
     pub digest: String,
 }
 
-/// Why a component could not be brought.
+/// Why a component could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The binary was built without it, or there is no such guest.
@@ -134,12 +134,12 @@ pub enum FetchError {
         /// The name that the policy gives.
         name: String,
     },
-    /// A file where only builtin components are taken.
+    /// The policy names a file, but this agent takes only builtin components.
     #[error(
         "failed to accept component `{0}`: this agent takes no components from files; `--components` names the folder of those that it may take"
     )]
     NoFiles(String),
-    /// A file that lies elsewhere.
+    /// The path leads out of the folder of components.
     #[error(
         "failed to accept component `{0}`: it leads out of the folder of components; want a relative path that stays below it, also through links (`--components` names another folder)"
     )]
@@ -150,14 +150,14 @@ pub enum FetchError {
     /// The file is too large to be a component.
     #[error("failed to read component `{0}`: it is larger than {MAX_BYTES} bytes")]
     TooLarge(String),
-    /// Another component than the policy names.
+    /// The component is another one than the policy names.
     #[error("failed to accept component `{location}`: its digest is {found}, the policy names {wanted}")]
     Digest {
-        /// Where it lies.
+        /// Where the component lies.
         location: String,
-        /// What the policy names.
+        /// The digest that the policy names.
         wanted: String,
-        /// What lies there.
+        /// The digest of the bytes that lie there.
         found: String,
     },
 }
@@ -174,7 +174,7 @@ impl FetchError {
     }
 }
 
-/// Which builtin components there are, or how they come to be there.
+/// The builtin components of this binary, or how to build them in.
 fn builtins() -> String {
     let names: Vec<String> = builtin::names().map(|name| format!("`{name}`")).collect();
     match names.is_empty() {
@@ -196,7 +196,7 @@ impl fmt::LowerHex for HexDigest<'_> {
 mod tests {
     use super::*;
 
-    /// A policy's file in a folder of policies.
+    /// The base for a policy's file in a folder of policies.
     fn beside(root: &Path) -> Base {
         Base::Beside { root: root.to_owned(), below: PathBuf::from("team") }
     }
@@ -237,7 +237,7 @@ mod tests {
         let bases = [Base::Nowhere, Base::Components(root.clone()), beside(&root)];
         let digest = format!("sha256:{}", "0".repeat(64));
         for base in bases {
-            // One that is there, one that is not, a folder, one that nobody may read: all the same.
+            // A file that exists, one that does not, a folder, an unreadable file: all give the same answer.
             for path in [&there, "/no/such/file", "/", "/etc/shadow", "/proc/self/environ", "../../secret", "../../no"]
             {
                 let location = Location::parse(path, &base);

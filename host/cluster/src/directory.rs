@@ -1,5 +1,5 @@
 //! A cluster that is a directory of manifests, with the agent's own folder laid over them.
-//! Never rewrites a file of a user; never decides what should be written.
+//! The agent never rewrites a user's file.
 
 mod apply;
 mod change;
@@ -48,19 +48,19 @@ use watch::Watch;
 /// What to open, and how.
 #[derive(Clone, Debug)]
 pub struct DirectoryOptions {
-    /// Name of the connection; the cluster of every reference.
+    /// Name of the connection; it is the cluster of every reference.
     pub name: String,
     /// A folder of manifests, or one file.
     pub root: PathBuf,
-    /// The agent's own folder; nothing for `.transom` in the root, or for none when the root is a file.
+    /// The agent's own folder. `None` for `.transom` in the root, or for no folder if the root is a file.
     pub own: Option<PathBuf>,
     /// How long a file must be quiet before it is read.
     pub settle: Duration,
-    /// What is refused.
+    /// The size limits.
     pub limits: Limits,
-    /// Whether anything may be written; otherwise no folder is made, but one that is there is read.
+    /// Whether anything may be written. If not, no own folder is made, but an existing one is read.
     pub writable: bool,
-    /// Whether changes are told.
+    /// Whether changes are followed.
     pub watch: bool,
 }
 
@@ -79,7 +79,7 @@ impl DirectoryOptions {
     }
 }
 
-/// What is refused for its size.
+/// Size limits; what exceeds them is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one object as compact JSON.
@@ -94,10 +94,10 @@ impl Default for Limits {
     }
 }
 
-/// A directory of manifests as a cluster. Safe to use from many threads.
+/// A directory of manifests as a cluster. Safe to share between threads.
 pub struct Directory {
     shared: Arc<Shared>,
-    /// Held for its thread, which ends with it.
+    /// Its thread ends when this is dropped.
     _watch: Option<Watch>,
 }
 
@@ -114,7 +114,7 @@ impl Directory {
             if is_file { canonical.parent().map(Path::to_owned).unwrap_or_default() } else { canonical.clone() };
         let shared = Arc::new(Shared::new(name, Tree { root: folder, own }, limits, writer));
         if is_file {
-            // A file that is named is read, whatever its name ends in.
+            // A file that was named explicitly is read, whatever its extension.
             let bytes = read_named(&canonical, shared.limits.file_bytes).map_err(root_error)?;
             let name = canonical.file_name().map(Path::new).unwrap_or(&canonical);
             load::take_bytes(&shared, Place::new(tree::Layer::User, name), &bytes);
@@ -125,13 +125,13 @@ impl Directory {
         }
         apply::forget_orphans(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own { path: root.clone(), cause })?;
-        // A single file is for reading once; what follows the tree is for folders.
+        // A single file is read only once; only folders are watched.
         let watch = (watch && !is_file).then(|| Watch::start(&shared, settle)).transpose();
         let watch = watch.map_err(|cause| OpenError::Watch { path: root.clone(), cause })?;
         Ok(Self { shared, _watch: watch })
     }
 
-    /// The objects of one file's bytes; `place` names it in messages, and its end says whether it is JSON.
+    /// The objects in the bytes of one file. `place` names the file in messages.
     pub fn from_bytes(name: &str, place: &str, bytes: &[u8], limits: Limits) -> Self {
         let tree = Tree { root: PathBuf::new(), own: None };
         let shared = Arc::new(Shared::new(name.to_owned(), tree, limits, None));
@@ -139,17 +139,18 @@ impl Directory {
         Self { shared, _watch: None }
     }
 
-    /// The same objects as they are now, in memory: neither directory sees what becomes of the other.
+    /// A copy of the present objects in memory. Later changes of one directory do not affect the other.
     pub fn copy(&self) -> Self {
         Self { shared: Arc::new(self.shared.copy()), _watch: None }
     }
 
-    /// Takes in one more file's bytes, in place of what it held; without bytes it is gone. For directories in memory.
+    /// Sets the bytes of one file, in place of those that it had; without bytes the file has no objects. For
+    /// directories in memory.
     pub fn take(&self, place: &str, bytes: &[u8]) {
         load::take_bytes(&self.shared, Place::new(tree::Layer::User, Path::new(place)), bytes);
     }
 
-    /// Takes in bytes as the agent's own file of an object, as if somebody had edited it; without bytes it is gone.
+    /// Sets the bytes of the agent's own file of an object, as if a user had edited it; without bytes the file is gone.
     /// For directories in memory.
     pub fn take_made(&self, object: &ObjectRef, bytes: &[u8]) {
         let place = Place::new(tree::Layer::Made, &names::object_file(object));
@@ -165,17 +166,17 @@ impl Directory {
         Observations { shared: Arc::clone(&self.shared), feed: self.shared.listen_from_now() }
     }
 
-    /// Everything that is there, `Synced`, then every change.
+    /// Every present object, `Synced`, then every change.
     pub fn observations(&self) -> Observations {
         Observations { shared: Arc::clone(&self.shared), feed: self.shared.listen() }
     }
 
-    /// The objects, each in the place of its reference; nothing where there is none.
+    /// Reads objects; the results have the order of the references, and `None` for an absent object.
     pub fn read(&self, references: &[ObjectRef]) -> Vec<Result<Option<Object>, ReadFailure>> {
         references.iter().map(|reference| self.shared.read_one(reference)).collect()
     }
 
-    /// Bytes that an object takes at most once it is read.
+    /// Upper bound of the bytes that an object takes once it is parsed.
     pub fn weigh(&self, reference: &ObjectRef) -> usize {
         self.shared.store().slot(reference).map_or(0, slot::Slot::weigh)
     }
@@ -194,15 +195,15 @@ impl Directory {
         store.of_kind(first).filter(inside).cloned().collect()
     }
 
-    /// Whether what is seen of an object is one that the agent made whole; such an object is never a primary.
+    /// Whether the effective object is one that the agent made whole; such an object is never a primary.
     pub fn made(&self, reference: &ObjectRef) -> bool {
         matches!(self.shared.store().effective(reference), slot::Effective::Made(_))
     }
 
-    /// The objects of a kind that bear a stamp of ours, in files of the user, too.
+    /// The objects of a kind that carry the agent's stamp, including those in a user's files.
     pub fn stamped(&self, api_version: &str, kind: &str) -> Vec<Object> {
         let mut objects = self.list(api_version, kind, None);
-        // To parse every Secret for a label that few have would double the start.
+        // Parsing every Secret for a label that few have would double the time to start.
         objects.retain(|object| self.shared.store().effective(object).holds(labels::POLICY));
         objects
             .iter()
@@ -216,42 +217,42 @@ impl Directory {
         self.shared.store().unreadable()
     }
 
-    /// A file or folder that cannot be read now, if there is one: what is not found may stand in it.
+    /// A file or folder that cannot be read now, if there is one: it may contain an object that was not found.
     pub fn unread(&self) -> Option<String> {
         self.shared.store().unread().map(|place| format!("`{place}`"))
     }
 
-    /// Performs the steps of a plan in order, each only when its object is as it was read; stops at the first failure.
+    /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
     pub fn apply(&self, plan: Plan) -> Outcome {
         apply::apply(&self.shared, plan)
     }
 
-    /// Writes a primary's status when it differs in more than its times.
+    /// Writes the status of a primary object if more than its times differs.
     pub fn publish(&self, report: &Report) -> io::Result<()> {
         status::publish(&self.shared, report)
     }
 
-    /// What was told of a primary last, if anything was; also where nothing may be written.
+    /// The last reported status of a primary object, if there is one; also for a directory that may not be written.
     pub fn reported(&self, policy: &str, primary: &ObjectRef) -> io::Result<Option<PrimaryStatus>> {
         status::reported(&self.shared, policy, primary)
     }
 
-    /// Removes the status of a primary.
+    /// Removes the status of a primary object.
     pub fn forget(&self, policy: &str, primary: &ObjectRef) -> io::Result<()> {
         status::forget(&self.shared, policy, primary)
     }
 
-    /// Writes a policy's own status when it differs in more than its times.
+    /// Writes a policy's own status if more than its times differs.
     pub fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
         status::publish_policy(&self.shared, policy, status)
     }
 
-    /// A policy's own status as it is there, if there is one.
+    /// The present status of a policy, if there is one.
     pub fn policy_status(&self, policy: &str) -> io::Result<Option<PolicyStatus>> {
         status::policy_status(&self.shared, policy)
     }
 
-    /// Removes every status but those of the given policies and primaries; for the end of a start.
+    /// Removes every status except those of the given policies and primary objects; for the end of a start.
     pub fn retain_status(
         &self,
         policies: &BTreeSet<String>,
@@ -261,14 +262,14 @@ impl Directory {
     }
 }
 
-/// The bytes of the file that is the root. A pipe is read to its end: whoever names one waits for it.
+/// The bytes of the file that is the root. Reads a pipe to its end: a user who names a pipe expects to wait.
 fn read_named(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     load::read_whole(file, &metadata, limit)
 }
 
-/// The path of the own folder, canonical up to its name, and the folder opened for writing when that is allowed.
+/// The path of the own folder, canonical except for its name, and the folder opened for writing if that is allowed.
 fn open_own(own: Option<PathBuf>, root: &Path, writable: bool) -> Result<(Option<PathBuf>, Option<Own>), OpenError> {
     let Some(path) = own else { return Ok((None, None)) };
     let fail = |cause: io::Error| match cause.kind() {
@@ -279,7 +280,7 @@ fn open_own(own: Option<PathBuf>, root: &Path, writable: bool) -> Result<(Option
     if writable {
         std::fs::create_dir_all(parent).map_err(fail)?;
     }
-    // What stands before the name is the user's to choose; at the name there must be a folder of ours, and no link.
+    // The path before the name may contain links. The own folder itself must be a real folder.
     let found = parent.canonicalize().map(|parent| parent.join(path.file_name().unwrap_or_default()));
     let found = found.unwrap_or_else(|_| path.clone());
     if root.starts_with(&found) {

@@ -1,5 +1,5 @@
-//! A cluster behind the Kubernetes API: watched into a cache, written one step at a time.
-//! Never decides what should be written; never holds more of an object than the policies declared.
+//! A cluster behind the Kubernetes API: a cache filled by watches, and writes one step at a time.
+//! The cache keeps only the fields of an object that the policies declare.
 
 mod access;
 mod apply;
@@ -54,10 +54,10 @@ use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::watches::{Keep, Scope, Watches};
 
-/// How long a read waits for the list of what it is about.
+/// How long a read waits for the list of a watch that covers its object.
 const LISTING: Duration = Duration::from_secs(30);
 
-/// One API server as a cluster. Safe to use from many threads; its watches end with it.
+/// One API server as a cluster. Safe to share between threads; dropping it ends its watches.
 pub struct Kubernetes {
     shared: Arc<Shared>,
     following: Mutex<BTreeMap<Arc<Scope>, Following>>,
@@ -72,7 +72,7 @@ impl Drop for Kubernetes {
     }
 }
 
-/// The task of one watch; ends when this is dropped.
+/// The task of one watch; dropping this ends it.
 struct Following {
     keep: Keep,
     task: AbortHandle,
@@ -85,19 +85,20 @@ impl Drop for Following {
 }
 
 impl Kubernetes {
-    /// Makes a client and waits for the first answer, so that a wrong address or credential is found here.
+    /// Makes a client and waits for the first answer, so that a wrong address or credential is reported here.
     ///
     /// # Errors
-    /// When there is no usable kubeconfig or identity, as of [`Kubernetes::start`], or when a credential plugin fails or the
-    /// API server does not answer within 10 s.
+    /// When there is no usable kubeconfig or identity, when no client can be made of it, when a credential plugin
+    /// fails, or when the API server does not answer within 10 s.
     pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
         let server = Self::start(Settings::read(options).await?)?;
         let said = server.standing().wait_for(Option::is_some).await.map(|said| said.clone());
         said.ok().flatten().unwrap_or(Ok(())).map(|()| server)
     }
 
-    /// The same with settings that were read, without waiting: the API server is asked in the background until it answers,
-    /// however long it is away, and what is watched meanwhile is listed then. Must be called inside of a tokio runtime.
+    /// Like [`Kubernetes::connect`], with settings that were already read, but returns at once. A background task asks
+    /// the API server until it answers, however long that takes; watches are listed after its first answer. Must be
+    /// called inside a tokio runtime.
     ///
     /// # Errors
     /// When no client can be made of the settings.
@@ -118,18 +119,18 @@ impl Kubernetes {
         self.shared.standing.clone()
     }
 
-    /// Why the API server has never answered; nothing once it has, or while its first answer is waited for.
+    /// Why the API server has not answered yet; `None` once it has answered, or while the first attempt is under way.
     pub fn trouble(&self) -> Option<ConnectError> {
         self.shared.standing.borrow().clone()?.err()
     }
 
     /// Waits until the API server has answered for the first time.
     pub async fn answered(&self) {
-        // It fails only when nobody asks any more.
+        // It fails only if the task that asks was aborted.
         drop(self.standing().wait_for(|standing| matches!(standing, Some(Ok(())))).await);
     }
 
-    /// How long a first answer may take: a person may have to sign in before it.
+    /// How long the first answer may take. Longer with a credential plugin, because a person may have to sign in.
     pub fn patience(&self) -> Duration {
         self.patience
     }
@@ -139,13 +140,13 @@ impl Kubernetes {
         &self.shared.name
     }
 
-    /// Whoever writes on this connection, to publish through the same path.
+    /// The writer of this connection; status and Events go through it, too.
     pub fn writer(&self) -> &Writer {
         &self.writer
     }
 
-    /// What is watched from now on: starts, stops and restarts watches, and returns at once. Of an object that is
-    /// watched no longer nothing is told. Must be called inside of a tokio runtime.
+    /// Sets what is watched: starts, stops and restarts watches, and returns at once. The objects of a watch that ends
+    /// are not reported as gone. Must be called inside a tokio runtime.
     pub fn watch(&self, wanted: Watches) {
         let mut following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = watching::aligned(wanted);
@@ -169,23 +170,24 @@ impl Kubernetes {
         }
     }
 
-    /// Waits until every wanted watch was listed whole, or is known to be unreadable.
+    /// Waits until every wanted watch was listed completely, or is known to be unreadable.
     pub async fn synced(&self) {
         self.shared.settle().await;
     }
 
-    /// Every change from now on. Of an object that changes several times before it is taken, only the last state is told.
+    /// Every change from now on. If an object changes several times before the change is taken, only its last state is
+    /// reported.
     pub fn changes(&self) -> Observations {
         Observations { feed: self.shared.listen(), shared: Arc::clone(&self.shared) }
     }
 
-    /// An object: from the cache where a watch that was listed whole covers it, else asked for. What a watch covers is
-    /// never asked for, which takes a right that the watch does without: it is waited for while the watch is being listed.
-    /// Nothing when there is none, or its kind is not served.
+    /// Reads an object: from the cache where a completely listed watch covers it, else from the API server. While a
+    /// covering watch is being listed, the read waits for it instead of sending a GET: a GET needs a right that the
+    /// watch does not. `None` when the object does not exist or its kind is not served.
     ///
     /// # Errors
-    /// `InvalidObject` or `ObjectTooLarge` when it cannot be used; `ReadForbidden`, `ServerUnavailable` or `ReadFailed`
-    /// when it cannot be asked for.
+    /// `InvalidObject` or `ObjectTooLarge` when the object cannot be used; `ReadForbidden`, `ServerUnavailable` or
+    /// `ReadFailed` when the API server gives no usable answer.
     pub async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         if let Some(known) = self.shared.known(reference) {
             return known;
@@ -201,15 +203,15 @@ impl Kubernetes {
         }
     }
 
-    /// Bytes that an object takes at most once it is read; nothing where it must be asked for.
+    /// Upper bound of the bytes that a cached object takes once it is decoded; `None` when it must be requested.
     pub fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
         self.shared.weigh(reference)
     }
 
-    /// An object, asked for; the cache learns what is answered.
+    /// Requests an object and merges the answer into the cache.
     ///
     /// # Errors
-    /// As of [`Kubernetes::read`].
+    /// The errors of [`Kubernetes::read`].
     pub async fn read_fresh(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let asking = self.shared.asking(reference);
         let read = self.shared.ask(reference).await?;
@@ -217,11 +219,12 @@ impl Kubernetes {
         Ok(read)
     }
 
-    /// An object as the API server has it now, for what cannot be taken back: a watch may not have told of it yet. Asked by
-    /// a list of the one name, to which a watch has the right anyway; the cache learns what is answered.
+    /// Requests an object before an action that cannot be undone, because a watch may lag. Sends a LIST of the one
+    /// name, for which the rights of the watch suffice, and merges the answer into the cache.
     ///
     /// # Errors
-    /// As of [`Kubernetes::read`], and `KindMissing` when its kind is not served now: that is no absence of the object.
+    /// The errors of [`Kubernetes::read`], and `KindMissing` when its kind is not served now: that does not prove that
+    /// the object is gone.
     pub async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let asking = self.shared.asking(reference);
         let read = self.shared.confirm(reference).await?;
@@ -229,27 +232,27 @@ impl Kubernetes {
         Ok(read)
     }
 
-    /// An object for a resync: what only an answer to us has told, and no watch has confirmed, is asked for anew.
+    /// Reads an object for a resync: requests it when only an answer reported its state, and no watch has confirmed it.
     ///
     /// # Errors
-    /// As of [`Kubernetes::read`].
+    /// The errors of [`Kubernetes::read`].
     pub async fn read_confirmed(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let unconfirmed = self.shared.cache().is_unconfirmed(reference);
         if unconfirmed { self.confirm(reference).await } else { self.read(reference).await }
     }
 
-    /// The objects of a kind that are watched, in a namespace or in all; sorted.
+    /// The watched objects of a kind, in a namespace or in all; sorted.
     pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
         self.shared.cache().list(api_version, kind, namespace)
     }
 
-    /// The objects that are watched and bear our stamp.
+    /// The watched objects that carry the agent's stamp.
     pub fn stamped(&self) -> Vec<Object> {
         let ours = self.shared.cache().ours();
         ours.iter().filter_map(|reference| self.stamped_one(reference)).collect()
     }
 
-    /// Those objects of a kind that the agent made whole.
+    /// The watched objects of a kind that carry the agent's stamp.
     pub fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
         let mut ours = self.shared.cache().ours();
         ours.retain(|reference| reference.api_version == api_version && reference.kind == kind);
@@ -261,17 +264,17 @@ impl Kubernetes {
         Stamp::read(&object).is_some().then_some(object)
     }
 
-    /// Everything that cannot be followed or used now.
+    /// Every watch that cannot be followed now, and every object that cannot be used now.
     pub fn unreadable(&self) -> Vec<Unreadable> {
         self.shared.cache().unreadable()
     }
 
-    /// Questions to this API server about who may get a path of ours.
+    /// Reviews by this API server: who may get a path that the agent serves.
     pub fn reviews(&self) -> Reviews {
         Reviews::new(self.shared.client.clone())
     }
 
-    /// How the watches do.
+    /// Health of the watches.
     pub fn health(&self) -> Health {
         self.shared.health()
     }

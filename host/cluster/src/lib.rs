@@ -1,5 +1,5 @@
-//! Where objects live: watch, gather, apply, publish.
-//! Never decides what should be written; never runs a guest.
+//! The two kinds of cluster: one behind a Kubernetes API server, and one that is a directory of manifests.
+//! Both watch, read and write objects and publish status. The core decides what to write.
 
 pub mod directory;
 pub mod kubernetes;

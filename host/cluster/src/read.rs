@@ -1,4 +1,4 @@
-//! Why an object cannot be read, of whichever cluster. Never holds a value of the object.
+//! Why an object cannot be read, for both kinds of cluster.
 
 use transom_api::Word;
 
@@ -8,6 +8,6 @@ use transom_api::Word;
 pub struct ReadFailure {
     /// `DuplicateObject`, `InvalidObject`, `ObjectTooLarge`, `ReadForbidden`, `ServerUnavailable` or `ReadFailed`.
     pub reason: Word,
-    /// What was attempted on what, and why it failed; without a value of it.
+    /// What was attempted on which object, and why it failed. Contains no value of the object.
     pub message: String,
 }

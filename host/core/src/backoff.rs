@@ -1,12 +1,12 @@
-//! When a failed reconcile is tried again. Never asks a clock or a random source: the seed is an argument.
+//! When a failed reconcile is tried again. Uses no clock and no random source: the seed is an argument.
 
 /// The first delay, in milliseconds.
 const FIRST_MS: u64 = 1_000;
 /// The longest delay, in milliseconds.
 const LONGEST_MS: u64 = 300_000;
 
-/// The delay before a try, in milliseconds: one second, doubled for each failure before it (`failures` counts from 0)
-/// up to five minutes, of which the seed takes away up to a quarter.
+/// The delay before a retry, in milliseconds: one second, doubled for each earlier failure (`failures` counts from 0)
+/// up to five minutes, minus up to a quarter, which the seed decides.
 pub fn delay_ms(failures: u32, seed: u64) -> u64 {
     let whole = FIRST_MS.saturating_mul(1u64.checked_shl(failures.min(32)).unwrap_or(u64::MAX)).min(LONGEST_MS);
     whole - spread(seed ^ u64::from(failures), whole / 4)

@@ -1,5 +1,5 @@
-//! Labels and annotations that a policy puts on what it makes (`spec.own`), beside its stamp.
-//! Never touches another key: which ones a policy put there stands in an annotation of the object itself.
+//! Labels and annotations that a policy puts on what it makes (`spec.own`), beside its stamp. An annotation of the
+//! object lists the keys that the policy put there; other keys are left alone.
 
 use crate::object::Object;
 use crate::stamp::Stamp;
@@ -19,12 +19,12 @@ struct Keys {
 }
 
 impl Keys {
-    /// Those that a policy wants.
+    /// The keys that a policy wants.
     fn wanted(own: &OwnSpec) -> Self {
         Self { labels: own.labels.keys().cloned().collect(), annotations: own.annotations.keys().cloned().collect() }
     }
 
-    /// Those that were put on an object; none on one without a stamp, whatever it says.
+    /// The keys that a policy put on an object; none on an object without a stamp, whatever its annotation lists.
     fn of(object: &Object) -> Self {
         let said = object.annotation(labels::CARRIED).filter(|_| Stamp::read(object).is_some());
         let mut keys: Self = said.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -38,7 +38,7 @@ impl Keys {
     }
 }
 
-/// The paths at which an object does not carry what the policy wants, or still carries what it wanted before.
+/// The paths at which an object lacks what the policy wants, or still carries what an earlier revision wanted.
 pub(crate) fn changed(own: &OwnSpec, existing: &Object) -> Vec<String> {
     let had = Keys::of(existing);
     let mut changed = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn changed(own: &OwnSpec, existing: &Object) -> Vec<String> {
     changed
 }
 
-/// Puts them on a body, and takes away what an earlier revision of the policy had put on the object as it was.
+/// Puts the wanted keys on a body, and removes those that an earlier revision put on the existing object.
 pub(crate) fn put(own: &OwnSpec, existing: Option<&Object>, body: &mut Value) {
     let had = existing.map(Keys::of).unwrap_or_default();
     for (field, wanted, had) in fields(own, &had) {
@@ -70,7 +70,7 @@ pub(crate) fn put(own: &OwnSpec, existing: Option<&Object>, body: &mut Value) {
     }
 }
 
-/// What of an object is there because of the policy, to compare by; null when nothing is.
+/// The keys and values that an object carries because of the policy, to compare by; null when there are none.
 pub(crate) fn view(object: &Object) -> Value {
     let keys = Keys::of(object);
     if keys.is_empty() {
@@ -93,7 +93,7 @@ fn at<'a>(object: &'a Object, field: &str, key: &str) -> Option<&'a Value> {
     object.body.get("metadata")?.get(field)?.get(key)
 }
 
-/// Notes the keys among the annotations.
+/// Lists the keys in the annotation, or removes the annotation when there are none.
 fn note(keys: &Keys, annotations: &mut Map<String, Value>) {
     match serde_json::to_string(keys) {
         Ok(text) if !keys.is_empty() => drop(annotations.insert(labels::CARRIED.to_owned(), text.into())),

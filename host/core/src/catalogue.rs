@@ -1,5 +1,5 @@
-//! The immutable set of loaded policies: each one's last good revision, and why a newer one was refused.
-//! Never compiles a component, never changes in place: a swap makes a new catalogue.
+//! The immutable set of loaded policies: each one's last good revision, and why a newer one was refused. A swap makes
+//! a new catalogue.
 
 pub mod guest;
 pub mod overlap;
@@ -13,19 +13,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::Word;
 
-/// One policy with its guests, whole: a reconcile holds one and never mixes two.
+/// One policy with its guests. A reconcile holds one revision and never mixes two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
     /// The checked policy.
     pub policy: Policy,
-    /// The guest that decides when, if there is one.
+    /// The trigger guest, which decides when to reconcile, if there is one.
     pub trigger: Option<Guest>,
-    /// The guest that decides what.
+    /// The guest that decides what to write.
     pub decide: Guest,
 }
 
 impl Revision {
-    /// Who judges changes of the primary, and what that guest declared of the primary's kind.
+    /// How changes of the primary are judged, and what the trigger guest (without one, the deciding guest) declared
+    /// of the primary's kind.
     pub fn judge(&self) -> (Judge, &Declared) {
         let PrimaryKind { api_version, kind } = self.primary_kind();
         match &self.trigger {
@@ -45,16 +46,16 @@ struct PrimaryKind<'a> {
     kind: &'a str,
 }
 
-/// Why a revision was not taken in.
+/// Why a revision was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason.
     pub word: Word,
-    /// What is wrong with what.
+    /// What is wrong, and where.
     pub message: String,
 }
 
-/// Where a policy is written, and which writing of it this is.
+/// Where a policy is written, and which generation of it this is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// A file, or an object's name.
@@ -74,7 +75,7 @@ impl From<&str> for Place {
 pub struct Entry {
     /// The last good revision, if there ever was one.
     pub revision: Option<Arc<Revision>>,
-    /// Why the newest one is not it.
+    /// Why the newest revision was refused, if it was.
     pub refused: Option<Refusal>,
     /// Where the policy is written.
     pub place: Place,
@@ -88,26 +89,25 @@ pub struct Catalogue {
     entries: BTreeMap<Arc<str>, Entry>,
 }
 
-/// What became of a policy between two catalogues.
+/// How a policy changed between two catalogues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It has its first good revision: enqueue every primary.
     Loaded,
-    /// It has another revision: drop every *before*, enqueue every primary.
+    /// It has another revision: drop every primary's *before* state, enqueue every primary.
     Swapped,
-    /// A newer revision was refused, for a reason that was not known yet.
+    /// A newer revision was refused, for another reason than before.
     Refused,
-    /// The last good revision does less than it did, or more again, as the newest manifest allows: enqueue every primary.
+    /// The newest manifest narrows what the last good revision may do, or widens it again: enqueue every primary.
     Bounded,
-    /// A refused revision was put right, and what is at work is the newest again.
+    /// A newer revision had been refused; now the revision at work is the newest again.
     Mended,
-    /// It is gone: forget its claims and interest; what it made stays.
+    /// It is gone: forget its claims and interest; the objects that it made stay.
     Removed,
 }
 
 impl Catalogue {
-    /// The catalogue in which a policy is replaced by a good revision; a refusal before it is
-    /// forgotten.
+    /// The catalogue with a good revision of a policy; drops an earlier refusal.
     #[must_use]
     pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
@@ -115,7 +115,7 @@ impl Catalogue {
         self.replaced(name, Entry { revision: Some(Arc::new(revision)), refused: None, place, at_work })
     }
 
-    /// The catalogue in which a newer revision of a policy was refused; the last good one goes on.
+    /// The catalogue in which a newer revision of a policy was refused; the last good one stays at work.
     #[must_use]
     pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<Place>) -> Self {
         let before = self.entries.get(name);
@@ -125,7 +125,7 @@ impl Catalogue {
         self.replaced(name.into(), entry)
     }
 
-    /// The catalogue in which the last good revision of a policy does less, or again what it did; nothing else changes.
+    /// The catalogue with another bound on the last good revision of a policy; nothing else changes.
     #[must_use]
     pub fn bounding(&self, revision: Arc<Revision>) -> Self {
         let name = Arc::clone(&revision.policy.name);
@@ -157,13 +157,13 @@ impl Catalogue {
         self.entries.get(name)?.revision.as_ref()
     }
 
-    /// The last good revisions of all policies that an object is a primary of.
+    /// The last good revisions of all policies that have an object as a primary.
     pub fn about<'a>(&'a self, object: &'a ObjectRef) -> impl Iterator<Item = &'a Arc<Revision>> {
         let revisions = self.entries.values().filter_map(|entry| entry.revision.as_ref());
         revisions.filter(|revision| revision.policy.primary.admits(object))
     }
 
-    /// What became of each policy since an earlier catalogue, in order of name; unchanged ones are left out.
+    /// How each policy changed since an earlier catalogue, in order of name; unchanged ones are left out.
     pub fn since(&self, earlier: &Self) -> Vec<(Arc<str>, Change)> {
         let mut names: Vec<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
         names.sort();

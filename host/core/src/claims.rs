@@ -1,6 +1,5 @@
-//! Who writes a target when several primaries want it. A value, keyed by target over all policies. A primary that is held
-//! claims what it would have, so that nobody wins by waiting for it to be held (ADR 0016).
-//! Never reads a target: what its stamp says is an argument.
+//! Decides which primary writes a target when several want it. A plain value, keyed by target over all policies. A
+//! primary that is held keeps its claim, so that no other primary wins the target meanwhile (ADR 0016).
 
 use crate::object::Object;
 use crate::policy::SecretRule;
@@ -11,7 +10,7 @@ use crate::work::Key;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Somebody who wants a target.
+/// A primary that wants a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// Policy and primary.
@@ -23,13 +22,13 @@ pub struct Claimant {
 }
 
 impl Claimant {
-    /// The claimant that a primary is; nothing is known of one that cannot be read.
+    /// The claimant for a primary; without uid and creation time when the primary cannot be read.
     pub fn of(key: &Key, primary: Option<&Object>) -> Self {
         let uid = primary.map(Object::uid).unwrap_or_default().to_owned();
         Self { key: key.clone(), uid, created_seconds: primary.and_then(Object::created_seconds) }
     }
 
-    /// The older one comes first; none counts as newest; then namespace, then name, then the rest of the key.
+    /// Orders claimants: older first, without a creation time last; then by namespace, name, and the rest of the key.
     fn rank(&self) -> (i64, Option<&str>, &str, &Key) {
         let created = self.created_seconds.unwrap_or(i64::MAX);
         (created, self.key.primary.namespace.as_deref(), &self.key.primary.name, &self.key)
@@ -41,22 +40,22 @@ impl Claimant {
 pub enum Claim {
     /// It keeps the target.
     Kept {
-        /// Whether nobody else claims it.
+        /// Whether it is the only claimant.
         sole: bool,
     },
-    /// Somebody else keeps it: wait for its release.
+    /// Another claimant keeps it: wait for its release.
     Lost {
-        /// Who keeps it.
+        /// The key that keeps it.
         holder: Key,
     },
-    /// Not decided yet: this many primaries have not been located since the start.
+    /// Not decided yet: some primaries have not been located since the start.
     Unlocated {
         /// How many.
         remaining: usize,
     },
 }
 
-/// Where the targets of a policy may lie, for whatever primary: wildcards.
+/// Where the targets of a policy may lie, for any primary: wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reach {
     cluster: String,
@@ -73,7 +72,8 @@ impl Reach {
     }
 }
 
-/// All claims. Losers of a release and those that waited for the last location are given back to be woken.
+/// All claims. The methods return the keys to wake: losers of a released target, and those that waited for the last
+/// location.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     by_target: HashMap<ObjectRef, BTreeMap<Key, Claimant>>,
@@ -85,13 +85,14 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// A primary that must be located before any unstamped target of its policy is written. To be told of every
-    /// primary that is there at the start (or when a policy is loaded), before the first reconcile.
+    /// Adds a primary that must be located before any unstamped target of its policy is written. Call this for every
+    /// primary that exists at the start (or when a policy is loaded), before the first reconcile.
     pub fn expect(&mut self, key: &Key) {
         self.unlocated.entry(Arc::clone(&key.policy)).or_default().insert(key.clone());
     }
 
-    /// Where the targets of a policy may lie: whoever wants one there waits for the primaries of that policy, too.
+    /// Sets where the targets of a policy may lie: claimants of other policies with a target there wait for its
+    /// primaries, too.
     pub fn reaches(&mut self, policy: &Arc<str>, rules: &[SecretRule]) {
         let reach = |rule: &SecretRule| Reach {
             cluster: rule.cluster.clone(),
@@ -101,7 +102,7 @@ impl Claims {
         self.reach.insert(Arc::clone(policy), rules.iter().map(reach).collect());
     }
 
-    /// A reconcile found out which target a primary wants. Returns who must be woken.
+    /// Records the target that a reconcile found for a primary. Returns the keys to wake.
     pub fn set(&mut self, claimant: Claimant, target: ObjectRef) -> Vec<Key> {
         let key = claimant.key.clone();
         let mut woken = match self.target_of.get(&key) {
@@ -114,9 +115,9 @@ impl Claims {
         woken
     }
 
-    /// A reconcile ended before the target was known (not ready, refused, failed): a claim that there is stays, and
-    /// where there is none, what was made for the primary earlier is its claim. Of a primary without a uid, which may
-    /// be unreadable or gone, that holds only until it is located. Returns who must be woken.
+    /// A reconcile ended before the target was known (not ready, refused, failed). An existing claim stays; without
+    /// one, the target that carries the primary's stamp becomes its claim. For a primary without a uid, which may be
+    /// unreadable or gone, that holds only until it is located. Returns the keys to wake.
     pub fn keep(&mut self, claimant: Claimant, stamped: Option<&ObjectRef>) -> Vec<Key> {
         let key = &claimant.key;
         let believed =
@@ -127,7 +128,7 @@ impl Claims {
         }
     }
 
-    /// A primary is gone, or its policy is. Returns who must be woken.
+    /// A primary, or its policy, is gone. Returns the keys to wake.
     pub fn remove(&mut self, key: &Key) -> Vec<Key> {
         let mut woken = self.release(key);
         if let Some(keys) = self.deferred.get_mut(&key.policy) {
@@ -137,7 +138,7 @@ impl Claims {
         woken
     }
 
-    /// A policy is gone with all its primaries. Returns who must be woken.
+    /// A policy is gone with all its primaries. Returns the keys to wake.
     pub fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
         let keys: Vec<Key> = self.target_of.keys().filter(|key| *key.policy == *policy).cloned().collect();
         self.unlocated.remove(policy);
@@ -148,13 +149,13 @@ impl Claims {
         woken.into_iter().collect()
     }
 
-    /// What a claimant may do with the target that it has set. `stamp` is the stamp on the target as it is, if any.
-    /// A claimant that must wait for locations is remembered and given back when the last one is there. `others`: it also
+    /// What a claimant may do with the target that it has set; `stamp` is the stamp on the existing target, if any. A
+    /// claimant that must wait for locations is remembered and returned when the last one is known. `others`: it also
     /// waits for the primaries of other policies that may want its target.
     pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Claim {
         let claimants = self.target_of.get(key).and_then(|target| self.by_target.get(target));
         let Some((claimants, me)) = claimants.and_then(|all| Some((all, all.get(key)?))) else {
-            // Never without `set` before; then nobody else can hold it against us either.
+            // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
             return Claim::Kept { sole: true };
         };
         let stamped = |claimant: &&Claimant| {
@@ -186,7 +187,7 @@ impl Claims {
         self.unlocated.get(policy).map_or(0, BTreeSet::len)
     }
 
-    /// Whether anybody but this key claims a target.
+    /// Whether another key claims a target.
     pub fn claimed_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
         self.by_target.get(target).is_some_and(|claimants| claimants.keys().any(|other| other != key))
     }
@@ -196,8 +197,8 @@ impl Claims {
         self.target_of.get(key)
     }
 
-    /// The policies whose primaries must be located first: the key's own, that of a stamp whose primary may still claim
-    /// its target, and others whose targets may lie there.
+    /// The policies whose primaries must be located first: the key's own, the policy of a stamp whose primary may
+    /// still claim the target, and, with `others`, policies whose targets may lie there.
     fn waited_for(&self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Vec<Arc<str>> {
         let named = stamp.map(Stamp::key);
         let reaches = |policy: &Arc<str>| {
@@ -213,7 +214,7 @@ impl Claims {
         self.unlocated.iter().filter(waits).map(|(policy, _)| Arc::clone(policy)).collect()
     }
 
-    /// Takes a claim away; the other claimants of that target are given back.
+    /// Removes a claim; returns the other claimants of that target.
     fn release(&mut self, key: &Key) -> Vec<Key> {
         let Some(target) = self.target_of.remove(key) else { return Vec::new() };
         let Some(claimants) = self.by_target.get_mut(&target) else { return Vec::new() };
@@ -225,7 +226,7 @@ impl Claims {
         others
     }
 
-    /// A primary is located. With the last one of its policy, those that waited for it are given back.
+    /// Marks a primary as located. With the last one of its policy, returns the keys that waited for it.
     fn locate(&mut self, key: &Key) -> Vec<Key> {
         let Some(keys) = self.unlocated.get_mut(&key.policy) else { return Vec::new() };
         keys.remove(key);
@@ -255,7 +256,7 @@ mod tests {
         Claimant { key: Key::new(&"external".into(), &reference), uid: String::new(), created_seconds: None }
     }
 
-    /// Who keeps the target that all of these claim, whatever the order in which they came.
+    /// The claimant that keeps the target which all of these claim, whatever the order in which they came.
     fn holder(claimants: &[Claimant], stamp: Option<&Stamp>) -> Key {
         let mut holders = BTreeSet::new();
         for turn in 0..claimants.len() {
@@ -294,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_younger_one_does_not_win_by_waiting_for_the_older_to_be_held() {
-        // Each order of: the older is located (held or not, that is the same claim), the younger asks.
+        // In either order: the older one is located (held or not makes the same claim), the younger one asks.
         for held_first in [true, false] {
             let mut claims = Claims::default();
             let (old, young) = (claimant("old", Some(1)), claimant("young", Some(2)));
@@ -309,7 +310,7 @@ mod tests {
                 assert_eq!(claims.set(old.clone(), target("demo")), vec![young.key.clone()]);
             }
             assert_eq!(claims.decide(&young.key, None, true), Claim::Lost { holder: old.key.clone() });
-            // It fails, is held or waits later: what it claims stays until it wants another target or is gone.
+            // It fails, is held or waits later: its claim stays until it wants another target or is gone.
             assert_eq!(claims.keep(old.clone(), None), []);
             assert_eq!(claims.decide(&young.key, None, true), Claim::Lost { holder: old.key.clone() });
             assert_eq!(claims.remove(&old.key), vec![young.key.clone()]);
@@ -383,12 +384,12 @@ mod tests {
             claims.expect(&claimant.key);
         }
         claims.set(young.clone(), target("demo"));
-        // For ever it does not wait for others.
+        // It does not wait for other policies for ever: later the caller passes `others: false`.
         assert_eq!(claims.decide(&young.key, None, false), Claim::Kept { sole: true });
         assert_eq!(claims.decide(&young.key, None, true), Claim::Unlocated { remaining: 1 });
         assert_eq!(claims.set(old.clone(), target("demo")), vec![young.key.clone()]);
         assert_eq!(claims.decide(&young.key, None, true), Claim::Lost { holder: old.key.clone() });
-        // A policy that is gone is waited for no longer, nor is one whose targets lie elsewhere.
+        // A removed policy is not waited for, nor is one whose targets lie elsewhere.
         claims.expect(&old.key);
         claims.remove(&young.key);
         claims.set(young.clone(), target("demo"));

@@ -1,5 +1,5 @@
-//! The words of `wit/` as Rust values: what crosses to a guest and what comes back.
-//! Never generated code, never an object as the cluster sent it, never a byte of a credential.
+//! The types of `wit/` as Rust values: what goes to a guest and what comes back. Holds no credential bytes and no
+//! object as the cluster sent it.
 
 pub mod credentials;
 pub mod decide;
@@ -10,7 +10,7 @@ pub mod taints;
 use crate::reference::ObjectRef;
 use serde_json::Value;
 
-/// What a call knows beside its arguments; `now` is never part of a digest.
+/// What a call gets beside its arguments; `now` is never part of a digest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context {
     /// Seconds since 1970-01-01T00:00:00Z.
@@ -31,7 +31,7 @@ pub struct AgentFacts {
 }
 
 impl AgentFacts {
-    /// An agent is self-managed unless it knows the hub's own cluster and bears another name (letter case aside).
+    /// An agent is self-managed unless it knows the hub's own cluster and has another name (ignoring ASCII case).
     pub fn new(cluster_name: &str, self_managed_cluster: Option<&str>) -> Self {
         Self {
             cluster_name: cluster_name.to_owned(),
@@ -40,7 +40,7 @@ impl AgentFacts {
     }
 }
 
-/// The object that a reconcile is about, as far as the guest declared an interest.
+/// The primary object of a reconcile, with the fields that the guest declared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Primary {
     /// Which object.
@@ -51,7 +51,7 @@ pub struct Primary {
     pub created_seconds: Option<i64>,
     /// Whether it carries a deletion timestamp.
     pub deleting: bool,
-    /// The declared fields, and nothing else.
+    /// The declared fields only.
     pub fields: Value,
 }
 
@@ -66,7 +66,7 @@ pub struct Problem {
     pub field: Option<String>,
 }
 
-/// Why a guest gives no answer, by how the host reacts.
+/// Why a guest gives no answer; one variant for each reaction of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Not a failure: asked again when one of the objects appears or changes.
@@ -95,18 +95,18 @@ pub struct Timed<T> {
     pub ask_again_at: Option<i64>,
 }
 
-/// From what a policy judged last to what is there now.
+/// A change of a primary, from the state that a policy judged last to the state now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What was judged last.
+    /// The state that was judged last.
     pub before: Primary,
-    /// What is there now.
+    /// The state now.
     pub after: Primary,
     /// Declared paths whose values differ.
     pub changed: Vec<String>,
 }
 
-/// What a trigger guest makes of a change.
+/// A trigger guest's verdict on a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Reconcile, for these reasons.

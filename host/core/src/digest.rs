@@ -1,4 +1,4 @@
-//! Digests of JSON values that do not depend on the order of keys. Never a digest of credential bytes that leaves the host.
+//! Digests of JSON values that do not depend on the order of keys. No digest of credential bytes leaves the host.
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -9,26 +9,26 @@ use std::fmt;
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of bytes.
+    /// Digest of bytes.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Of a value; two values that are equal have the same, whatever the order of their keys.
+    /// Digest of a value; equal values have equal digests, whatever the order of their keys.
     pub fn of(value: &Value) -> Self {
         let mut hash = Sha256::new();
         feed(&mut hash, value);
         Self(hash.finalize().into())
     }
 
-    /// Of several values, each where there is one.
+    /// Digest of several values; an absent one counts as null.
     pub fn of_all<'a>(values: impl IntoIterator<Item = Option<&'a Value>>) -> Self {
         let mut hash = Sha256::new();
         values.into_iter().for_each(|value| feed(&mut hash, value.unwrap_or(&Value::Null)));
         Self(hash.finalize().into())
     }
 
-    /// Of the fields of an object, without some of its metadata.
+    /// Digest of the fields of an object, without the named metadata.
     pub fn of_fields(fields: &Map<String, Value>, without: &[&str]) -> Self {
         let mut hash = Sha256::new();
         let metadata = fields.get("metadata").and_then(Value::as_object);
@@ -46,7 +46,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Each value is written with its kind and length in front, so that no two different values read the same.
+/// Writes each value with its kind and length in front, so that different values never give the same bytes.
 fn feed(hash: &mut Sha256, value: &Value) {
     match value {
         Value::Null => hash.update(b"z"),

@@ -1,5 +1,4 @@
-//! Text of YAML or JSON documents as values, within budgets.
-//! Never keeps or shows any text of a document in an error: place and kind are all that is said.
+//! Parses YAML or JSON text into values, within budgets. Errors hold no text of a document, only place and kind.
 
 mod aside;
 pub mod client_go;
@@ -22,25 +21,25 @@ use split::Chunk;
 use std::convert::Infallible;
 use std::fmt;
 
-/// What one text may cost.
+/// What parsing one text may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the text.
     pub bytes: usize,
-    /// Values in one document, those behind aliases counted as often as they are used. A text of few bytes
-    /// has a smaller budget: no more values than it could spell out without aliases, and a thousand.
+    /// Values in one document; those behind an alias count each time it is used. A short text has a smaller budget:
+    /// one value for each of its bytes, and a thousand.
     pub nodes: usize,
-    /// Maps and lists inside each other; at most 120.
+    /// Nested maps and lists; at most 120.
     pub depth: usize,
 }
 
-/// One document of a text. Its debug form leaves out what it says.
+/// One document of a text. Its debug form leaves out the value.
 pub struct Parsed {
-    /// Counted from 1; empty documents do not count.
+    /// Counted from 1, without empty documents.
     pub number: usize,
     /// The line on which it begins, counted from 1.
     pub line: usize,
-    /// What it says.
+    /// The value, or why there is none.
     pub value: Result<Value, DocumentError>,
 }
 
@@ -51,7 +50,7 @@ impl fmt::Debug for Parsed {
     }
 }
 
-/// Reads a text that is one document; a text without any is null.
+/// Parses a text of one document; a text without any is null.
 ///
 /// # Errors
 /// When it is not one well-formed document within the limits.
@@ -66,7 +65,7 @@ pub fn parse_one(bytes: &[u8], limits: Limits) -> Result<Value, DocumentError> {
     Ok(found.unwrap_or(Value::Null))
 }
 
-/// Reads every document of a text; one that is broken does not hide the others. Empty documents are left out.
+/// Parses every document of a text; a broken one does not hide the others. Leaves out empty documents.
 pub fn parse_many(bytes: &[u8], limits: Limits) -> Vec<Parsed> {
     let mut all = Vec::new();
     let Ok(()) = parse_each(bytes, limits, |parsed| -> Result<(), Infallible> {
@@ -76,11 +75,11 @@ pub fn parse_many(bytes: &[u8], limits: Limits) -> Vec<Parsed> {
     all
 }
 
-/// Hands over every document of a text as soon as it is read, until `each` fails: what is done with is not kept while the
-/// next one is read. Empty documents are left out.
+/// Hands each document of a text to `each` as soon as it is parsed, until `each` fails: a document need not stay in
+/// memory while the next one is parsed. Leaves out empty documents.
 ///
 /// # Errors
-/// The first of `each`.
+/// The first error of `each`.
 pub fn parse_each<E>(bytes: &[u8], limits: Limits, mut each: impl FnMut(Parsed) -> Result<(), E>) -> Result<(), E> {
     let text = match text_of(bytes, limits) {
         Ok(text) => text,
@@ -118,7 +117,8 @@ fn line_at(bytes: &[u8], at: usize) -> usize {
     1 + bytes.iter().take(at).filter(|byte| **byte == b'\n').count()
 }
 
-/// Reads the documents of one chunk, nearly always one.
+/// Parses the documents of one chunk, nearly always one. After a duplicate key it parses again, exactly, to find its
+/// place.
 fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, all: &mut Vec<Parsed>) {
     let left = memory.left();
     for exact in [false, true] {
@@ -145,13 +145,13 @@ fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, exact: bool, a
     if shortened.is_some_and(|aside| parse_text(&aside, chunk, limits, memory, exact, all)) {
         return;
     }
-    // The place of what is wrong is that in the text as it stands.
+    // Parse the original text, so that the error names its true place.
     all.clear();
     memory.back(left);
     parse_text(&Aside::nothing(chunk.text), chunk, limits, memory, exact, all);
 }
 
-/// Reads the text of a chunk as YAML; whether nothing in it is wrong.
+/// Parses the text of a chunk as YAML; returns whether it is free of errors.
 fn parse_text(
     aside: &Aside<'_>,
     chunk: &Chunk<'_>,
@@ -175,10 +175,10 @@ fn parse_text(
     true
 }
 
-/// Reads a chunk as JSON documents one after the other.
+/// Parses a chunk as JSON documents, one after the other.
 ///
 /// # Errors
-/// When it is not JSON; what a limit forbids is no error here but stands in the list.
+/// When it is not JSON. Other faults, such as an exceeded limit, go into the list instead.
 fn parse_json(
     text: &str,
     chunk: &Chunk<'_>,
@@ -215,7 +215,7 @@ fn push(all: &mut Vec<Parsed>, line: usize, value: Result<Value, DocumentError>)
     all.push(Parsed { number: all.len() + 1, line, value });
 }
 
-/// The objects of a document: the items when it is a List of any kind, else itself.
+/// The objects of a document: the items when it is a List of any kind, else the document itself.
 pub fn flatten_list(value: Value) -> Vec<Value> {
     let is_list = value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
         && value.get("items").is_some_and(Value::is_array);

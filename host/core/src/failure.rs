@@ -1,4 +1,4 @@
-//! Why a reconcile ends without a result, by how the host reacts. Never holds a value of a document.
+//! Why a reconcile ends without a result, classed by the host's reaction. Holds no value of a document.
 
 use crate::object::Object;
 use crate::redact::visible::visible;
@@ -9,10 +9,11 @@ use transom_api::{Reason, State, Word};
 /// The most bytes of a message; longer ones are cut.
 const MAX_MESSAGE: usize = 1024;
 
-/// How the host reacts. It acts by this alone, never by a reason: a guest says only the first four, in words of its own.
+/// How the host reacts. It acts by the class alone, never by a reason. A guest can cause only the first four, with
+/// its own reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Left as it is on purpose; looked at again when something changes.
+    /// Left as it is on purpose; checked again when something changes.
     Held,
     /// Not a failure: woken when something appears, changes or is released.
     Waiting,
@@ -24,11 +25,11 @@ pub enum Class {
     Conflict,
     /// A failure: tried again with back-off, and when what cannot be read or reached now can be.
     Unreachable,
-    /// Not a failure: the start of a policy, of which nobody need be told. Woken by the last primary to be located.
+    /// Not a failure, and not reported: the policy is starting. Woken when the last primary is located.
     Unlocated,
-    /// Not a failure: another replica does the work. Reconciled as soon as this one does.
+    /// Not a failure: another replica leads. Reconciled as soon as this one leads.
     Standby,
-    /// Left as it is for good: the primary is gone, and what was made for it stays. Not looked at again by itself.
+    /// Left as it is for good: the primary is gone, and the objects made for it stay. Not requeued.
     Left,
 }
 
@@ -68,7 +69,7 @@ impl Class {
             | Word::WriteForbidden
             | Word::QuotaExceeded
             | Word::AdmissionRefused
-            // Time alone mends this one.
+            // Only time mends this one.
             | Word::CertificateNotYetValid => Self::Missing,
             Word::WriteConflict => Self::Conflict,
             Word::ReadFailed | Word::ReadForbidden | Word::ServerUnavailable => Self::Unreachable,
@@ -139,9 +140,9 @@ pub struct Failure {
     pub class: Class,
     /// The reason that is shown everywhere.
     pub reason: Reason,
-    /// What is wrong with what; one line, cut, without a value of a credential document.
+    /// What is wrong, and where; one line, cut, without a value of a credential document.
     pub message: String,
-    /// Objects whose appearance or change ends it, where they are known.
+    /// Objects whose appearance or change ends it, where known.
     pub objects: Vec<ObjectRef>,
     /// When time alone may change it, in seconds since 1970.
     pub ask_again_at: Option<i64>,
@@ -158,13 +159,13 @@ impl Failure {
         Self { class, reason, message: one_line(message), objects: Vec::new(), ask_again_at: None }
     }
 
-    /// The same, ended by these objects.
+    /// Adds the objects whose appearance or change ends it.
     pub fn about(mut self, objects: impl IntoIterator<Item = ObjectRef>) -> Self {
         self.objects.extend(objects);
         self
     }
 
-    /// The same, asked again at this time.
+    /// Sets the time at which to ask again.
     pub fn until(mut self, seconds: Option<i64>) -> Self {
         self.ask_again_at = seconds;
         self
@@ -184,7 +185,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A field of an object that has the wrong type or an impossible value; never the value itself.
+/// A field of an object that has the wrong type or an impossible value. Does not hold the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` is not {expected}")]
 pub struct InvalidField {
@@ -194,7 +195,7 @@ pub struct InvalidField {
     pub expected: &'static str,
 }
 
-/// Ends of lines become spaces, what cannot be seen is spelled, and what is too long is cut.
+/// Makes one line: line breaks and tabs become spaces, invisible characters are escaped, long text is cut.
 pub fn one_line(text: &str) -> String {
     let text = text.get(..text.floor_char_boundary(MAX_MESSAGE + 4)).unwrap_or_default();
     let text = text.replace(['\n', '\r', '\t'], " ");

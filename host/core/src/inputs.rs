@@ -1,5 +1,5 @@
-//! What was found for the needs of a guest: absence, the forms in which it crosses, and its digest.
-//! Never puts a credential byte or the time into a digest.
+//! The inputs found for a guest's needs: absence, the form in which each crosses, and their digest. The digest covers
+//! neither credential bytes nor the time.
 
 use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_api::Word;
 
-/// One snapshot for one reconcile; every call of it sees the same.
+/// One snapshot for one reconcile; all its guest calls see the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
     /// The primary.
@@ -29,21 +29,22 @@ pub struct Inputs {
 pub struct Found {
     /// The need.
     pub need: Need,
-    /// The object, also one that is being deleted.
+    /// The object, even when it is being deleted.
     pub object: Option<Arc<Object>>,
 }
 
 impl Found {
-    /// The object as far as it counts: one that is being deleted does not.
+    /// The object, unless it is being deleted.
     pub fn living(&self) -> Option<&Arc<Object>> {
         self.object.as_ref().filter(|object| !object.deleting())
     }
 }
 
-/// Judges absence: the first need, in the guest's order, whose object is not there and which does not go on without.
+/// Checks absence: fails for the first need, in the guest's order, whose object is missing, unless the need goes on
+/// without.
 ///
 /// # Errors
-/// `InputTerminating` for an object that is being deleted, else the word of the need: waiting or missing, as it says.
+/// `InputTerminating` for an object that is being deleted, else the need's reason for absence, as waiting or missing.
 pub fn judge(found: &[Found], guest: &Guest) -> Result<(), Failure> {
     found.iter().filter(|found| found.living().is_none()).try_for_each(|found| absent(found, guest))
 }
@@ -63,10 +64,10 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
 }
 
 /// The inputs as the guest sees them, in the order of its needs. `kubeconfig` makes the view of the kubeconfig under
-/// a need's key of a Secret, and keeps what its references stand for.
+/// a need's key of a Secret, and keeps the values that its references stand for.
 ///
 /// # Errors
-/// Whatever `kubeconfig` says; `InvalidObject` for a Service or a declared field of another shape.
+/// The errors of `kubeconfig`; `InvalidObject` for a Service or a declared field of another shape.
 pub fn cross(
     found: &[Found],
     guest: &Guest,
@@ -116,8 +117,8 @@ fn shaped(object: &Object, declared: &crate::projection::Declared) -> Result<(),
     }
 }
 
-/// The digest of all that a decision rests on: the primary and the inputs as the guest sees them, and which objects
-/// they are. Numbers that hold for one call are left out.
+/// The digest of everything that a decision rests on: the primary and the inputs as the guest sees them, and their
+/// references. Numbers that are valid for one call are left out.
 pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
     let views: Vec<Value> = found
         .iter()

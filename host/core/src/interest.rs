@@ -1,11 +1,11 @@
-//! Which reconciles read, wait for or write an object, also one that does not exist. Never reads an object.
+//! Which reconciles read, wait for or write an object, even one that does not exist.
 
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// The index from objects to the keys whose last reconcile depended on them. A value: kept by whoever reconciles.
+/// The index from objects to the keys whose last reconcile depended on them. A plain value that the caller keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Interest {
     readers: HashMap<Arc<ObjectRef>, BTreeSet<Key>>,
@@ -13,7 +13,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Adds what a key is about to read: a change that comes before its reconcile ends must not be missed.
+    /// Adds what a key is about to read, so that a change before its reconcile ends is not missed.
     pub fn add(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
         for object in objects {
             if self.reads.get(key).is_some_and(|reads| reads.contains(&object)) {
@@ -26,8 +26,8 @@ impl Interest {
         }
     }
 
-    /// Replaces what a key depends on: everything read in any round, waited for, and the target.
-    /// The primary itself does not belong in it: its changes go through the trigger.
+    /// Replaces what a key depends on: everything that any round read or waited for, and the target. The primary does
+    /// not belong here: its changes go through the trigger.
     pub fn set<'a>(&mut self, key: &Key, objects: impl ExactSizeIterator<Item = &'a ObjectRef> + Clone) {
         let same = |reads: &BTreeSet<Arc<ObjectRef>>| {
             reads.len() == objects.len() && objects.clone().all(|object| reads.contains(object))

@@ -1,5 +1,5 @@
-//! A kubeconfig in the host: read whole, shown to guests by reference, put together again from their answer.
-//! Never shows a credential, nor any text of the document: errors name a path, a line and a kind.
+//! A kubeconfig in the host: parsed whole, shown to guests by reference, assembled again from their answer. Errors
+//! hold no credential and no text of the document, only a path, a line and a kind.
 
 mod assemble;
 mod certificate;
@@ -29,10 +29,10 @@ use serde_json::{Map, Value};
 use std::fmt;
 use transom_api::Word;
 
-/// Values of the largest kubeconfig.
+/// The most values in a kubeconfig.
 const NODES: usize = 100_000;
 
-/// Bytes that a byte of a kubeconfig takes at most while it is read, shown, put together again and compared.
+/// Bytes of memory that one byte of a kubeconfig takes at most while it is parsed, shown, assembled and compared.
 pub const COST: usize = 16;
 
 /// What one kubeconfig may cost.
@@ -80,7 +80,7 @@ impl Source {
     /// absent, an entry that is null does not.
     ///
     /// # Errors
-    /// When it is no kubeconfig that can be used whole: also an entry that is not current must be sound.
+    /// When it is no kubeconfig that can be used as a whole: entries that are not current must be sound, too.
     pub fn parse(bytes: &[u8], limits: &KubeconfigLimits) -> Result<Self, KubeconfigError> {
         let budget = Limits { bytes: limits.bytes, nodes: NODES, depth: 64 };
         let document = match document::parse_one(bytes, budget)? {
@@ -97,12 +97,12 @@ impl Source {
         facts::read(document)
     }
 
-    /// What a guest sees of it; the numbers hold for one call, and are the same for the same document.
+    /// The guest's view. Its numbers are valid for one call, and are the same for the same document.
     pub fn view(&self) -> SourceView {
         self.view.clone()
     }
 
-    /// When the first of the client certificates ends that an answer takes over, in seconds since 1970.
+    /// The earliest end of the client certificates that an answer takes over, in seconds since 1970.
     pub fn ends_seconds(&self, answer: &Proposal) -> Option<i64> {
         let users = answer.users.iter().filter_map(|user| self.view.users.get(user.entry as usize));
         users.filter_map(|user| user.credential.ends_seconds).min()

@@ -1,10 +1,10 @@
-//! The newest of many values, written seldom: not more often than in each interval, and only when it differs.
-//! Never writes itself, and never asks a clock.
+//! Rate limit for a value of which only the newest counts: at most one write in each interval, and only when it
+//! differs. The caller writes, and passes the time.
 
 /// The interval after failures is at most 64 times the one between writes.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// What is to be written at one place.
+/// The value that is to be written at one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latest<T> {
     interval_ms: u64,
@@ -17,31 +17,31 @@ pub struct Latest<T> {
 /// What to do now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next<T> {
-    /// Write this; then say so with [`Latest::done`].
+    /// Write this; then report it with [`Latest::done`].
     Write(T),
-    /// Look again at this time, in milliseconds.
+    /// Ask again at this time, in milliseconds.
     At(u64),
     /// Wait for another value.
     Nothing,
 }
 
 impl<T: Clone + PartialEq> Latest<T> {
-    /// Nothing is written yet, as far as is known.
+    /// Starts without a known written value.
     pub fn new(interval_ms: u64) -> Self {
         Self { interval_ms, written: None, wanted: None, not_before_ms: 0, failures: 0 }
     }
 
-    /// What is there already.
+    /// Sets the value that is there already.
     pub fn found(&mut self, value: T) {
         self.written = Some(value);
     }
 
-    /// What should be there.
+    /// Sets the value that should be there.
     pub fn want(&mut self, value: T) {
         self.wanted = Some(value);
     }
 
-    /// What is still to be written, whenever that may be.
+    /// The value that is still to be written, now or later.
     pub fn left(&self) -> Option<&T> {
         self.wanted.as_ref().filter(|wanted| self.written.as_ref() != Some(*wanted))
     }
@@ -55,7 +55,8 @@ impl<T: Clone + PartialEq> Latest<T> {
         }
     }
 
-    /// A value was written, or could not be: it is tried again after the interval, then after twice that, and so on.
+    /// Reports that a value was written, or that the write failed. A failed write is tried again after the interval,
+    /// then after twice that, and so on.
     pub fn done(&mut self, value: T, written: bool, now_ms: u64) {
         self.failures = if written { 0 } else { self.failures.saturating_add(1) };
         let doubled = self.interval_ms.saturating_mul(1 << self.failures.saturating_sub(1).min(MOST_DOUBLINGS));

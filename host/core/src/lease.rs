@@ -1,29 +1,29 @@
-//! Leader election over one Lease as a value: what to do next, and until when its holder may write.
-//! Never trusts the clock of another replica: a lease is judged by when we saw it change last, as client-go does.
+//! Leader election over one Lease, without I/O: what to do next, and until when the holder may write. The clocks of
+//! other replicas do not count: a lease is judged by when this replica last saw it change, as client-go does.
 
-/// The longest that a lease of somebody else is believed to last, in milliseconds.
+/// The longest that another holder's lease counts as valid, in milliseconds.
 const LONGEST_MS: u64 = 600_000;
-/// How many unanswered writes of ours are remembered.
+/// How many of this replica's unanswered writes are remembered.
 const MAX_ATTEMPTS: usize = 16;
 
 /// Both clocks at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds of a clock that only goes forward, from any start.
+    /// Milliseconds of a monotonic clock, from any start.
     pub monotonic_ms: u64,
     /// Microseconds since 1970.
     pub wall_us: i64,
 }
 
-/// How long things take.
+/// The durations of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a lease lasts for others, in milliseconds.
+    /// How long a lease lasts for other candidates, in milliseconds.
     pub lease_ms: u64,
-    /// How long its holder writes without a renewal, in milliseconds. What is left of the lease is for requests that are
-    /// under way, and for clocks that run at another pace.
+    /// How long its holder writes without a renewal, in milliseconds. The rest of the lease is for requests in
+    /// flight, and for clocks of different speed.
     pub hold_ms: u64,
-    /// How long between two looks at the lease, or two renewals, in milliseconds.
+    /// The time between two reads of the lease, or two renewals, in milliseconds.
     pub retry_ms: u64,
 }
 
@@ -34,18 +34,18 @@ impl Default for Timing {
     }
 }
 
-/// `spec` of a Lease; nothing stands for what is absent.
+/// `spec` of a Lease; `None` for an absent field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Who holds it; nobody when absent or empty.
+    /// Identity of the holder; the lease is free when it is absent or empty.
     pub holder: Option<String>,
-    /// When it was acquired, in microseconds since 1970 of its holder's clock.
+    /// When it was acquired, in microseconds since 1970 by its holder's clock.
     pub acquired_us: Option<i64>,
-    /// When it was renewed last, in the same way.
+    /// When it was renewed last, likewise.
     pub renewed_us: Option<i64>,
     /// How long it lasts, in seconds.
     pub seconds: Option<i32>,
-    /// How often it had another holder.
+    /// How often the holder changed.
     pub transitions: Option<i32>,
 }
 
@@ -58,10 +58,10 @@ pub struct Lease {
     pub record: Record,
 }
 
-/// A write of the Lease that succeeds only on what was seen.
+/// A write of the Lease, with the version that was read as precondition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The version that must be there; nothing when there must be no Lease.
+    /// The version that must be there; `None` when there must be no Lease.
     pub version: Option<String>,
     /// Its new `spec`.
     pub record: Record,
@@ -72,17 +72,17 @@ pub struct Write {
 pub enum Step {
     /// Read the Lease.
     Look,
-    /// Take it: nobody holds it, or its holder is dead.
+    /// Acquire it: it is free, or its holder is dead.
     Acquire(Write),
     /// Renew it.
     Renew(Write),
-    /// It is ours; nothing to do before this time.
+    /// This replica holds it; nothing to do before this time.
     Wait(u64),
-    /// Somebody else holds it, or it cannot be reached; nothing to do before this time.
+    /// Another replica holds it, or the server cannot be reached; nothing to do before this time.
     Follow(u64),
-    /// Give it back.
+    /// Release it.
     Release(Write),
-    /// It is given back, or was not ours.
+    /// It is released, or this replica did not hold it.
     Released,
 }
 
@@ -93,36 +93,37 @@ struct Attempt {
     sent: Now,
 }
 
-/// What was seen last.
+/// The Lease as it was read last.
 #[derive(Clone, Debug)]
 struct Seen {
-    /// Nothing when there is no Lease.
+    /// `None` when there is no Lease.
     lease: Option<Lease>,
     /// When it was read, in monotonic milliseconds.
     read_ms: u64,
-    /// When we first saw its record as it is, in monotonic milliseconds.
+    /// When its record was first seen as it is, in monotonic milliseconds.
     changed_ms: u64,
 }
 
-/// One candidate's view of the election. Sans-IO: told what was read and written, it says what to do.
+/// One candidate's view of the election. Sans-IO: the caller reports what was read and written, and gets the next
+/// step.
 #[derive(Clone, Debug)]
 pub struct Election {
     me: String,
     timing: Timing,
     seen: Option<Seen>,
-    /// Whether what was seen is known to be out of date.
+    /// Whether `seen` is known to be out of date.
     stale: bool,
-    /// Writes of ours that are there or may still get there, in the order in which they were sent.
+    /// This replica's writes that are in place or may still arrive, in the order in which they were sent.
     attempts: Vec<Attempt>,
-    /// The write by which we lead.
+    /// The write by which this replica leads.
     held: Option<Attempt>,
     not_before_ms: u64,
     stopping: bool,
 }
 
 impl Election {
-    /// A candidate that knows nothing yet. Its identity should be of this process alone; another one of the same name
-    /// counts as somebody else.
+    /// A candidate that knows nothing yet. Its identity must be unique to this process; another candidate with the
+    /// same identity counts as another one.
     pub fn new(me: &str, timing: Timing) -> Self {
         Self {
             me: me.to_owned(),
@@ -136,12 +137,12 @@ impl Election {
         }
     }
 
-    /// Takes note of the Lease as it was read, and of when the answer came.
+    /// Records the Lease as it was read, and when the answer came.
     pub fn saw(&mut self, lease: Option<Lease>, now: Now) {
         let (version, record) = lease.as_ref().map(|lease| (&lease.version, &lease.record)).unzip();
         let same = self.seen.as_ref().filter(|seen| seen.lease.as_ref().map(|lease| &lease.record) == record);
         let changed_ms = same.map_or(now.monotonic_ms, |seen| seen.changed_ms);
-        // What names another version than that which is there cannot get there any more.
+        // A write that names another version than the current one can no longer succeed.
         let there = |attempt: &Attempt| record == Some(&attempt.write.record);
         self.attempts.retain(|attempt| there(attempt) || attempt.write.version.as_ref() == version);
         self.held = self.attempts.iter().find(|attempt| there(attempt)).cloned();
@@ -149,7 +150,7 @@ impl Election {
         (self.stale, self.not_before_ms) = (false, 0);
     }
 
-    /// Takes note of a write just before it is sent: how long we lead by it counts from now.
+    /// Records a write just before it is sent: the time to lead by it counts from now.
     pub fn sending(&mut self, write: &Write, now: Now) {
         if write.record.holder.is_some() {
             self.attempts.push(Attempt { write: write.clone(), sent: now });
@@ -158,22 +159,22 @@ impl Election {
         }
     }
 
-    /// Takes note that a write succeeded and gave this version.
+    /// Records that a write succeeded and gave this version.
     pub fn wrote(&mut self, write: &Write, version: &str, now: Now) {
         self.saw(Some(Lease { version: version.to_owned(), record: write.record.clone() }), now);
     }
 
-    /// Takes note that a write met another version than it named: look again soon.
+    /// Records that a write conflicted with another version: read again soon.
     pub fn conflicted(&mut self, now: Now) {
         (self.stale, self.not_before_ms) = (true, now.monotonic_ms + self.timing.retry_ms / 10);
     }
 
-    /// Takes note that a request failed, and that nobody knows what came of it: look again after a while.
+    /// Records that a request failed with an unknown outcome: read again after a while.
     pub fn failed(&mut self, now: Now) {
         (self.stale, self.not_before_ms) = (true, now.monotonic_ms + self.timing.retry_ms);
     }
 
-    /// From now on we do not lead, and the lease is given back if it is ours.
+    /// Stops leading at once; `next` then releases the lease if this replica holds it.
     pub fn stop(&mut self) {
         (self.stopping, self.not_before_ms) = (true, 0);
     }
@@ -204,16 +205,16 @@ impl Election {
         }
     }
 
-    /// Until when writing is allowed; nothing when we do not lead. Both clocks count: the monotonic one may stand still
-    /// while the machine sleeps, the other may be set.
+    /// Until when writing is allowed; `None` when this replica does not lead. Both clocks count: the monotonic one
+    /// may stand still while the machine sleeps, the wall clock may be set.
     pub fn leads_until(&self) -> Option<Now> {
         let Attempt { sent, .. } = self.held.as_ref().filter(|_| !self.stopping)?;
         let hold_us = i64::try_from(self.hold_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
         Some(Now { monotonic_ms: sent.monotonic_ms + self.hold_ms(), wall_us: sent.wall_us.saturating_add(hold_us) })
     }
 
-    /// From when somebody else may lead, in monotonic milliseconds; nothing when we do not lead. Requests that were sent
-    /// while we led have to end before.
+    /// From when another replica may lead, in monotonic milliseconds; `None` when this replica does not lead.
+    /// Requests that were sent while it led must end before.
     pub fn others_from_ms(&self) -> Option<u64> {
         self.held.as_ref().map(|held| held.sent.monotonic_ms + self.timing.lease_ms)
     }
@@ -223,12 +224,12 @@ impl Election {
         self.leads_until().is_some_and(|until| now.monotonic_ms < until.monotonic_ms && now.wall_us < until.wall_us)
     }
 
-    /// Strictly shorter than the lease, whatever the timing says.
+    /// Always shorter than the lease, whatever the timing says.
     fn hold_ms(&self) -> u64 {
         self.timing.hold_ms.min(self.timing.lease_ms * 4 / 5)
     }
 
-    /// When a lease that somebody holds ends, by when we saw it change; nothing when nobody holds it.
+    /// When a held lease ends, counted from when its last change was seen; `None` when it is free.
     fn ends_ms(&self, record: &Record, changed_ms: u64) -> Option<u64> {
         record.holder.as_ref().filter(|holder| !holder.is_empty())?;
         let said = record.seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
@@ -236,7 +237,8 @@ impl Election {
         Some(changed_ms + lasts)
     }
 
-    /// The time to write: later than in any write of ours before, so that others see each renewal as a change.
+    /// The time to write: later than in any earlier write of this replica, so that others see each renewal as a
+    /// change.
     fn later_us(&self, now: Now) -> i64 {
         let written = self.attempts.iter().filter_map(|attempt| attempt.write.record.renewed_us).max();
         written.map_or(now.wall_us, |last| now.wall_us.max(last.saturating_add(1)))
@@ -263,7 +265,8 @@ impl Election {
         Record { renewed_us: Some(self.later_us(now)), ..held.write.record.clone() }
     }
 
-    /// Nobody holds it, and who reads only times sees an end, too.
+    /// The record without a holder; its duration of one second ends the lease for readers that look only at times,
+    /// too.
     fn released(&self, held: &Attempt, now: Now) -> Record {
         Record { holder: None, seconds: Some(1), ..self.renewed(held, now) }
     }

@@ -1,5 +1,5 @@
-//! The decisions of the agent as pure functions over values.
-//! Never waits, reads a clock, touches a file or a network: whatever it needs comes as an argument.
+//! The decisions of the agent as pure functions over values. They do no I/O and read no clock: everything they need
+//! is an argument.
 
 pub mod backoff;
 mod carried;

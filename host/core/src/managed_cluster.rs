@@ -1,5 +1,5 @@
-//! A ManagedCluster as its record, filled only with what the guest declared.
-//! Never guesses: a declared field of the wrong type is named.
+//! Reads a ManagedCluster into its record, filled only with what the guest declared. A declared field of the wrong
+//! type is an error that names it.
 
 pub mod declared;
 
@@ -9,13 +9,13 @@ use crate::object::Object;
 use crate::object::field::Place;
 use crate::projection::Declared;
 
-/// `spec.leaseDurationSeconds` where a cluster says nothing.
+/// `spec.leaseDurationSeconds` of a cluster that sets none.
 pub const DEFAULT_LEASE_SECONDS: u32 = 60;
 
-/// Reads a ManagedCluster. What was not declared is empty, and its shape does not count.
+/// Reads a ManagedCluster. Undeclared fields are empty, and their shape is not checked.
 ///
 /// # Errors
-/// At the first declared field of the wrong type or with an impossible value.
+/// The first declared field of the wrong type or with an impossible value.
 pub fn view(object: &Object, declared: &Declared) -> Result<ManagedCluster, InvalidField> {
     if let Some(path) = declared.misfit(object) {
         return Err(InvalidField { path, expected: "a mapping or a list, as a ManagedCluster has it" });
@@ -44,7 +44,7 @@ fn lease_duration(place: &Place<'_>) -> Result<u32, InvalidField> {
     value.as_u64().and_then(|seconds| u32::try_from(seconds).ok()).ok_or_else(|| place.not("a number of seconds"))
 }
 
-/// The entries of a map of texts, by key.
+/// The entries of a map of strings, sorted by key.
 fn pairs(place: &Place<'_>) -> Result<Vec<(String, String)>, InvalidField> {
     let mut pairs = Vec::new();
     for key in place.entries()?.into_iter().flat_map(serde_json::Map::keys) {

@@ -1,16 +1,16 @@
-//! What of an object a reconcile can depend on, as a mark: a change that leaves it alone wakes nobody.
-//! Never leaves the process: it is made of credential bytes too.
+//! A digest of everything in an object that a reconcile can depend on: a change that keeps the mark starts no
+//! reconcile. It covers credential bytes, so it must not leave the process.
 
 use crate::carried;
 use crate::digest::Digest;
 use crate::object::Object;
 use transom_api::labels;
 
-/// Fields of the metadata that servers write and nobody decides by.
+/// Metadata fields that servers write and no decision uses.
 const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
-/// The mark of an object. Of a Secret its data, its owner, our stamp and what a policy put beside it count: HyperShift copies a cluster's labels
-/// onto its secrets, and those say nothing to anybody.
+/// The mark of an object. Of a Secret only its data, its owner, our stamp and the keys that a policy put beside it
+/// count: HyperShift copies a cluster's labels onto its secrets, and no decision uses those.
 pub fn of(object: &Object) -> Digest {
     let is_secret = object.reference.kind == "Secret" && object.reference.api_version == "v1";
     let Some(fields) = object.fields() else { return Digest::of(&object.body) };

@@ -1,5 +1,5 @@
-//! The one list of what the agent measures, and what counts as an attempt to copy a kubeconfig.
-//! Never counts anything itself; no label ever holds the name of an object.
+//! The list of everything that the agent measures, and the rule for what counts as an attempt to copy a kubeconfig.
+//! No label holds the name of an object.
 
 mod list;
 
@@ -15,17 +15,17 @@ use transom_api::State;
 pub struct Metric {
     /// Its name, exactly.
     pub name: &'static str,
-    /// How its values behave.
+    /// How its values change.
     pub kind: Kind,
-    /// What its values are: `seconds`, `bytes`, or what is counted.
+    /// The unit of its values: `seconds`, `bytes`, or what is counted.
     pub unit: &'static str,
-    /// Its labels, in order; each has few values.
+    /// Its labels, in order; each has only a few values.
     pub labels: &'static [&'static str],
     /// What it means.
     pub help: &'static str,
 }
 
-/// How the values of a metric behave.
+/// How the values of a metric change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Only grows while the process lives.
@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As Prometheus calls it.
+    /// The name of the type in Prometheus.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -48,7 +48,7 @@ impl Kind {
 }
 
 impl Metric {
-    /// Whether it is exposed only where names of the hypershift-addon agent are asked for.
+    /// Whether it is exposed only when the hypershift-addon agent's names are requested.
     pub fn is_compatibility(&self) -> bool {
         [COMPATIBILITY_COPY_TOTAL.name, COMPATIBILITY_COPY_FAILURES.name].contains(&self.name)
     }
@@ -60,16 +60,16 @@ impl Metric {
     }
 }
 
-/// One try to bring a kubeconfig to where it belongs.
+/// One attempt to copy a kubeconfig to its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It is there as it should be, whether it had to be written or not.
+    /// The target is as it should be, written now or right already.
     Succeeded,
-    /// It is not.
+    /// The target is not as it should be.
     Failed,
 }
 
-/// What counted last for a primary.
+/// The last counted attempt of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// How it ended.
@@ -78,14 +78,14 @@ pub struct Counted {
     pub at_seconds: i64,
 }
 
-/// The same result for the same primary counts once in this many seconds: an object that somebody changes every second
-/// must not outweigh the fleet.
+/// The same result for the same primary counts once in this many seconds, so that an object which changes every
+/// second does not outweigh the fleet.
 const SAME_SECONDS: i64 = 60;
 
-/// What a reconcile counts as: an attempt when it decided a kubeconfig, whether it had to write or not. Waiting and
-/// holding are no attempts, nor is a conflict that is tried again at once, nor what became of a primary that is gone or
-/// could not be read (`primary_read` is false). Time alone (`timed`: another try, or a time that a guest asked for) makes
-/// no new attempt of a result that counted `before`.
+/// The attempt that a reconcile counts as: one that decided a kubeconfig, whether it had to write or not. These are
+/// no attempts: waiting, holding, a first conflict (it is retried at once), and reconciles of a primary that is gone
+/// or could not be read (`primary_read` is false). A reconcile that time alone started (`timed`: a retry, or a time
+/// that a guest asked for) does not count again with the result of `before`.
 pub fn attempt(
     writes: &Writes,
     primary_read: bool,
@@ -107,10 +107,10 @@ pub fn attempt(
     (wrote || is_news(before, now, timed)).then_some(now)
 }
 
-/// Whether a result counts beside the one that counted before.
+/// Whether a result counts in addition to the one that counted before.
 pub fn is_news(before: Option<Counted>, now: Counted, timed: bool) -> bool {
     let same = before.filter(|before| before.attempt == now.attempt);
-    // A clock that was set back starts anew.
+    // After a clock was set back, counting starts anew.
     let just_counted = |before: Counted| (0..SAME_SECONDS).contains(&now.at_seconds.saturating_sub(before.at_seconds));
     same.is_none_or(|before| !timed && !just_counted(before))
 }
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    /// How many attempts, and how many failed, a primary counts for: each row is when, whether time alone called, and
-    /// how it ended.
+    /// How many attempts, and how many failures, a primary counts for. Each row is the time, whether time alone
+    /// started the reconcile, and its result.
     fn counts(rows: &[(i64, bool, Report)]) -> (usize, usize) {
         let writes = policy(&kubeconfig_manifest()).writes;
         let mut before = None;
@@ -188,24 +188,24 @@ mod tests {
         let missing = |failures| report(State::Failed, Word::ReadFailed, &[], failures);
         let away = |failures| report(State::Failed, Word::ServerUnavailable, &[], failures);
         let conflict = |failures| report(State::Failed, Word::WriteConflict, &[], failures);
-        // Found right at the start, at two resyncs: three good attempts.
+        // Right at the start and at two resyncs: three successful attempts.
         assert_eq!(
             counts(&[(0, false, right.clone()), (1_800, false, right.clone()), (3_600, false, right.clone())]),
             (3, 0)
         );
-        // A failure is tried again a thousand times, also with another reason: one attempt.
+        // A failure is retried a thousand times, also with another reason: one attempt.
         let mut tries: Vec<_> = (0..1_000).map(|n| (n * 300, n > 0, missing(u32::try_from(n).unwrap() + 1))).collect();
         tries.push((400_000, true, away(1_001)));
         assert_eq!(counts(&tries), (1, 1));
-        // The try that succeeds counts, written or not; a resync of a failure is an attempt of its own.
+        // The retry that succeeds counts, written or not; a resync of a failure is an attempt of its own.
         tries.push((400_300, true, right.clone()));
         assert_eq!(counts(&tries), (2, 1));
         assert_eq!(counts(&[(0, false, missing(1)), (1_800, false, missing(9)), (2_000, true, wrote.clone())]), (3, 2));
-        // A time that a guest asks for each second makes no attempts of its own, unless something is written.
+        // A time that a guest asks for each second makes no new attempts, unless something is written.
         let mut asked: Vec<_> = (0..100).map(|n| (n, n > 0, right.clone())).collect();
         asked.push((100, true, wrote.clone()));
         assert_eq!(counts(&asked), (2, 0));
-        // The first conflict is no attempt; that it goes on is one.
+        // The first conflict is no attempt; a repeated one is.
         let conflicts: Vec<_> = (1..9).map(|n| (i64::from(n), n > 1, conflict(n))).collect();
         assert_eq!(counts(&conflicts), (1, 1));
     }
@@ -218,7 +218,7 @@ mod tests {
             let hour: Vec<_> = (0..3_600).map(|second| (second, false, one.clone())).collect();
             assert_eq!(counts(&hour).0, 60, "{:?}", one.state);
         }
-        // What turns counts at once, and a clock that was set back does not silence it.
+        // A changed result counts at once, and a clock that was set back does not suppress it.
         assert_eq!(counts(&[(0, false, right.clone()), (1, false, failed.clone()), (2, false, right.clone())]), (3, 1));
         assert_eq!(counts(&[(9_000, false, right.clone()), (5, false, right)]), (2, 0));
     }

@@ -1,4 +1,4 @@
-//! One object as a cluster gave it. Never prints what a Secret holds: its debug form is its name and size.
+//! One object as a cluster gave it. Its debug form is only name and version, because a Secret holds credentials.
 
 pub(crate) mod field;
 
@@ -50,7 +50,7 @@ impl Object {
         self.body.get("metadata")?.get("annotations")?.get(key)?.as_str()
     }
 
-    /// Whether a user paused it: the annotation [`labels::PAUSED`] with any value but `false`.
+    /// Whether a user paused it: it has the annotation [`labels::PAUSED`] with any value but `false`.
     pub fn paused(&self) -> bool {
         let value = self.body.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(labels::PAUSED));
         !matches!(value, None | Some(Value::Null | Value::Bool(false))) && value != Some(&Value::from("false"))
@@ -61,7 +61,7 @@ impl Object {
         self.body.get("data")?.get(key)
     }
 
-    /// Whether an object owns it.
+    /// Whether it has an owner reference.
     pub fn has_owner(&self) -> bool {
         self.body
             .pointer("/metadata/ownerReferences")
@@ -69,7 +69,7 @@ impl Object {
             .is_some_and(|owners| !owners.is_empty())
     }
 
-    /// The body's top-level map, empty when it is none.
+    /// The body's top-level map; `None` when the body is not a map.
     pub fn fields(&self) -> Option<&Map<String, Value>> {
         self.body.as_object()
     }

@@ -1,21 +1,21 @@
-//! What a watch told us, as a value. Never says what should follow.
+//! What a watch reported, as a value.
 
 use crate::object::Object;
 use crate::reference::ObjectRef;
 use std::sync::Arc;
 
-/// One thing that a cluster told.
+/// One report of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
-    /// The object is there, for the first time or changed; the whole object as it is now.
+    /// The object exists, new or changed; the whole object as it is now.
     Present(Object),
     /// The object is gone.
     Gone(ObjectRef),
-    /// Every object that was there at the start has been told.
+    /// The watch has reported every object that existed at the start.
     Synced,
-    /// Something cannot be read: which file or kind, and why; the last good state is kept.
+    /// A file or a kind cannot be read, and why; the last good state stays.
     Unreadable(Unreadable),
-    /// What was unreadable is readable again, or gone.
+    /// This place is readable again, or gone.
     Readable(String),
 }
 
@@ -26,8 +26,8 @@ pub struct Unreadable {
     pub place: String,
     /// Why, in one word.
     pub reason: transom_api::Word,
-    /// Where in it and why, without a value of it.
+    /// Where in it and why, without its values.
     pub message: String,
-    /// The objects concerned, when they are known.
+    /// The objects concerned, where known.
     pub objects: Vec<Arc<ObjectRef>>,
 }

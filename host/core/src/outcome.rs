@@ -1,4 +1,4 @@
-//! What became of a plan, step by step. Never judges it.
+//! The result of a plan, step by step.
 
 use crate::failure::Failure;
 use crate::object::Object;
@@ -11,7 +11,7 @@ use transom_api::Word;
 pub struct Outcome {
     /// One entry for each step that was tried.
     pub steps: Vec<StepOutcome>,
-    /// Why the steps after these are not tried now, where no write failed.
+    /// Why the remaining steps are not tried now, when no write failed.
     pub stopped: Option<Failure>,
 }
 
@@ -24,12 +24,12 @@ pub struct StepOutcome {
     pub kind: WriteKind,
     /// How it ended.
     pub result: Result<(), WriteFailure>,
-    /// The object as the write left it, where a read gives it so now: nobody has changed it since.
+    /// The object as the write left it, when a read still returns it: no later change is known.
     pub left: Option<Box<Object>>,
 }
 
 impl StepOutcome {
-    /// That of a step that changed nothing.
+    /// The result of a step that changed nothing.
     pub fn failed(step: &Step, failure: WriteFailure) -> Self {
         Self { target: step.target().clone(), kind: step.kind(), result: Err(failure), left: None }
     }
@@ -63,7 +63,7 @@ impl WriteKind {
 /// Why a write did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// In one word: `WriteConflict` when the object is not as it was read, `ReadOnly`, or why a cluster refused.
+    /// `WriteConflict` when the object is not as it was read, `ReadOnly`, or why a cluster refused.
     pub reason: Word,
     /// What was attempted on what, and why it failed.
     pub message: String,
@@ -75,7 +75,7 @@ impl Outcome {
         self.steps.iter().find_map(|step| step.result.as_ref().err().map(|failure| (&step.target, failure)))
     }
 
-    /// Whether every step was tried and done.
+    /// Whether every step was tried and succeeded.
     pub fn is_whole(&self) -> bool {
         self.stopped.is_none() && self.failure().is_none()
     }

@@ -1,4 +1,4 @@
-//! The objects that bear a stamp, by policy and source. Never says whether one is still desired.
+//! The index of stamped objects, by policy and primary.
 
 use crate::object::Object;
 use crate::reference::ObjectRef;
@@ -6,7 +6,7 @@ use crate::stamp::Stamp;
 use crate::work::Key;
 use std::collections::{BTreeSet, HashMap};
 
-/// The index of own outputs. A value: kept by whoever observes.
+/// The index of own outputs. A plain value that the caller keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     by_key: HashMap<Key, BTreeSet<ObjectRef>>,
@@ -14,7 +14,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Takes note of an object as it is now, stamped or not.
+    /// Records an object as it is now, stamped or not.
     pub fn observe(&mut self, object: &Object) {
         self.gone(&object.reference);
         if let Some(stamp) = Stamp::read(object) {
@@ -24,7 +24,7 @@ impl Outputs {
         }
     }
 
-    /// Takes note that an object is gone.
+    /// Records that an object is gone.
     pub fn gone(&mut self, object: &ObjectRef) {
         let Some(key) = self.owner.remove(object) else { return };
         if let Some(objects) = self.by_key.get_mut(&key) {
@@ -35,17 +35,17 @@ impl Outputs {
         }
     }
 
-    /// What was made for a key, in order, whatever the uid of the primary was then.
+    /// The outputs for a key, in order, whatever uid the primary had then.
     pub fn of(&self, key: &Key) -> impl Iterator<Item = &ObjectRef> {
         self.by_key.get(key).into_iter().flatten()
     }
 
-    /// Whom an object was made for.
+    /// The key that an object was made for.
     pub fn owner(&self, object: &ObjectRef) -> Option<&Key> {
         self.owner.get(object)
     }
 
-    /// Every key that something was made for; those without a primary go to prune.
+    /// Every key that has an output; those without a primary go to prune.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.by_key.keys()
     }

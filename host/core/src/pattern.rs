@@ -1,5 +1,5 @@
 //! Patterns of names in a policy: `*` for any text, `{primary.namespace}` and `{primary.name}` for the primary's own,
-//! and [templates](template) that take a name from it. Never decides what a match allows.
+//! and [templates](template) that derive a name from it.
 
 mod covers;
 mod error;
@@ -35,7 +35,7 @@ pub struct Pattern {
     parts: Vec<Part>,
 }
 
-/// What templates take their values from.
+/// Where templates take their values from.
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateData<'a> {
     /// The primary.
@@ -51,18 +51,18 @@ pub struct Captures {
     templates: Vec<(Arc<Template>, String)>,
 }
 
-/// Whom a name is held against.
+/// What a name is matched for.
 #[derive(Clone, Copy)]
 enum Against<'a> {
     /// A primary as it is: a template stands for exactly one name.
     Primary(&'a TemplateData<'a>),
     /// A primary as it may have been: a template stands for any name.
     Former(&'a ObjectRef),
-    /// Nobody in particular: a template matches nothing.
+    /// No primary: a template matches nothing.
     Nobody,
 }
 
-/// A part as it is matched.
+/// A part of a pattern, ready to match.
 enum Slot<'a> {
     Text(Cow<'a, str>),
     Star,
@@ -70,10 +70,10 @@ enum Slot<'a> {
 }
 
 impl Pattern {
-    /// Reads a pattern; in braces stands a template, or the name of one.
+    /// Reads a pattern; braces hold a template, or the name of one.
     ///
     /// # Errors
-    /// When it is empty, has a template that is none, or too many stars.
+    /// When it is empty, has an invalid template, or too many stars.
     pub fn parse(text: &str, names: &Names) -> Result<Self, PatternError> {
         let mut parts: Vec<Part> = Vec::new();
         let mut at = 0;
@@ -95,7 +95,7 @@ impl Pattern {
         Ok(Self { text: text.into(), parts })
     }
 
-    /// Whether a name matches for a primary as it is.
+    /// Whether a name matches for a primary as it is now.
     pub fn matches(&self, name: &str, data: &TemplateData<'_>) -> bool {
         self.matched(name, Against::Primary(data)).is_some()
     }
@@ -105,14 +105,14 @@ impl Pattern {
         self.matched(name, Against::Nobody).is_some()
     }
 
-    /// What stars and templates stand for, each as short as possible, in a name that was made for a primary when its
-    /// labels and annotations may have said something else; nothing when it does not match.
+    /// What stars and templates stand for, each as short as possible, in a name that was made for a primary; its
+    /// labels and annotations may have been different then. `None` when the name does not match.
     pub fn captures(&self, name: &str, primary: &ObjectRef) -> Option<Captures> {
         self.matched(name, Against::Former(primary))
     }
 
-    /// The name that the pattern stands for when stars and templates stand for what was captured; nothing when there is
-    /// too little, or the primary has no namespace to put in.
+    /// The name that the pattern gives with captured values for its stars and templates; `None` when a value is
+    /// missing, or the primary has no namespace.
     pub fn fill(&self, captured: &Captures, primary: &ObjectRef) -> Option<String> {
         let mut stars = captured.stars.iter();
         let text = |part: &Part| match part {
@@ -127,8 +127,8 @@ impl Pattern {
         self.parts.iter().map(text).collect()
     }
 
-    /// The wildcard of every name that it may stand for, for primaries in namespaces of another wildcard:
-    /// `{primary.namespace}` is that one, every other template any text.
+    /// A wildcard for every name that the pattern may give, for primaries in namespaces of another wildcard: that one
+    /// replaces `{primary.namespace}`, every other template becomes `*`.
     pub fn wildcard(&self, namespace: &str) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.to_string(),
@@ -142,7 +142,8 @@ impl Pattern {
         wildcard
     }
 
-    /// The pattern with what a primary gives put in, for people: `klusterlet-demo`; what it does not give stays a template.
+    /// The pattern with a primary's values put in, for people: `klusterlet-demo`. A template without a value stays as
+    /// it is.
     pub fn shown(&self, data: &TemplateData<'_>) -> String {
         let part = |part: &Part| match part {
             Part::Template(template) => template.resolve(data).unwrap_or_else(|| format!("{{{template}}}")),
@@ -159,7 +160,7 @@ impl Pattern {
         self.parts.iter().filter(|part| **part == Part::Star).count()
     }
 
-    /// Its templates that are more than the primary's own name or namespace.
+    /// Its templates, other than the primary's own name or namespace.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         self.parts.iter().filter_map(|part| match part {
             Part::Template(template) => Some(&**template),
@@ -167,7 +168,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it takes something from the primary.
+    /// Whether it takes anything from the primary.
     pub fn is_template(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_) | Part::Star))
     }
@@ -216,7 +217,7 @@ fn next(rest: &str, names: &Names) -> Result<(Part, usize), PatternError> {
     Ok((part, inside.len() + 2))
 }
 
-/// What a part stands for; nothing when it cannot stand for anything.
+/// What a part stands for; `None` when it has no value, so that nothing matches.
 fn slot<'a>(part: &'a Part, against: Against<'a>) -> Option<Slot<'a>> {
     let primary = match against {
         Against::Primary(data) => Some(&data.object.reference),
@@ -234,7 +235,8 @@ fn slot<'a>(part: &'a Part, against: Against<'a>) -> Option<Slot<'a>> {
     })
 }
 
-/// Matches slot by slot; what is open tries the shortest text first. Bounded: three open slots over names of 253 bytes.
+/// Matches slot by slot; an open slot tries the shortest text first. The work is bounded: three open slots over names
+/// of 253 bytes.
 fn matches(slots: &[Slot<'_>], name: &str, captured: &mut Captures) -> bool {
     let Some((first, others)) = slots.split_first() else { return name.is_empty() };
     if let Slot::Text(text) = first {
@@ -263,7 +265,7 @@ fn matches(slots: &[Slot<'_>], name: &str, captured: &mut Captures) -> bool {
 }
 
 impl Captures {
-    /// Has a template stand for a text: one that a name may hold, and the same everywhere.
+    /// Captures a text for a template: it must be a valid name, and the same wherever the template occurs.
     fn take(&mut self, template: &Arc<Template>, text: &str) -> bool {
         let known = self.templates.iter().find(|(known, _)| known == template);
         match known {
@@ -395,7 +397,8 @@ mod tests {
     const MANAGED: &str =
         "klusterlet-{primary.annotations[\"a.b/c\"] | agent.remoteCluster \"-\" primary.name | primary.name}";
 
-    /// What a pattern admits for the HostedCluster `demo.x` with a value as its annotation `a.b/c` and its label `l`.
+    /// Which names a pattern admits for the HostedCluster `demo.x` with a value as its annotation `a.b/c` and its
+    /// label `l`.
     fn admitted(pattern: &str, value: serde_json::Value, remote: bool) -> String {
         let metadata = json!({"annotations": {"a.b/c": value, "other": "o"}, "labels": {"l": value}});
         let (object, agent) = (object(hosted("demo.x"), json!({"metadata": metadata})), agent("spoke", !remote));
@@ -449,7 +452,7 @@ mod tests {
                 assert!(!pattern.matches(&format!("klusterlet-{name}"), &data), "{value} admits {name}");
             }
         }
-        // A name that is too long as a whole is none either.
+        // A name that is too long as a whole is not valid either.
         let pieces = "{primary.labels[\"l\"] primary.labels[\"l\"]}";
         assert_eq!(admitted(pieces, json!("a".repeat(127)), true), "nothing");
         assert_eq!(admitted(pieces, json!("a".repeat(126)), true).len(), 252);

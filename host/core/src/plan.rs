@@ -1,4 +1,4 @@
-//! The plan: ordered steps with nothing left to choose. Never performs one; printing it is the dry run.
+//! The plan: ordered steps with every decision made. Printing it is the dry run.
 
 pub mod brake;
 pub mod contention;
@@ -34,7 +34,7 @@ impl Plan {
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Make an object that is not there.
+    /// Create an object that does not exist.
     Create {
         /// The whole object, stamp included.
         desired: Object,
@@ -43,16 +43,16 @@ pub enum Step {
     Update {
         /// The whole object as it will be; its version is the one that was read, as precondition.
         desired: Object,
-        /// Paths that differ, for people; never values.
+        /// Paths that differ, for people; without values.
         changed: Vec<String>,
     },
-    /// Set fields of an object of a user.
+    /// Set fields of an object that a user owns.
     Patch {
         /// Which object.
         reference: ObjectRef,
         /// The version that was read, as precondition.
         version: String,
-        /// Dotted path and the whole value that it gets; null removes it.
+        /// Dotted path and its whole new value; null removes it.
         fields: Vec<(String, Value)>,
     },
     /// Remove an object that the policy made.

@@ -1,5 +1,4 @@
-//! A policy that has been checked: patterns parsed, grants sorted by what they are for.
-//! Never holds a component: which bytes a guest is made of is the catalogue's to know.
+//! A policy that has been checked: patterns parsed, grants sorted by purpose. The catalogue has its components.
 
 pub mod bound;
 pub mod check;
@@ -19,26 +18,26 @@ use transom_api::{Word, labels};
 pub struct Policy {
     /// Its name: a DNS subdomain of at most 63 bytes, so that it fits a label.
     pub name: Arc<str>,
-    /// Whether nothing is written or pruned.
+    /// Whether the policy is suspended: no write and no prune.
     pub suspend: bool,
-    /// Which objects it is about.
+    /// Which objects are its primaries.
     pub primary: PrimaryRule,
-    /// The guest that decides when, if there is one.
+    /// The trigger guest, which decides when to reconcile, if there is one.
     pub trigger: Option<GuestSpec>,
-    /// The guest that decides what; its world is [`Writes::world`].
+    /// The guest that decides what to write; its world is [`Writes::world`].
     pub decide: GuestSpec,
     /// What may be read, by role; roles are unique.
     pub reads: Vec<ReadRule>,
     /// What may be written.
     pub writes: Writes,
-    /// What becomes of what was made.
+    /// How the policy treats the objects that it made.
     pub own: OwnSpec,
     /// Seconds between two resyncs, 0 for none.
     pub resync_seconds: u32,
 }
 
 impl Policy {
-    /// The fields that name a connection, and the connections.
+    /// Each field that names a connection, with that connection.
     pub fn clusters(&self) -> impl Iterator<Item = (String, &str)> {
         let reads = self.reads.iter().enumerate();
         let reads = reads.map(|(at, rule)| (format!("spec.grant.read[{at}].cluster"), rule.cluster.as_str()));
@@ -48,7 +47,7 @@ impl Policy {
     }
 }
 
-/// Which objects a policy is about.
+/// Which objects are primaries of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrimaryRule {
     /// Name of the connection.
@@ -57,7 +56,7 @@ pub struct PrimaryRule {
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Patterns of namespaces; they count only for objects that have one.
+    /// Patterns of namespaces; ignored for objects without one.
     pub namespaces: Vec<Pattern>,
 }
 
@@ -80,7 +79,7 @@ pub struct ReadRule {
     pub keys: BTreeSet<String>,
 }
 
-/// What a policy may write: one sort of thing.
+/// What a policy may write: one of these.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Writes {
     /// Secrets that hold a kubeconfig, made by the policy.
@@ -150,7 +149,7 @@ impl SecretRule {
             && self.name.matches(&object.name, data)
     }
 
-    /// Whether an object may have been written for a primary, whatever its labels and annotations said then.
+    /// Whether an object may have been written for a primary, whatever labels and annotations the primary had then.
     pub fn made(&self, object: &ObjectRef, primary: &ObjectRef) -> bool {
         let namespace = object.namespace.as_deref();
         self.is_kind_of(object)
@@ -164,7 +163,7 @@ impl SecretRule {
 }
 
 impl Policy {
-    /// Whether a primary is left as it is: nothing is written for it, nothing is pruned.
+    /// Checks that a primary is not held: for a held one nothing is written and nothing pruned.
     ///
     /// # Errors
     /// `Suspended` or `Paused`.
@@ -198,7 +197,7 @@ impl Policy {
         })
     }
 
-    /// The write grant that covers a Secret that was made for a primary, which may be gone or say something else now.
+    /// The write grant that covers a Secret which was made for a primary; the primary may be gone or changed since.
     pub fn made(&self, output: &ObjectRef, primary: &ObjectRef) -> Option<&SecretRule> {
         self.secrets().iter().find(|rule| rule.made(output, primary))
     }

@@ -1,5 +1,5 @@
-//! Which fields of an object a guest declared: cut out what crosses, and say which of it differs.
-//! Never lets an undeclared value through; never gives out the value of a path of which only changes were declared.
+//! Which fields of an object a guest declared: extracts their values, and tells which of them differ. Undeclared
+//! values do not cross, nor do the values of paths that were declared for changes only.
 
 pub mod path;
 pub mod read;
@@ -19,7 +19,7 @@ pub struct Paths {
     root: Node,
 }
 
-/// What is selected below one place.
+/// The selection below one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
     whole: bool,
@@ -31,7 +31,7 @@ impl Paths {
     /// Reads paths.
     ///
     /// # Errors
-    /// At the first text that is no path.
+    /// The first text that is not a path.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, PathError> {
         let mut paths = Self::default();
         for text in texts {
@@ -59,38 +59,38 @@ impl Paths {
         &self.list
     }
 
-    /// The declared fields of a value, nested as they are there; lists keep the order of what is left of them.
+    /// The declared fields of a value, nested as in the value; lists keep their order.
     pub fn project(&self, value: &Value) -> Value {
         select(&self.root, value, Misshapen::Dropped).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
-    /// As [`Paths::project`], but a value of another shape than a path needs stays as an empty one of its type:
-    /// whatever is decided by the paths of what is left is decided as by the whole.
+    /// As [`Paths::project`], but a value of another shape than a path needs becomes an empty map, list or string.
+    /// Every decision by these paths is then the same as for the whole value.
     pub fn retain(&self, value: &Value) -> Value {
         select(&self.root, value, Misshapen::Emptied).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
-    /// All paths of several, each once.
+    /// The union of several sets of paths.
     pub fn union<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut union = Self::default();
         all.into_iter().flat_map(|paths| &paths.list).for_each(|path| union.add(path.clone()));
         union
     }
 
-    /// Where a value has another shape than a declared path needs: a map or a list was expected and is something else.
+    /// The first place where a declared path needs a map or a list and the value has something else.
     pub fn misfit(&self, value: &Value) -> Option<String> {
         self.list.iter().find_map(|path| misfit(path, value))
     }
 }
 
-/// What becomes of a value of another shape than a path needs.
+/// How to treat a value of another shape than a path needs.
 #[derive(Clone, Copy, PartialEq)]
 enum Misshapen {
     Dropped,
     Emptied,
 }
 
-/// What is left of a value under a node; nothing when nothing of it is selected.
+/// The selected part of a value; `None` when nothing of it is selected.
 fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
     if node.whole {
         return Some(value.clone());
@@ -117,10 +117,10 @@ fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
     }
 }
 
-/// What is left of an element of a list; its `type` always stays, because it names the element.
+/// The selected part of an element of a list; its `type` always stays, because it names the element.
 fn select_element(node: &Node, item: &Value, misshapen: Misshapen) -> Option<Value> {
     let Some(kind) = type_of(item) else {
-        // It might be any element; that it is there is not forgotten.
+        // Without a `type` it may be any element, so the fact that it is there must stay.
         return (misshapen == Misshapen::Emptied && !node.elements.is_empty()).then_some(Value::Null);
     };
     let mut kept = select(node.elements.get(kind)?, item, misshapen).unwrap_or_else(|| Value::Object(Map::new()));
@@ -130,7 +130,7 @@ fn select_element(node: &Node, item: &Value, misshapen: Misshapen) -> Option<Val
     Some(kept)
 }
 
-/// The first place of a path at which a value has the wrong shape.
+/// The first place of a path where the value has the wrong shape.
 fn misfit(path: &Path, value: &Value) -> Option<String> {
     let mut here = value;
     let mut place = String::new();
@@ -162,12 +162,12 @@ fn extend(place: &str, segment: &Segment) -> String {
     }
 }
 
-/// What names an element of a list.
+/// The `type` that names an element of a list.
 fn type_of(item: &Value) -> Option<&str> {
     item.get("type").and_then(Value::as_str)
 }
 
-/// All values at a path, null counting as nothing: several only where a list names one type twice.
+/// All values at a path except null: several only where a list names one type twice.
 fn at<'a>(path: &Path, value: &'a Value) -> Vec<&'a Value> {
     path.segments().iter().fold(vec![value], |found, segment| {
         found
@@ -184,7 +184,7 @@ fn at<'a>(path: &Path, value: &'a Value) -> Vec<&'a Value> {
     })
 }
 
-/// The declared paths at which two values differ, sorted; where both sides are maps or nothing, one path per key.
+/// The declared paths at which two values differ, sorted; one path per key where both sides are maps or absent.
 pub fn changed(before: &Value, after: &Value, paths: &Paths) -> Vec<String> {
     let mut differing = BTreeSet::new();
     for path in paths.list() {
@@ -221,10 +221,10 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Compiles what a guest says it reads.
+    /// Compiles the paths that a guest declares.
     ///
     /// # Errors
-    /// At the first text that is no path.
+    /// The first text that is not a path.
     pub fn compile(read: &Read) -> Result<Self, PathError> {
         Ok(Self { fields: Paths::parse(&read.fields)?, changes: Paths::parse(&read.changes)? })
     }
@@ -240,12 +240,13 @@ impl Declared {
         }
     }
 
-    /// A primary as a case gives it, cut to what crosses.
+    /// Cuts the primary of a case to what crosses.
     pub fn cut(&self, primary: Primary) -> Primary {
         Primary { fields: self.fields.project(&primary.fields), ..primary }
     }
 
-    /// A change as a case gives it, cut to what crosses: of what changed, the paths that are declared or lie below one.
+    /// Cuts the change of a case to what crosses; `changed` keeps the paths that are declared or lie below a declared
+    /// one.
     pub fn cut_change(&self, change: Change) -> Change {
         let Change { before, after, mut changed } = change;
         changed.retain(|text| Path::parse(text).is_ok_and(|path| self.covers(&path)));
@@ -257,13 +258,13 @@ impl Declared {
         declared.any(|declared| path.segments().starts_with(declared.segments()))
     }
 
-    /// Where an object has another shape than a declared path needs.
+    /// The first place where an object has another shape than a declared path needs.
     pub fn misfit(&self, object: &Object) -> Option<String> {
         self.fields.misfit(&object.body)
     }
 
-    /// Marks of what is under the paths of which only changes were declared, one for each key of a map.
-    /// The values themselves are not kept.
+    /// Digests of the values at the paths that were declared for changes only, one for each key of a map. The values
+    /// themselves are not kept.
     pub fn marks(&self, object: &Object) -> BTreeMap<String, Digest> {
         let mut marks = BTreeMap::new();
         for path in self.changes.list() {

@@ -1,5 +1,5 @@
-//! Objects as they may be shown: of every credential only its kind, its size and a mark that holds for one run.
-//! Never lets a value through that is not known to be harmless: in a kubeconfig, what is not listed is hidden.
+//! Objects in a form that may be shown: of every credential only its kind, its size and a mark that is valid for one
+//! run. In a kubeconfig everything that is not listed is hidden.
 
 pub mod visible;
 
@@ -13,17 +13,17 @@ use std::fmt;
 /// The annotation in which kubectl keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Annotations of ours begin so.
+/// The prefix of our own annotations.
 const OURS: &str = "transom.dev/";
 
-/// The key of one run. Equal values have equal marks within it; without it a mark says nothing about a value.
+/// The key of one run. Equal values have equal marks within it; without the key a mark says nothing about a value.
 pub struct Marks {
     key: [u8; 32],
     names: bool,
 }
 
 impl Marks {
-    /// From random bytes that are used for nothing else.
+    /// From random bytes, which must not be used for anything else.
     pub fn new(key: [u8; 32]) -> Self {
         Self { key, names: false }
     }
@@ -38,7 +38,7 @@ impl Marks {
         self.names
     }
 
-    /// What is shown instead of a value.
+    /// The mark that is shown instead of a value.
     pub fn hide(&self, kind: &str, bytes: &[u8]) -> Value {
         let mut hash = Sha256::new();
         hash.update(self.key);
@@ -47,7 +47,8 @@ impl Marks {
         Value::String(format!("<redacted {kind}, {} bytes, {mark}>", bytes.len()))
     }
 
-    /// The same for a value: text by its bytes, base64 by what it stands for, anything else by its JSON.
+    /// The mark for a JSON value: for base64 by its decoded bytes, for other text by its bytes, for anything else by
+    /// its JSON; null stays null.
     pub(crate) fn hide_value(&self, kind: &str, value: &Value) -> Value {
         match value {
             Value::Null => Value::Null,
@@ -66,8 +67,8 @@ impl fmt::Debug for Marks {
     }
 }
 
-/// An object as it may be shown. Only Secrets hold what is hidden, wherever they stand: in a List, in a ManifestWork;
-/// and kubectl's copies of whole objects.
+/// An object in a form that may be shown. Hides the content of Secrets wherever they are (in a List, in a
+/// ManifestWork), and kubectl's copies of whole objects.
 pub fn redact(object: &Value, marks: &Marks) -> Value {
     match object {
         Value::Object(map) if map.get("kind").and_then(Value::as_str) == Some("Secret") => secret(map, marks),
@@ -95,7 +96,7 @@ fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
     Value::Object(map.iter().map(field).collect())
 }
 
-/// Of the annotations of a Secret only ours are known to be harmless: others may keep a copy of its data in one.
+/// Hides the annotations of a Secret except ours: others may hold a copy of its data.
 fn metadata(value: &Value, marks: &Marks) -> Value {
     let mut shown = redact(value, marks);
     let annotations = shown.get_mut("annotations").and_then(Value::as_object_mut);

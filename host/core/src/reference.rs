@@ -1,4 +1,4 @@
-//! Names one object on one connection. Never holds anything of the object itself.
+//! Names one object on one connection.
 
 pub mod dns;
 
@@ -6,7 +6,7 @@ use crate::redact::visible::visible;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The connection that a reference means when it names none.
+/// The connection of a reference that names none.
 pub const LOCAL: &str = "local";
 
 /// Names one object. Ordered by cluster, kind, namespace and name, so that lists of them are stable.
@@ -19,7 +19,7 @@ pub struct ObjectRef {
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Absent for what is cluster-scoped.
+    /// Absent for cluster-scoped kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Name.
@@ -44,8 +44,8 @@ impl ObjectRef {
     }
 }
 
-/// `Secret klusterlet-demo/external-managed-kubeconfig`, with the cluster in front unless it is `local`. For people: what
-/// cannot be seen in a name is spelled.
+/// `Secret klusterlet-demo/external-managed-kubeconfig`, with the cluster in front unless it is `local`. For people:
+/// invisible letters are escaped.
 impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.cluster != LOCAL {

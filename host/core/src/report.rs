@@ -1,4 +1,4 @@
-//! What one reconcile came to: state, reason, message, and when to look again. Total; never tells anybody itself.
+//! The result of one reconcile: state, reason, message, and when to reconcile again.
 
 use crate::failure::{Class, Failure};
 use crate::outcome::{Outcome, WriteKind};
@@ -8,20 +8,20 @@ use crate::work::Key;
 use crate::{backoff, resync};
 use transom_api::{Reason, State, Word};
 
-/// The shortest time until a time that was asked for, in milliseconds, as the contract says: one that lies in the past, or
-/// is always the next second, must not keep an agent busy.
+/// The shortest delay until a time that a guest asked for, in milliseconds, as in the contract: a time in the past,
+/// or always the next second, must not keep the agent busy.
 const SHORTEST_MS: u64 = 5_000;
-/// How often the delay before the next try after a conflict is doubled: up to four seconds.
+/// How often the back-off after a conflict doubles: up to four seconds.
 const CONFLICTS: u32 = 2;
 
-/// How a reconcile ended: what the host acts by. No guest can make one up.
+/// How a reconcile ended; the host acts by this. A guest cannot set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// What is there is what should be there.
+    /// Everything is as desired.
     AsDesired,
-    /// The primary is gone, and so is what was made for it: nothing is left to look after.
+    /// The primary is gone, and so is everything that was made for it: nothing is left to reconcile.
     Gone,
-    /// It ended without that, to be reacted to by class.
+    /// It ended in another way; the host reacts to the class.
     Ended(Class),
 }
 
@@ -34,26 +34,26 @@ impl End {
         }
     }
 
-    /// The reason of an end without a fault.
+    /// The reason of an end that is not a failure.
     fn reason(self) -> Word {
         if self == Self::Gone { Word::SourceGone } else { Word::AsDesired }
     }
 }
 
-/// The end of every reconcile; success and failure both end here.
+/// The result of every reconcile, success or failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Name of the policy.
     pub policy: String,
     /// The primary.
     pub primary: ObjectRef,
-    /// How it ended: what the host acts by.
+    /// How it ended; the host acts by this.
     pub end: End,
     /// Its state under the policy, which follows from the end.
     pub state: State,
-    /// Why, for people and counters; nobody acts by it.
+    /// Why, for people and counters; the host does not act by it.
     pub reason: Reason,
-    /// For people: what is wrong with what, or what was done.
+    /// For people: what is wrong, or what was done.
     pub message: String,
     /// The target, when it is known.
     pub target: Option<ObjectRef>,
@@ -65,17 +65,17 @@ pub struct Report {
     pub observed_generation: Option<i64>,
     /// When this was found, in seconds since 1970.
     pub at_seconds: i64,
-    /// When time alone has the primary reconciled again, in milliseconds from now: another try, or the time that a guest
-    /// asked for.
+    /// When time alone starts the next reconcile, in milliseconds from now: a retry, or the time that a guest asked
+    /// for.
     pub again_after_ms: Option<u64>,
-    /// When it is resynced, in milliseconds from now, whatever happens before.
+    /// When the next resync is due, in milliseconds from now, whatever happens before.
     pub resync_after_ms: Option<u64>,
-    /// Failures in a row that are tried again by themselves, this one included; 0 after anything else.
+    /// Failures in a row that are retried, this one included; 0 after any other end.
     pub failures: u32,
 }
 
 impl Report {
-    /// Whether it is a conflict that has not been tried again yet: an ordinary thing, settled at once.
+    /// Whether it is a conflict that was not retried yet: an ordinary event, settled at once.
     pub fn is_first_conflict(&self) -> bool {
         self.end == End::Ended(Class::Conflict) && self.failures <= 1
     }
@@ -94,12 +94,12 @@ pub struct Reconcile {
     pub observed_generation: Option<i64>,
 }
 
-/// A reconcile that went through to its end.
+/// A reconcile that ran to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Success {
-    /// Whether the primary is gone, and this was about what it left.
+    /// Whether the primary is gone, so that this reconcile dealt with what is left of it.
     pub gone: bool,
-    /// What became of the plan.
+    /// The result of the plan.
     pub outcome: Outcome,
     /// `StillNeeded`, when something could not be pruned yet.
     pub kept: Option<Failure>,
@@ -107,7 +107,7 @@ pub struct Success {
     pub ask_again_at: Option<i64>,
 }
 
-/// What the next run depends on.
+/// What the delay to the next reconcile depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Seconds since 1970.
@@ -151,7 +151,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
     }
 }
 
-/// How a reconcile ended, success or failure alike.
+/// How a reconcile ended, before it becomes a report.
 struct Ending {
     end: End,
     reason: Reason,
@@ -160,7 +160,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Whether it is looked at again now and then.
+    /// Whether the primary is resynced.
     fn resynced(&self) -> bool {
         !matches!(self.end, End::Gone | End::Ended(Class::Left))
     }
@@ -171,7 +171,7 @@ fn failed(failure: Failure) -> Ending {
     Ending { end: End::Ended(class), reason, message, ask_again_at }
 }
 
-/// A write that failed makes the reconcile fail; what could not be pruned yet is waited for.
+/// A failed write fails the reconcile; an output that cannot be pruned yet makes it wait.
 fn ending(success: &Success) -> Ending {
     if let Some((_, failure)) = success.outcome.failure() {
         return failed(Failure::known(failure.reason, failure.message.as_str()));
@@ -186,14 +186,15 @@ fn ending(success: &Success) -> Ending {
     Ending { end, reason: end.reason().into(), message: told(&success.outcome), ask_again_at: success.ask_again_at }
 }
 
-/// What was done, in one line.
+/// The writes that were done, in one line.
 fn told(outcome: &Outcome) -> String {
     let done: Vec<String> = outcome.steps.iter().map(|step| format!("{} {}", step.kind.past(), step.target)).collect();
     if done.is_empty() { "nothing to do".to_owned() } else { done.join(", ") }
 }
 
-/// Failures in a row, and when to try again by itself: a conflict at once the first time, the rest with back-off. That of
-/// conflicts stays short: what the other writer left was read, so nothing tells when it has stopped.
+/// Failures in a row, and the delay before the retry: none after the first conflict, back-off for the rest. The
+/// back-off of conflicts stays short: the other writer's change was read already, so no event tells when that writer
+/// has stopped.
 fn retry(end: End, schedule: Schedule) -> (u32, Option<u64>) {
     let Schedule { failures, seed, .. } = schedule;
     let delay = match end {

@@ -1,4 +1,4 @@
-//! Binds what a guest asks for to the grant of its policy, round by round. Never reads anything itself.
+//! Checks what a guest asks for against the grant of its policy, round by round.
 
 use crate::catalogue::guest::Guest;
 use crate::contract::Refusal;
@@ -11,12 +11,12 @@ use crate::reference::dns;
 use std::collections::BTreeSet;
 use transom_api::Word;
 
-/// How often a guest is asked what it needs; the last answer must need nothing new.
+/// How often a guest is asked what it needs; its last answer must need nothing new.
 pub const MAX_ROUNDS: usize = 3;
 /// The most needs of one answer.
 pub const MAX_NEEDS: usize = 16;
 
-/// The rounds of one reconcile: feed it each answer of `require`, do what it says.
+/// The rounds of one reconcile: pass each answer of `require` in, and follow the result.
 ///
 /// ```text
 /// let mut rounds = Rounds::default();
@@ -31,17 +31,17 @@ pub struct Rounds {
     known: Vec<Need>,
 }
 
-/// What to do after an answer.
+/// The next step after an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Read these, and ask again with all that was found for them, in this order.
+    /// Read these, and ask again with everything that was found for them, in this order.
     Read(Vec<Need>),
     /// Everything that is needed was read before.
     Complete(Requirement),
 }
 
 impl Rounds {
-    /// Binds an answer to the grant and says what to do.
+    /// Checks an answer against the grant and returns the next step.
     ///
     /// # Errors
     /// `ReadNotGranted`, `WriteNotGranted`, `InvalidTargetName`, `ContractBroken`, `TooManyRounds`.
@@ -59,13 +59,13 @@ impl Rounds {
         if answer.needs.is_empty() { Ok(Next::Complete(answer)) } else { Ok(Next::Read(answer.needs)) }
     }
 
-    /// Every object that was asked for in any round: a change of one of them may change an answer.
+    /// Every object that any round asked for: a change of one of them may change an answer.
     pub fn known(&self) -> impl Iterator<Item = &ObjectRef> {
         self.known.iter().map(|need| &need.reference)
     }
 }
 
-/// Binds one answer to the grant.
+/// Checks one answer against the grant.
 fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Result<(), Failure> {
     if answer.needs.len() > MAX_NEEDS {
         let message = format!("the guest asks for {} objects; at most {MAX_NEEDS} are possible", answer.needs.len());
@@ -83,13 +83,13 @@ fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Resul
     Ok(())
 }
 
-/// The target has names that Kubernetes allows, and the policy grants to write it.
+/// Checks that Kubernetes allows the target's names, and that the policy grants to write it.
 fn target(policy: &Policy, data: &TemplateData<'_>, target: &ObjectRef) -> Result<(), Failure> {
     possible(target)?;
     policy.secret(target, data).map(drop)
 }
 
-/// Whether Kubernetes allows the names of an object.
+/// Checks that Kubernetes allows the names of an object.
 fn possible(object: &ObjectRef) -> Result<(), Failure> {
     let namespace = object.namespace.as_deref();
     let name_fits = match object.kind == "Namespace" && object.api_version == "v1" {
@@ -134,7 +134,7 @@ fn keys(rule: &ReadRule) -> String {
     rule.keys.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Binds the objects that a guest wants to wait for: each must be one that it may read under some role.
+/// Checks the objects that a guest waits for: the policy must grant to read each under some role.
 fn bind_waiting(policy: &Policy, data: &TemplateData<'_>, objects: &[ObjectRef]) -> Result<(), Failure> {
     if objects.len() > MAX_NEEDS {
         return Err(Failure::known(Word::ContractBroken, format!("the guest waits for more than {MAX_NEEDS} objects")));
@@ -152,7 +152,8 @@ fn bind_waiting(policy: &Policy, data: &TemplateData<'_>, objects: &[ObjectRef])
     }
 }
 
-/// A guest's refusal as the end of a reconcile: its words must be declared, and what it waits for granted.
+/// Turns a guest's refusal into the end of a reconcile: its reasons must be declared, and the objects that it waits
+/// for granted.
 pub fn refused(policy: &Policy, data: &TemplateData<'_>, guest: &Guest, refusal: Refusal) -> Failure {
     match refusal {
         Refusal::Missing(problem) => guest.failure(Class::Missing, &problem),

@@ -1,8 +1,8 @@
-//! When a primary is resynced next. Never asks a clock or a random source: the seed is an argument.
+//! When a primary is resynced next. Uses no clock and no random source: the seed is an argument.
 
 use crate::backoff::spread;
 
-/// Milliseconds until the next resync: the policy's setting, give or take a tenth by the seed; nothing when it is 0.
+/// Milliseconds until the next resync: the policy's setting, give or take a tenth by the seed; `None` when it is 0.
 pub fn delay_ms(resync_seconds: u32, seed: u64) -> Option<u64> {
     let whole = u64::from(resync_seconds) * 1_000;
     (whole > 0).then(|| whole - whole / 10 + spread(seed, whole / 5))

@@ -1,5 +1,5 @@
-//! The least rights that policies need on the cluster of one connection, each with its reasons.
-//! Values only: never a manifest, never a wildcard.
+//! The least rights that policies need on the cluster of one connection, each with its reasons. Plain values: verbs
+//! and resources are named one by one, without wildcards.
 
 pub mod kinds;
 mod least;
@@ -20,7 +20,7 @@ use transom_api::policy::Verb as Granted;
 /// Name of the Lease by which replicas elect their leader.
 pub const LEASE: &str = "transom";
 
-/// Where Events about what lies in no namespace are put.
+/// The namespace for Events about cluster-scoped objects.
 const EVENTS_OF_CLUSTER: &str = "default";
 
 /// What may be done, in the order in which it is shown.
@@ -67,7 +67,7 @@ pub enum Because {
         /// Path of the line, with the role that it grants: `spec.grant.read[0] (source)`.
         line: String,
     },
-    /// The agent itself does something, whatever the policies say.
+    /// Something that the agent itself does, whatever the policies say.
     Agent(&'static str),
 }
 
@@ -81,16 +81,16 @@ impl fmt::Display for Because {
     }
 }
 
-/// The objects that a right is about.
+/// The objects that a right covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Objects {
-    /// Exact namespace; nothing for all of them, or for what is cluster-scoped.
+    /// Exact namespace; `None` for all of them, or for cluster-scoped kinds.
     pub namespace: Option<String>,
     /// API group, empty for the core group.
     pub group: String,
     /// Plural name, with the subresource if it is one: `fleetpolicies/status`.
     pub resource: String,
-    /// Exact name; nothing for all.
+    /// Exact name; `None` for all.
     pub name: Option<String>,
 }
 
@@ -103,15 +103,15 @@ pub struct Right {
     pub because: BTreeSet<Because>,
 }
 
-/// Every right once; none is part of another.
+/// All rights; none of them is covered by another.
 pub type Rights = BTreeMap<Objects, Right>;
 
-/// What is asked for.
+/// The arguments of [`of`].
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     /// Name of the connection.
     pub connection: &'a str,
-    /// Name of the connection on which the agent itself needs something: [`home`].
+    /// Name of the connection on which the agent itself needs rights: [`home`].
     pub home: &'a str,
     /// How Secrets are read.
     pub secrets: SecretReads,
@@ -124,26 +124,26 @@ pub struct Asked<'a> {
     pub kind: &'a dyn Fn(&str, &str) -> Kind,
 }
 
-/// What an agent does beside the work for its policies, by its flags.
+/// What an agent does besides the work for its policies, by its flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Own<'a> {
     /// Namespace of the Lease by which replicas elect their leader, if they do.
     pub lease: Option<&'a str>,
     /// Whether its policies are objects.
     pub policies: bool,
-    /// Whether it asks who may see its metrics.
+    /// Whether it asks the API server who may read its metrics.
     pub reviews: bool,
 }
 
-/// The connection on which the agent does what is its own, such as its Lease: [`LOCAL`] where one is called so, else the
-/// first of these API servers; nothing where there is none.
+/// The connection that the agent uses for itself, such as for its Lease: [`LOCAL`] where there is one of that name,
+/// else the first of these API servers; `None` where there is none.
 pub fn home<'a>(servers: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut servers = servers.into_iter();
     let first = servers.next()?;
     Some(if first == LOCAL { first } else { servers.find(|name| *name == LOCAL).unwrap_or(first) })
 }
 
-/// The rights that policies need on one connection, and on [`home`] those of the agent itself.
+/// The rights that policies need on one connection; on [`home`] also those of the agent itself.
 pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
     let mut needed = Needed { asked, rights: Rights::new() };
     let whole = policies.iter().map(|policy| (*policy, None));
@@ -163,7 +163,7 @@ pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
     least::of(needed.rights)
 }
 
-/// Rights as they are found, also those that are part of others.
+/// Rights as they are collected, including those that others cover.
 struct Needed<'a> {
     asked: Asked<'a>,
     rights: Rights,
@@ -176,13 +176,13 @@ impl Needed<'_> {
         right.because.extend(because);
     }
 
-    /// Group and kind of what a scope is about.
+    /// Group and kind of a scope.
     fn kind<'s>(&self, scope: &'s Scope) -> (&'s str, Kind) {
         let group = scope.api_version.split_once('/').map_or("", |(group, _)| group);
         (group, kinds::known(group, &scope.kind).unwrap_or_else(|| (self.asked.kind)(group, &scope.kind)))
     }
 
-    /// The objects of a scope; what it selects beside names cannot be bound by a right.
+    /// Adds a right to the objects of a scope. RBAC can limit it by names only, not by other selectors.
     fn scope(&mut self, scope: &Scope, verbs: &[Verb], because: &BTreeSet<Because>) {
         let (group, kind) = self.kind(scope);
         let objects = Objects {
@@ -194,7 +194,7 @@ impl Needed<'_> {
         self.add(objects, verbs, because.iter().cloned());
     }
 
-    /// Secrets are read by exact name where no watch tells for sure whether they are there.
+    /// Secrets are read by exact name where no watch shows for certain whether they exist.
     fn reads(&mut self, policy: &Policy) {
         let secrets =
             policy.reads.iter().enumerate().filter(|(_, rule)| rule.kind == "Secret" && rule.api_version == "v1");
@@ -207,8 +207,8 @@ impl Needed<'_> {
         }
     }
 
-    /// A Secret is made by a server-side apply, whose path names it: `create` and `patch` can both be bound by name.
-    /// What was in the way of a write is read again by its name.
+    /// A Secret is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
+    /// `patch` by name. An object that was in the way of a write is read again by its name.
     fn writes(&mut self, policy: &Policy) {
         let Asked { connection, read_only, .. } = self.asked;
         match &policy.writes {
@@ -243,7 +243,7 @@ impl Needed<'_> {
         }
     }
 
-    /// Warnings about a primary are told in its namespace.
+    /// Warnings about a primary become Events in its namespace.
     fn events(&mut self, policy: &Policy) {
         if policy.primary.cluster != self.asked.connection {
             return;
@@ -258,7 +258,7 @@ impl Needed<'_> {
         }
     }
 
-    /// What the agent itself does, whatever the policies say.
+    /// Adds what the agent itself does, whatever the policies say.
     fn own(&mut self, own: Own<'_>) {
         use Verb::{Create, Get, List, Patch, Update, Watch};
         let (policies, reviews, access) = (GROUP, "authentication.k8s.io", "authorization.k8s.io");
@@ -280,7 +280,7 @@ impl Needed<'_> {
     }
 }
 
-/// The requests that a granted verb is made of.
+/// The requests that a granted verb needs.
 fn requests(verb: Granted) -> &'static [Verb] {
     match verb {
         Granted::Create => &[Verb::Create, Verb::Patch],
@@ -317,7 +317,7 @@ mod tests {
         )
     }
 
-    /// The same of an agent that writes nothing, and does nothing else.
+    /// The same for an agent that writes nothing, and does nothing else.
     fn read_only(manifests: &[Value], secrets: SecretReads) -> Vec<String> {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
         let policies: Vec<_> = manifests.iter().map(policy).collect();
@@ -328,7 +328,7 @@ mod tests {
         shown(&rights)
     }
 
-    /// `namespace/resource.group/name: verbs`, with `*` for all; those of the agent itself are left out.
+    /// `namespace/resource.group/name: verbs`, with `*` for all; without those of the agent itself.
     fn shown(rights: &Rights) -> Vec<String> {
         let ours = |right: &&Right| right.because.iter().any(|because| matches!(because, Because::Policy { .. }));
         let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());

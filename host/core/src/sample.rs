@@ -1,4 +1,4 @@
-//! Policies, guests and objects for unit tests. Never part of a build that is not a test.
+//! Policies, guests and objects for unit tests.
 
 use crate::catalogue::guest::Guest;
 use crate::contract::AgentFacts;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 pub(crate) const HOSTED: (&str, &str) = ("hypershift.openshift.io/v1beta1", "HostedCluster");
 
-/// A manifest of a policy that has a kubeconfig written.
+/// The manifest of a policy that writes kubeconfigs.
 pub(crate) fn kubeconfig_manifest() -> Value {
     json!({
         "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "external"},
@@ -39,7 +39,7 @@ pub(crate) fn kubeconfig_manifest() -> Value {
     })
 }
 
-/// A manifest of a policy that taints.
+/// The manifest of a policy that writes taints.
 pub(crate) fn taints_manifest() -> Value {
     json!({
         "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "taints"},
@@ -70,13 +70,13 @@ pub(crate) fn target(cluster: &str) -> ObjectRef {
     ObjectRef::local("v1", "Secret", Some(&namespace), "external-managed-kubeconfig")
 }
 
-/// The stamp of what was made for `clusters/<name>` with a uid.
+/// The stamp of an object that was made for `clusters/<name>` with a uid.
 pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
     let source = Source { reference: hosted(name), uid: uid.to_owned() };
     Stamp { policy: "external".to_owned(), source, inputs: "sha256:0".to_owned(), component: "sha256:1".to_owned() }
 }
 
-/// How a reconcile of `clusters/demo` ended.
+/// The report of a reconcile of `clusters/demo` with this result.
 pub(crate) fn report(result: Result<Success, Failure>) -> Report {
     let reconcile = Reconcile { key: key("demo"), target: None, inputs: None, observed_generation: None };
     report::of(reconcile, result, Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 7 })
@@ -86,12 +86,12 @@ pub(crate) fn object(reference: ObjectRef, body: Value) -> Object {
     Object { reference, version: "7".to_owned(), body }
 }
 
-/// An agent of a cluster that is the hub's own, or is not.
+/// An agent whose cluster is the hub's own, or another one.
 pub(crate) fn agent(cluster_name: &str, self_managed: bool) -> AgentFacts {
     AgentFacts { cluster_name: cluster_name.to_owned(), self_managed }
 }
 
-/// A guest that reads these paths of HostedClusters and Namespaces, and may say `Told` and `NoClusters`.
+/// A guest that reads these paths of HostedClusters and Namespaces, and may answer with `Told` and `NoClusters`.
 pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     let read = |api_version: &str, kind: &str| Read {

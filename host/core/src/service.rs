@@ -1,4 +1,4 @@
-//! A Service as its record. Never guesses: a field of the wrong type is named.
+//! Reads a Service into its record. A field of the wrong type is an error that names it.
 
 use crate::contract::decide::{Protocol, Service, ServicePort};
 use crate::failure::InvalidField;
@@ -57,7 +57,7 @@ fn port(place: &Place<'_>) -> Result<ServicePort, InvalidField> {
     })
 }
 
-/// A number or a name, as text; 0 and nothing mean the port itself.
+/// A number or a name, as text; `None` for 0 or absent, which mean the port itself.
 fn target_port(place: &Place<'_>) -> Result<Option<String>, InvalidField> {
     match place.value() {
         Some(Value::Number(_)) => Ok(field::port(place)?.map(|port| port.to_string())),

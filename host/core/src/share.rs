@@ -1,4 +1,4 @@
-//! What many want and there is little of: memory, threads, lines of log, requests to a server. Each file shares out one.
+//! Shares scarce resources: memory, threads, log lines, requests to a server. Each file shares one.
 
 pub mod allowance;
 pub mod budget;

@@ -1,4 +1,4 @@
-//! The closed list of things worth telling. Never says them: one place in the agent turns them into logs and metrics.
+//! The closed list of signals; one place in the agent turns them into logs and metrics.
 
 use crate::outcome::WriteKind;
 use crate::reference::ObjectRef;
@@ -6,12 +6,12 @@ use crate::work::Key;
 use std::sync::Arc;
 use transom_api::Word;
 
-/// One thing worth telling.
+/// One signal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
     /// A trigger guest was asked and ignored a change.
     Ignored {
-        /// Whose change.
+        /// Of which key.
         key: Key,
     },
     /// An object was written.
@@ -25,9 +25,9 @@ pub enum Signal {
         /// Which object.
         target: ObjectRef,
     },
-    /// A resync found a difference that no event had told, and mended it.
+    /// A resync found and repaired a difference that no event had reported.
     RepairedByResync {
-        /// Whose output.
+        /// Of which key.
         key: Key,
         /// Which kind of write.
         kind: WriteKind,
@@ -39,19 +39,19 @@ pub enum Signal {
         /// Its name.
         policy: Arc<str>,
     },
-    /// A policy takes rights that RBAC cannot bind.
+    /// A policy needs rights that RBAC cannot limit.
     PolicyReaches {
         /// Its name.
         policy: Arc<str>,
-        /// Which, for people.
+        /// Which rights, for people.
         message: String,
     },
-    /// A policy was swapped in whole.
+    /// A policy was swapped to another revision.
     Swapped {
         /// Its name.
         policy: Arc<str>,
     },
-    /// A revision was refused; the earlier one goes on, if there is one.
+    /// A revision was refused; the earlier one stays at work, if there is one.
     SwapRefused {
         /// Name of the policy.
         policy: Arc<str>,
@@ -59,36 +59,36 @@ pub enum Signal {
         reason: Word,
         /// Why, for people.
         message: String,
-        /// Whether an earlier revision goes on.
+        /// Whether an earlier revision stays at work.
         earlier_goes_on: bool,
     },
-    /// The earlier revision goes on within what the newest manifest allows.
+    /// The earlier revision stays at work within what the newest manifest allows.
     PolicyBounded {
         /// Name of the policy.
         policy: Arc<str>,
         /// Whether it is suspended.
         suspended: bool,
     },
-    /// A refused policy was put right by what is at work already.
+    /// A refused policy was mended: the revision at work is the newest again.
     PolicyMended {
         /// Its name.
         policy: Arc<str>,
     },
-    /// A policy was removed; what it made stays.
+    /// A policy was removed; the objects that it made stay.
     PolicyRemoved {
         /// Its name.
         policy: Arc<str>,
     },
-    /// Something cannot be read; its last good state is kept.
+    /// Something cannot be read; its last good state stays.
     Unreadable {
         /// The file, or the kind of a watch.
         place: String,
         /// Why, in one word.
         reason: Word,
-        /// Why, for people; never with a value.
+        /// Why, for people; without a value.
         message: String,
     },
-    /// What was unreadable is readable again, or gone.
+    /// This place is readable again, or gone.
     Readable {
         /// The file, or the kind of a watch.
         place: String,

@@ -1,4 +1,4 @@
-//! The stamp on what the agent writes: policy, source, digests. Never put on an object of a user.
+//! The stamp on what the agent creates or adopts: policy, source, digests. Not for other objects of users.
 
 use crate::object::Object;
 use crate::reference::ObjectRef;
@@ -18,7 +18,7 @@ pub struct Source {
     pub uid: String,
 }
 
-/// Who made an object, from what. The digests are those of the last write of content.
+/// Which policy made an object, and from what. The digests are those of the last write of content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Name of the policy.
@@ -32,7 +32,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of what a component decided for a primary from some inputs.
+    /// The stamp for what a component decided for a primary from these inputs.
     pub fn of(key: &Key, primary: &Object, inputs: &str, component: &str) -> Self {
         Self {
             policy: key.policy.to_string(),
@@ -42,7 +42,7 @@ impl Stamp {
         }
     }
 
-    /// The stamp of an object; nothing when the manager is somebody else, or policy or source cannot be read.
+    /// The stamp of an object; `None` when it has another manager, or policy or source cannot be read.
     pub fn read(object: &Object) -> Option<Self> {
         if object.label(labels::MANAGED_BY) != Some(labels::MANAGER) {
             return None;
@@ -89,7 +89,7 @@ impl Stamp {
     }
 }
 
-/// Says on a stamped body that the object was there before; whoever makes it anew does not say so.
+/// Marks a stamped body as adopted: the object existed before. An object that is created again has no such mark.
 pub fn put_adopted(body: &mut Value) {
     if let Some(map) = body.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         map.insert(labels::ADOPTED.to_owned(), Value::from("true"));

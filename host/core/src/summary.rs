@@ -1,5 +1,5 @@
-//! What a policy has come to: counts, why primaries wait, the worst of them, and conditions, as one bounded value.
-//! Pure and total; never a credential: messages were made without one and are cut here.
+//! The status of a policy: counts, why primaries wait, the worst of them, and conditions, as one bounded value.
+//! Messages come without credentials and are cut here.
 
 use crate::catalogue::{Entry, Refusal};
 use crate::policy::Writes;
@@ -13,14 +13,14 @@ use transom_api::status::{
 };
 use transom_api::{Reason, State, Word};
 
-/// How long a primary waits for a reason that its guest declared, in seconds, when nothing is wrong.
+/// How long a primary waits for a reason that its guest declared when nothing is wrong, in seconds.
 const DECLARED_WAITING: u32 = 900;
-/// How long a guest may hold a primary, in seconds: a cluster is installed meanwhile.
+/// How long a guest holds a primary when nothing is wrong, in seconds: installing a cluster takes that long.
 const DECLARED_HELD: u32 = 3_600;
 /// How many reasons a message counts.
 const COUNTED: usize = 3;
 
-/// What one primary's last reconcile came to.
+/// The result of one primary's last reconcile.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
     /// The primary.
@@ -35,12 +35,12 @@ pub struct Standing<'a> {
     pub since_seconds: i64,
 }
 
-/// What is known of a policy beside its primaries.
+/// What is known of a policy besides its primaries.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// What the catalogue holds.
+    /// The policy's entry in the catalogue.
     pub entry: &'a Entry,
-    /// Watches that cannot be followed, of any policy.
+    /// Watches that fail, of all policies.
     pub unwatched: &'a [WatchStatus],
     /// The status before this one, for the times of its conditions.
     pub before: Option<&'a PolicyStatus>,
@@ -48,7 +48,7 @@ pub struct Known<'a> {
     pub now_seconds: i64,
 }
 
-/// How long a state lasts for a reason when nothing is wrong, in seconds; nothing when it may last for any time.
+/// How long a state lasts for a reason when nothing is wrong, in seconds; `None` when it may last for any time.
 pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
     match (state, reason) {
         (State::Applied | State::Failed, _) => None,
@@ -56,7 +56,7 @@ pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
         (_, Reason::Known(Word::TargetsUnlocated)) => Some(120),
         (_, Reason::Known(Word::OwnedByAnother)) => Some(600),
         (_, Reason::Known(Word::StillNeeded)) => Some(1_800),
-        // Somebody said so, and nobody knows for how long.
+        // A user or an operator ordered this, for an unknown time.
         (State::Held, Reason::Known(_)) => None,
         (State::Held, Reason::Declared(_)) => Some(DECLARED_HELD),
         (State::Waiting, _) => Some(DECLARED_WAITING),
@@ -83,7 +83,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     unwatched.sort();
     unwatched.dedup();
     let said = match (&entry.revision, &entry.refused) {
-        // Never at work: what it would need and do is not known.
+        // Never at work: its needs and its health are unknown.
         (None, Some(refused)) => {
             [loaded(entry), unknown(ConditionType::Watched, refused), unknown(ConditionType::Healthy, refused)]
         }
@@ -105,7 +105,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     }
 }
 
-/// Whether a policy that is at work needs what a watch tells.
+/// Whether a policy at work depends on a watch.
 fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
     let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else { return false };
     let is = |cluster: &str, api_version: &str, kind: &str| {
@@ -169,7 +169,8 @@ fn loaded(entry: &Entry) -> Said {
     }
 }
 
-/// All conditions as one, for whoever waits for a policy without knowing them: the first that does not hold speaks.
+/// All conditions as one, for clients that wait for a policy without knowing the others: the first condition that
+/// does not hold gives the message.
 fn ready(said: &[Said]) -> Said {
     let bad = said.iter().find(|one| one.status == ConditionStatus::False);
     let open = bad.or_else(|| said.iter().find(|one| one.status == ConditionStatus::Unknown));
@@ -203,13 +204,13 @@ struct Group {
     since_seconds: i64,
 }
 
-/// What the primaries come to, taken one by one.
+/// The totals of the primaries, added one by one.
 #[derive(Default)]
 struct Sum<'a> {
     now_seconds: i64,
     counts: Counts,
     groups: BTreeMap<(State, &'a Reason), Group>,
-    /// The worst so far, in order; never more than are shown.
+    /// The worst so far, in order; at most as many as are shown.
     worst: BTreeMap<(bool, i64, &'a ObjectRef), Standing<'a>>,
 }
 
@@ -241,7 +242,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Failed ones first, then those that wait for too long; in each, the longest first.
+    /// Failed primaries first, then overdue ones; in each group, the longest first.
     fn worst(&self) -> Vec<PrimaryStatus> {
         let shown = |standing: &Standing<'_>| PrimaryStatus {
             namespace: standing.primary.namespace.clone(),
@@ -254,7 +255,7 @@ impl<'a> Sum<'a> {
         self.worst.values().map(shown).collect()
     }
 
-    /// Groups of these states, the largest first.
+    /// The groups of these states, the largest first.
     fn largest(&self, states: &[State]) -> Vec<(State, &'a Reason, Group)> {
         let of_states = self.groups.iter().filter(|((state, _), _)| states.contains(state));
         let mut groups: Vec<_> = of_states.map(|((state, reason), group)| (*state, *reason, *group)).collect();
@@ -288,7 +289,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// No longer than a status shows, cut between characters.
+/// Cuts a message between characters to the length that a status shows.
 fn cut(message: &str) -> String {
     let message = visible(message);
     if message.len() <= MAX_MESSAGE {

@@ -1,13 +1,14 @@
-//! Times as Kubernetes writes them. Never asks a clock.
+//! Times as Kubernetes writes them.
 
 use jiff::Timestamp;
 
-/// Seconds since 1970 of `2026-11-21T08:15:30Z`, with or without a fraction or an offset; nothing when it is no such time.
+/// Seconds since 1970 of `2026-11-21T08:15:30Z`, with or without a fraction or an offset; `None` when the text is not
+/// a time.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_second)
 }
 
-/// `2026-11-21T08:15:30Z` of seconds since 1970; the epoch when it lies outside the calendar.
+/// `2026-11-21T08:15:30Z` for seconds since 1970; the epoch when they lie outside the calendar.
 pub fn format_rfc3339(seconds: i64) -> String {
     Timestamp::from_second(seconds).unwrap_or_default().to_string()
 }

@@ -1,5 +1,5 @@
-//! Decides what an observed primary means for a policy: ask its trigger guest, reconcile at once, or nothing.
-//! Never reads a field that was not declared, never fails, never asks a guest itself.
+//! Decides what an observed primary means for a policy: ask its trigger guest, reconcile at once, or ignore it.
+//! Compares only declared fields, uid, deletion and pause.
 
 use crate::contract::{Change, Primary};
 use crate::digest::Digest;
@@ -9,7 +9,8 @@ use crate::work::Why;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 
-/// What a policy's trigger guest (or, without one, the host) judged last of one primary: *before*. In memory only.
+/// The state of a primary that a policy's trigger guest (or, without one, the host) judged last: *before*. In memory
+/// only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     primary: Primary,
@@ -18,8 +19,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// The record of an object as it is now. After an own write to the primary, the record of the written object
-    /// is the new *before*: the reconcile that wrote it has judged it.
+    /// The record of an object as it is now. After the agent's own write to the primary, the record of the written
+    /// object is the new *before*: the reconcile that wrote it has judged it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
         Self { primary: declared.primary(object), marks: declared.marks(object), paused: object.paused() }
     }
@@ -28,10 +29,10 @@ impl Judged {
 /// What an observed primary means.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Move {
-    /// Put this change to the trigger guest. Whatever it answers, `judged` is the new *before*; on `Run` it is
+    /// Ask the trigger guest about this change. Whatever it answers, `judged` is the new *before*; on `Run` it is
     /// replaced in the step that enqueues.
     Ask {
-        /// From what was judged last to what is there now.
+        /// The change from the state judged last to the state now.
         change: Box<Change>,
         /// The new *before*.
         judged: Judged,
@@ -43,7 +44,7 @@ pub enum Move {
         /// The new *before*, replaced in the step that enqueues.
         judged: Judged,
     },
-    /// Nothing that was declared differs.
+    /// No declared field differs.
     Ignore,
 }
 
@@ -56,21 +57,21 @@ pub enum Judge {
     Nobody,
 }
 
-/// Decides what an observed primary means. `declared` is what the trigger guest declared of the primary's kind,
-/// or the decide guest where there is no trigger guest. No `before`, or another uid, means: appeared.
+/// Decides what an observed primary means. `declared` is what the trigger guest declared of the primary's kind, or
+/// the decide guest where there is no trigger guest. No `before`, or one with another uid, means that it appeared.
 pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, object: &Object) -> Move {
     let judged = Judged::of(object, declared);
     let Some(before) = before.filter(|before| before.primary.uid == judged.primary.uid) else {
         return Move::Enqueue { why: Why::Appeared, judged };
     };
-    // A pause is between a user and the host: no guest can hide its end.
+    // A pause is a matter of user and host: no guest can hide its end.
     if before.paused != judged.paused {
         return Move::Enqueue { why: Why::Changed(vec![pause()]), judged };
     }
     let changed = differing(declared, before, &judged);
     match (changed.is_empty(), judge) {
         (true, _) => Move::Ignore,
-        // No guest can judge what has another shape; the reconcile says what is wrong with it.
+        // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
         _ if declared.misfit(object).is_some() => Move::Enqueue { why: Why::Unjudged, judged },
         (false, Judge::Nobody) => Move::Enqueue { why: Why::Changed(changed), judged },
         (false, Judge::Guest) => {

@@ -1,5 +1,5 @@
-//! Which warnings become Events: few for each primary, few in all, and what is said again is counted, not told anew.
-//! Never sends one, and never asks a clock.
+//! Which warnings become Events: few for each primary, few in total; a repeated warning raises the count of its
+//! Event. The caller sends them, and passes the time.
 
 mod bucket;
 
@@ -10,30 +10,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::State;
 
-/// For one primary: five at once, then one in five minutes.
+/// For each primary: five at once, then one in five minutes.
 const OF_PRIMARY: Rate = Rate { burst: 5, interval_ms: 300_000 };
-/// In all: 25 at once, then one a second.
+/// In total: 25 at once, then one a second.
 const IN_ALL: Rate = Rate { burst: 25, interval_ms: 1_000 };
-/// What was not said for this long is said anew, in milliseconds; an API server keeps Events for an hour.
+/// A warning that was not repeated for so many milliseconds counts as new; an API server keeps Events for an hour.
 const FORGOTTEN_MS: u64 = 3_300_000;
-/// How often old ones are looked for, in milliseconds.
+/// The interval between two sweeps of old warnings, in milliseconds.
 const SWEPT_EVERY_MS: u64 = 60_000;
-/// The most primaries that are remembered; beyond them no other is warned about until some are forgotten.
+/// The most primaries that are remembered; others get no warnings until some of these are forgotten.
 const MOST: usize = 10_000;
 
 /// What to do with a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Telling {
-    /// Make an Event. What became of it is told by [`Warnings::told`]; until then it is not asked for again.
+    /// Create an Event, and report the result with [`Warnings::told`]; until then this warning is not sent again.
     New,
     /// Set the count of the Event of this name.
     Again {
         /// The Event.
         name: Arc<str>,
-        /// How often it was said by now, at least 2.
+        /// How often the warning occurred by now, at least 2.
         count: u32,
     },
-    /// Nothing now; what is said again is counted.
+    /// Nothing now; repetitions are counted.
     Nothing,
 }
 
@@ -63,13 +63,13 @@ struct Said {
 enum Event {
     /// There is none.
     None,
-    /// It is being made; whoever makes it tells what became of it.
+    /// It is being created; the caller reports the result.
     Asked,
-    /// It is there under this name.
+    /// It exists under this name.
     There(Arc<str>),
 }
 
-/// Whether a report is worth a warning: a failure, unless it is a conflict that is settled at once.
+/// Whether a report is worth a warning: a failure, unless it is a first conflict, which is retried at once.
 pub fn is_worth(report: &Report) -> bool {
     let conflict = report.is_first_conflict();
     report.state == State::Failed && !conflict
@@ -82,7 +82,7 @@ impl Default for Warnings {
 }
 
 impl Warnings {
-    /// A warning about a primary: `reason` tells it from others, whatever its message.
+    /// A warning about a primary. Warnings with the same `reason` are the same, whatever their message.
     pub fn say(&mut self, key: &Key, reason: &str, now_ms: u64) -> Telling {
         self.forget(now_ms);
         if self.primaries.len() >= MOST && !self.primaries.contains_key(key) {
@@ -95,7 +95,7 @@ impl Warnings {
         let said = primary.said.entry(reason.into()).or_insert(Said { event: Event::None, count: 0, last_ms: now_ms });
         said.count = said.count.saturating_add(1);
         said.last_ms = now_ms;
-        // Said again before the first Event got its name: it is counted with the next one.
+        // Repeated before the first Event got its name: the next one counts it.
         let asked = said.event == Event::Asked;
         if asked || !(primary.bucket.has(now_ms) && self.in_all.has(now_ms)) {
             return Telling::Nothing;
@@ -111,14 +111,14 @@ impl Warnings {
         }
     }
 
-    /// The Event that a warning became; nothing when it could not be made, or is not there any more.
+    /// Records the Event of a warning; `None` when it could not be created, or no longer exists.
     pub fn told(&mut self, key: &Key, reason: &str, name: Option<Arc<str>>) {
         if let Some(said) = self.primaries.get_mut(key).and_then(|primary| primary.said.get_mut(reason)) {
             said.event = name.map_or(Event::None, Event::There);
         }
     }
 
-    /// Forgets what is old, now and then.
+    /// Forgets old warnings, at intervals.
     fn forget(&mut self, now_ms: u64) {
         if now_ms.saturating_sub(self.swept_ms) < SWEPT_EVERY_MS {
             return;

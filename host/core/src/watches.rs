@@ -1,4 +1,4 @@
-//! Which objects a connection must watch for the loaded policies, and what of them is kept. Never watches anything itself.
+//! Which objects a connection must watch for the loaded policies, and which parts of them are kept.
 
 pub(crate) mod plan;
 #[cfg(test)]
@@ -12,29 +12,30 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How Secrets are read whose names are not known exactly before there is a primary.
+/// How Secrets are read whose exact names are unknown until there is a primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecretReads {
-    /// Those of type `Opaque` are watched: one list at the start, no request for a read; takes the right to list Secrets.
+    /// Those of type `Opaque` are watched: one list at the start, no request for a read; needs the right to list
+    /// Secrets.
     #[default]
     Watch,
-    /// One by one, by exact name, whenever one is needed; a change of one is seen at the next reconcile.
+    /// Each is read by exact name when it is needed; a change is noticed at the next reconcile.
     Strict,
 }
 
 /// Everything that one connection watches: each scope once, with what is kept of its objects.
 pub type Watches = BTreeMap<Scope, Keep>;
 
-/// What one watch asks the API server for; selectors bound it where the API allows.
+/// What one watch asks the API server for; selectors limit it where the API allows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     /// Group and version, `v1` for the core group.
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Exact namespace; nothing for all of them, or for what is cluster-scoped.
+    /// Exact namespace; `None` for all of them, or for cluster-scoped kinds.
     pub namespace: Option<String>,
-    /// Exact name; nothing for all.
+    /// Exact name; `None` for all.
     pub name: Option<String>,
     /// Further field selector, as `type=Opaque`.
     pub fields: Option<String>,
@@ -42,14 +43,14 @@ pub struct Scope {
     pub labels: Option<String>,
 }
 
-/// What of the objects of a scope is kept in memory.
+/// Which parts of the objects of a scope are kept in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Keep {
-    /// Wildcards of names, `*` for any text; an object that matches none is not kept. Empty: all are.
+    /// Wildcards of names, `*` for any text; an object that matches none is dropped. Empty: all are kept.
     pub names: Vec<Arc<str>>,
-    /// Wildcards of namespaces, in the same way.
+    /// Wildcards of namespaces, likewise.
     pub namespaces: Vec<Arc<str>>,
-    /// Declared fields; nothing for the whole object. Metadata without `managedFields` always stays.
+    /// Declared fields; `None` for the whole object. Metadata without `managedFields` always stays.
     pub fields: Option<Paths>,
 }
 
@@ -62,7 +63,7 @@ impl Keep {
         any(&self.names, &object.name) && object.namespace.as_deref().is_none_or(|name| any(&self.namespaces, name))
     }
 
-    /// Keeps also what another one keeps.
+    /// Also keeps what another one keeps.
     fn widen(&mut self, other: Self) {
         let union = |mine: &mut Vec<Arc<str>>, mut theirs: Vec<Arc<str>>| {
             if mine.is_empty() || theirs.is_empty() {
@@ -77,7 +78,7 @@ impl Keep {
         self.fields = self.fields.take().zip(other.fields).map(|(mine, theirs)| Paths::union([&mine, &theirs]));
     }
 
-    /// What is kept of an object's body.
+    /// The part of an object's body that is kept.
     pub fn project(&self, mut body: Value) -> Value {
         let Some(map) = body.as_object_mut() else { return body };
         let mut metadata = map.remove("metadata").unwrap_or_default();
@@ -105,8 +106,8 @@ pub fn policies() -> (Scope, Keep) {
     (Scope { api_version, kind, namespace: None, name: None, fields: None, labels: None }, Keep::default())
 }
 
-/// Whether a watch would hold an object of its connection if it existed, so that absence needs no read. Never of a watch
-/// that selects by labels, or by fields beside the name: the object may exist and not be selected.
+/// Whether a watch would have an object of its connection if it existed, so that absence needs no read. False for a
+/// watch that selects by labels, or by fields other than the name: the object may exist without being selected.
 pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {
     let Scope { api_version, kind, namespace, name, fields, labels } = scope;
     *api_version == reference.api_version

@@ -1,4 +1,4 @@
-//! What is reconciled: a policy and a primary, by name. Never holds an object: decisions read the state that is there.
+//! The unit of work: a policy and a primary, by name. Holds no object, because decisions read the current state.
 
 use crate::reference::ObjectRef;
 use std::fmt;
@@ -19,7 +19,7 @@ impl Key {
         Self { policy: Arc::clone(policy), primary: Arc::new(primary.clone()) }
     }
 
-    /// A seed for back-off and resync that differs between keys; `run` sets runs of the agent apart.
+    /// A seed for back-off and resync that differs between keys; `run` makes it differ between runs of the agent.
     pub fn seed(&self, run: u64) -> u64 {
         self.to_string()
             .bytes()
@@ -45,21 +45,21 @@ pub struct WorkItem {
 /// Why a primary is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Seen for the first time, by this agent or at all; also made anew under the same name.
+    /// The primary is new to this agent; also when it was created again under the same name.
     Appeared,
-    /// The trigger guest said so, for these reasons.
+    /// The trigger guest decided so, for these reasons.
     Triggered(Vec<String>),
     /// These paths differ, and no trigger guest is asked about them: the policy has none, or it is a pause.
     Changed(Vec<String>),
-    /// The trigger guest could not be asked; the reconcile says why.
+    /// The trigger guest could not judge the change; the reconcile reports why.
     Unjudged,
-    /// An object that is read, waited for or written appeared, changed or went away.
+    /// An object that it reads, waits for or writes appeared, changed or went away.
     Input(ObjectRef),
     /// Another claimant released the target, or the last primary of the policy was located.
     Released,
     /// The primary is gone.
     Gone,
-    /// A time that was asked for has come.
+    /// A time that a guest asked for has come.
     Timer,
     /// An earlier reconcile failed.
     Retry,

@@ -1,4 +1,4 @@
-//! Index of the contract generations that the engine serves, one file each.
-//! Generated types never leave this module: everything outside speaks the words of `transom_core::contract`.
+//! The contract generations that the engine serves, one file each. Generated types stay in this module: all other
+//! code uses the types of `transom_core::contract`.
 
 pub(crate) mod v0_1;

@@ -1,5 +1,5 @@
-//! What a store knows of the call that runs in it: the budget, what is used of it, the log.
-//! Every limit that a guest can hit while it runs is checked here, except time and stack.
+//! The state of the call that runs in a store: its budget, what it used, its log. Checks every limit that a guest can
+//! hit while it runs, except time and stack.
 
 use crate::bindings::v0_1::{log, panic};
 use crate::config::{CORE_INSTANCES, LARGEST_MEMORY};
@@ -12,7 +12,7 @@ use wasmtime::ResourceLimiter;
 pub(crate) struct CallState {
     limits: Limits,
     pub(crate) receipt: Receipt,
-    /// What the guest said when it panicked.
+    /// The guest's panic message.
     pub(crate) panicked: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl ResourceLimiter for CallState {
         let (total, allowed) = (&mut self.receipt.memory_bytes, self.limits.memory_bytes);
         match grown(*total, current, desired) {
             wanted if wanted > allowed => Err(CallFailure::MemoryExceeded { wanted, allowed }.into()),
-            // The module's own maximum answers -1, on every engine and under every budget.
+            // Growth beyond the module's own maximum returns -1, on every engine and under every budget.
             _ if maximum.is_some_and(|maximum| desired > maximum) => Ok(false),
             wanted => {
                 *total = wanted;
@@ -37,7 +37,7 @@ impl ResourceLimiter for CallState {
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        // Never -1: an answer would depend on what the machine had left.
+        // Do not return -1 here: the guest's answer would depend on what memory the machine had left.
         let text = error.to_string();
         if text.contains(BEYOND_ANY_MEMORY) {
             let (wanted, allowed) =
@@ -68,7 +68,7 @@ impl ResourceLimiter for CallState {
     }
 }
 
-/// What wasmtime says of growth that no memory of 32 bits could have; it does not ask the limiter first.
+/// wasmtime's error for growth that no 32-bit memory could have; it does not ask the limiter first.
 const BEYOND_ANY_MEMORY: &str = "exceeds memory type's limits";
 
 /// The sum over all memories (or tables) after one of them has grown.

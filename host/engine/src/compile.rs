@@ -1,4 +1,4 @@
-//! From bytes to code, once per digest. Never looks at what a component imports or exports.
+//! Compiles component bytes to code, once per digest.
 
 use crate::compiled;
 use crate::compiler::{self, Allowed, Compiler};
@@ -16,7 +16,7 @@ use wasmtime::component::Component;
 /// Bytes of a page of linear memory.
 const PAGE: u64 = 64 << 10;
 
-/// How many components are remembered that took too much.
+/// How many components that took too much to compile are remembered.
 const REMEMBERED: usize = 64;
 
 /// A component's code, shared by all guests that were loaded from the same bytes.
@@ -24,7 +24,7 @@ pub(crate) struct Compiled {
     pub(crate) component: Component,
     pub(crate) digest: String,
     pub(crate) size: u64,
-    /// Bytes of its code that count towards what all may have.
+    /// Bytes of its code that count towards the limit for all code.
     counted: u64,
 }
 
@@ -39,8 +39,8 @@ pub fn digest(bytes: &[u8]) -> String {
 }
 
 impl Inner {
-    /// The code of these bytes: at once when some guest already runs it, else compiled after those before it. In haste only
-    /// what takes little is compiled.
+    /// The code of these bytes: at once when a guest already runs it, else compiled after those before it. In haste
+    /// only what is cheap to compile is compiled.
     pub(crate) fn compiled(&self, bytes: &[u8], hasty: bool) -> Result<Arc<Compiled>, LoadError> {
         at_most("its size in bytes", bytes.len() as u64, self.options.max_component_bytes)?;
         let digest = digest(bytes);
@@ -51,9 +51,10 @@ impl Inner {
             return Err(refused.clone());
         }
         let trusted = self.is_trusted(&digest);
-        // Held until the code can be found: who waits for it looks again.
+        // Held until other threads can find the code; a thread that waited for it looks again.
         let _turn;
-        // Who need not compile waits for nobody who does, nor does what we compiled before it was shipped.
+        // Code from the cache waits for no compilation, nor does a trusted component, which we compiled before it was
+        // shipped.
         let component = match self.kept(&digest) {
             Some(component) => component,
             None if trusted => self.code(bytes, &digest, None)?,
@@ -76,7 +77,7 @@ impl Inner {
         Ok(compiled)
     }
 
-    /// Takes code in for others to find, where there is room for it.
+    /// Registers code for others to find, if there is room for it.
     fn take(&self, compiled: &Arc<Compiled>) -> Result<(), LoadError> {
         let mut all = lock(&self.compiled);
         all.retain(|_, code| code.strong_count() > 0);
@@ -89,7 +90,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Code that was kept by an earlier engine.
+    /// Code that an earlier engine kept on disk.
     fn kept(&self, digest: &str) -> Option<Component> {
         self.cache.as_ref()?.read(&self.wasm, digest)
     }
@@ -98,10 +99,11 @@ impl Inner {
         self.options.trusted.iter().any(|trusted| trusted == digest)
     }
 
-    /// Remembers what took too much: to try again would take as much. What took too much in haste is slow.
+    /// Remembers a component that took too much: another try would take as much. One that took too much in haste is
+    /// slow.
     fn refuse(&self, digest: &str, error: LoadError, hasty: bool) -> LoadError {
         match error {
-            // Found without a compiler, which would take no longer the second time.
+            // `RANGES` is found without compiling, so a patient try would find it, too.
             LoadError::TooLarge { what, .. } if hasty && what != RANGES => {
                 let mut slow = lock(&self.slow);
                 if slow.len() >= REMEMBERED {
@@ -122,7 +124,7 @@ impl Inner {
         }
     }
 
-    /// Code that is compiled now, and kept for later engines; in a process of its own where something is allowed for one.
+    /// Compiles code, and keeps it for later engines; in a separate process where `allowed` sets its limits.
     fn code(&self, bytes: &[u8], digest: &str, allowed: Option<Allowed>) -> Result<Component, LoadError> {
         is_component(bytes)?;
         vet(bytes)?;
@@ -144,7 +146,7 @@ impl Inner {
     }
 }
 
-/// What a panic elsewhere may leave behind here is a map that still tells the truth.
+/// The maps stay valid even if a panic poisons a lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -156,7 +158,7 @@ fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError
     Ok(())
 }
 
-/// Whether the bytes begin as those of a component do: what a compiler says of other files helps nobody.
+/// Checks that the bytes begin like a component: a compiler's error for other files would help no user.
 fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.split_at_checked(8) {
         Some((b"\0asm\x0d\0\x01\0", _)) => Ok(()),
@@ -168,7 +170,7 @@ fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
     }
 }
 
-/// The same bounds on every engine, whether or not it has a pool that would enforce them.
+/// Checks the pool's bounds on every engine, also on one without a pool.
 fn within_pool(component: &Component, options: &EngineOptions) -> Result<(), LoadError> {
     let Some(required) = component.resources_required() else {
         return Err(invalid("it imports a core module"));
@@ -184,7 +186,7 @@ fn within_pool(component: &Component, options: &EngineOptions) -> Result<(), Loa
     Ok(())
 }
 
-/// One line of what is wrong with the bytes.
+/// The error for bytes that cannot be compiled, in one line.
 fn invalid(text: &str) -> LoadError {
     LoadError::Invalid(printable(text))
 }

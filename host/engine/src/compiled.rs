@@ -1,5 +1,5 @@
-//! Compiled code kept on disk, so that the next start need not compile. Never runs code that another user could have
-//! written; whatever is wrong with what is kept, the component is compiled instead.
+//! Compiled code on disk, so that the next start need not compile. Runs only code that no other user could have
+//! written; when anything is wrong with a file, the component is compiled instead.
 
 use sha2::{Digest as _, Sha256};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 use std::{fs, process};
 use wasmtime::component::Component;
 
-/// How many files are kept; beyond it the oldest go.
+/// How many files are kept; beyond that the oldest are removed.
 const KEPT: usize = 64;
 /// Bytes of the checksum in front of the code.
 const CHECKSUM: usize = 32;
-/// Bits of a mode that let anyone but the owner in.
+/// The mode bits that give access to other users.
 const OTHERS: u32 = 0o077;
 
-/// Code that this program compiled: found in a file that only we can have written, whole and of the right component, or
-/// just told by a process of ours.
+/// Loads code that this program compiled: from a file that only this user can have written, complete and of the right
+/// component, or just received from a child process.
 #[expect(unsafe_code, reason = "deserialising trusts its bytes: whoever calls this knows that we made them")]
 pub(crate) fn believe(wasm: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: nobody else can have written these bytes, and wasmtime itself compares version and settings.
+    // SAFETY: no other user can have written these bytes, and wasmtime itself compares version and settings.
     unsafe { Component::deserialize(wasm, code) }
 }
 
-/// Binds code to the component that it is of.
+/// A checksum that binds code to its component.
 fn checksum(digest: &str, code: &[u8]) -> Vec<u8> {
     Sha256::new().chain_update(digest).chain_update(code).finalize().to_vec()
 }
@@ -35,7 +35,7 @@ fn fill(partial: &Path, digest: &str, code: &[u8]) -> io::Result<()> {
     file.write_all(code)
 }
 
-/// A file that was not there, in place of whatever an earlier process of the same number left.
+/// Creates a new file, in place of one that an earlier process with the same id left.
 fn anew(path: &Path) -> io::Result<fs::File> {
     let _ = fs::remove_file(path);
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
@@ -44,12 +44,13 @@ fn anew(path: &Path) -> io::Result<fs::File> {
 /// A folder of compiled code.
 pub(crate) struct Cache {
     folder: PathBuf,
-    /// The user that we are: owner of everything that is believed.
+    /// The user of this process, which must own every file that is loaded.
     user: u32,
 }
 
 impl Cache {
-    /// The cache in a folder, which is made when it is not there; nothing when it cannot be used or is not ours alone.
+    /// The cache in a folder, which is created when it is missing; `None` when it cannot be used or other users have
+    /// access.
     pub(crate) fn open(folder: &Path) -> Option<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
         let probe = folder.join(format!(".{}", process::id()));
@@ -60,7 +61,7 @@ impl Cache {
         ours.then(|| Self { folder: folder.to_owned(), user })
     }
 
-    /// The code of the component with this digest, if it was kept by this very engine.
+    /// The code of the component with this digest, if an engine with the same version and settings kept it.
     pub(crate) fn read(&self, wasm: &wasmtime::Engine, digest: &str) -> Option<Component> {
         let bytes = self.bytes(&self.file(wasm, digest)).ok()?;
         let (kept, code) = bytes.split_at_checked(CHECKSUM)?;
@@ -70,11 +71,11 @@ impl Cache {
         believe(wasm, code).ok()
     }
 
-    /// Keeps the code of a component; whoever reads at the same time sees all of it or nothing.
+    /// Keeps the code of a component; a concurrent reader sees all of it or nothing.
     pub(crate) fn write(&self, wasm: &wasmtime::Engine, digest: &str, code: &[u8]) {
         let file = self.file(wasm, digest);
         let partial = file.with_extension(format!("partial-{}", process::id()));
-        // What cannot be kept is compiled again the next time.
+        // Code that cannot be kept is compiled again the next time.
         if fill(&partial, digest, code).and_then(|()| fs::rename(&partial, &file)).is_err() {
             let _ = fs::remove_file(&partial);
         }
@@ -82,7 +83,7 @@ impl Cache {
     }
 
     fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // Opened as it is, whatever it is: a link is refused, and a pipe does not wait for somebody to write.
+        // Open without following or blocking: a link is refused, and a pipe does not wait for a writer.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let about = file.metadata()?;
@@ -94,7 +95,7 @@ impl Cache {
         Ok(bytes)
     }
 
-    /// One file per component and engine: another version or setting of wasmtime has its own.
+    /// One file per component and engine: another version or other settings of wasmtime have their own.
     fn file(&self, wasm: &wasmtime::Engine, digest: &str) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         wasm.precompile_compatibility_hash().hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! Compiles in a process of its own, which is ended when it takes more memory or time than is set aside for it: what a
-//! compiler takes cannot be told from a component's size (host/adr/0014). It ends with the agent, however that ends.
+//! Compiles in a separate process, which is killed when it takes more memory or time than it is allowed: the cost of
+//! compiling does not follow from a component's size (host/adr/0014). It ends with the agent, however that ends.
 
 use crate::config::config;
 use crate::engine::{Allocation, EngineOptions};
@@ -12,46 +12,46 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
 
-/// Bytes that one compilation takes at most, beside the program itself.
+/// The most bytes that one compilation takes, besides the program itself.
 pub const COMPILATION_BYTES: u64 = 96 << 20;
-/// What a compilation may take that others wait for; some six times what a guest written in Rust takes.
+/// The limits of a compilation that others wait for; some six times what a guest written in Rust takes.
 pub(crate) const HASTY: Allowed = Allowed { bytes: 32 << 20, seconds: 2 };
-/// Bytes that all compilations together take at most: a hasty one beside a patient one.
+/// The most bytes that all compilations together take: a hasty one beside a patient one.
 pub const COMPILING_BYTES: u64 = COMPILATION_BYTES + HASTY.bytes;
-/// Ticks of a second by which Linux counts a process's time.
+/// Ticks per second in which Linux counts the processor time of a process.
 const TICKS: u64 = 100;
-/// How often it is looked at; in between it can take little more.
+/// The interval between two checks; in between the process can take little more.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A program that compiles: one that calls [`compile`] when it is given these words and the name of an allocation.
+/// A program that compiles: it calls [`compile`] when it is started with these words and the name of an allocation.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     /// The program.
     pub program: PathBuf,
-    /// What it is told first.
+    /// Its first arguments.
     pub words: Vec<OsString>,
-    /// Seconds of a processor that one compilation takes at most.
+    /// The most processor time of one compilation, in seconds.
     pub seconds: u64,
 }
 
-/// What a compilation may take.
+/// The limits of a compilation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowed {
     bytes: u64,
     seconds: u64,
 }
 
-/// What a compiler says first: code follows, or why there is none.
+/// The first byte of a compiler's answer: code follows, or the error.
 const CODE: u8 = 0;
 const REFUSED: u8 = 1;
 
 impl Compiler {
-    /// What a compilation may take that nobody waits for.
+    /// The limits of a compilation that blocks no other work.
     pub(crate) fn patient(&self) -> Allowed {
         Allowed { bytes: COMPILATION_BYTES, seconds: self.seconds }
     }
 
-    /// The code of a component for an engine that allocates like this.
+    /// The code of a component, for an engine with this allocation.
     pub(crate) fn code(&self, bytes: &[u8], allocation: Allocation, allowed: Allowed) -> Result<Vec<u8>, LoadError> {
         let failed = |error: io::Error| LoadError::Invalid(format!("failed to run the compiler: {error}"));
         let mut command = Command::new(&self.program);
@@ -61,7 +61,7 @@ impl Compiler {
         let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (watched, mut said) = thread::scope(|scope| {
             let telling = &mut stdin;
-            // Whoever ends early reads no further; its own end says why.
+            // A compiler that ends early reads no further; its exit says why.
             scope.spawn(move || telling.as_mut().map(|stdin| tell(stdin, bytes)));
             let said = scope.spawn(move || {
                 let mut said = Vec::new();
@@ -71,7 +71,7 @@ impl Compiler {
             let watched = watch(&mut child, allowed);
             (watched, said.join().unwrap_or_default())
         });
-        // Open until now: the compiler ends where it closes.
+        // Keep stdin open until now: the compiler exits when it closes.
         drop(stdin);
         watched.map_err(failed)??;
         match said.first() {
@@ -85,14 +85,14 @@ impl Compiler {
     }
 }
 
-/// Hands a component to a compiler: its length, then its bytes.
+/// Sends a component to a compiler: its length, then its bytes.
 fn tell(stdin: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     stdin.write_all(&(bytes.len() as u64).to_le_bytes())?;
     stdin.write_all(bytes)?;
     stdin.flush()
 }
 
-/// Waits for the end of a compiler, or ends it.
+/// Waits for the end of a compiler, or kills it when it exceeds a limit.
 fn watch(child: &mut Child, allowed: Allowed) -> io::Result<Result<(), LoadError>> {
     let process = PathBuf::from(format!("/proc/{}", child.id()));
     while child.try_wait()?.is_none() {
@@ -111,14 +111,14 @@ fn watch(child: &mut Child, allowed: Allowed) -> io::Result<Result<(), LoadError
     Ok(Ok(()))
 }
 
-/// Memory of its own that a process has; nothing once it has ended.
+/// The anonymous memory of a process; 0 once it has ended.
 fn anonymous_bytes(process: &std::path::Path) -> u64 {
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
     line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or_default() << 10
 }
 
-/// Time of a processor that a process has had.
+/// The processor time that a process has used, in seconds.
 fn seconds(process: &std::path::Path) -> u64 {
     let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
     // Fields 14 and 15; the second is a name in parentheses, which may hold spaces.
@@ -126,18 +126,18 @@ fn seconds(process: &std::path::Path) -> u64 {
     fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() / TICKS
 }
 
-/// The other side: compiles what it reads for an engine that allocates as named, and writes the code. Ends this process when
-/// there is nobody any more to read from: whoever wanted the code was killed.
+/// The compiler's side: compiles what it reads for an engine with the named allocation, and writes the code. Exits
+/// this process when the input closes, because then the parent was killed.
 ///
 /// # Errors
-/// When it cannot be read or written.
+/// When the input cannot be read or the output not written.
 pub fn compile(allocation: &str, mut from: impl Read + Send + 'static, mut to: impl Write) -> io::Result<()> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let mut bytes = Vec::new();
     from.by_ref().take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
     thread::spawn(move || {
-        // Nothing more is told: it returns when the other end closes.
+        // The parent sends nothing more: this read returns when the parent closes the pipe.
         drop(from.read(&mut [0]));
         std::process::exit(1);
     });

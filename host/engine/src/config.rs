@@ -1,4 +1,4 @@
-//! How wasmtime is set up: deterministic, interruptible, and with nothing switched on that guests do not need.
+//! How wasmtime is set up: deterministic, interruptible, and without features that guests do not need.
 
 use crate::engine::{Allocation, EngineOptions};
 use crate::run::FRAMES;
@@ -11,11 +11,11 @@ pub(crate) const MEMORIES: u32 = 2;
 pub(crate) const TABLES: u32 = 8;
 /// Core instances that one component may have.
 pub(crate) const CORE_INSTANCES: u32 = 16;
-/// What every slot of the pool reserves anyway, to spare bounds checks.
+/// The address space that every slot of the pool reserves anyway, to spare bounds checks.
 pub(crate) const LARGEST_MEMORY: usize = 4 << 30;
-/// Bytes of a memory that stay in place between calls, where the kernel can tell which were written.
+/// Bytes of a memory that stay resident between calls, where the kernel can tell which pages were written.
 const KEEP_RESIDENT: usize = 1 << 20;
-/// Address space per memory where it is short: more bounds checks, same answers.
+/// Address space per memory where it is scarce: more bounds checks, same answers.
 const SMALL_RESERVATION: u64 = 1 << 20;
 
 /// The configuration for one way of allocating instances.
@@ -46,7 +46,7 @@ pub(crate) fn recorded(options: &EngineOptions, recorder: crate::MemoryRecorder)
     config
 }
 
-/// Everything but the allocation. Where a feature could make two runs differ, it is off or canonical.
+/// Everything but the allocation. A feature that could make two runs differ is off or canonical.
 fn deterministic() -> Config {
     let mut config = Config::new();
     config
@@ -68,8 +68,8 @@ fn deterministic() -> Config {
     config
 }
 
-/// Slots for as many calls at once as the gate lets in, each with all that one component may have.
-/// What one component may have is checked elsewhere, so that it is the same without a pool.
+/// Slots for as many concurrent calls as the gate admits, each with everything that one component may have. Those
+/// bounds are checked elsewhere, so that they are the same without a pool.
 fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
     let calls = options.concurrency;
     let mut pool = PoolingAllocationConfig::new();

@@ -1,4 +1,4 @@
-//! Whether a guest's description of itself keeps to the contract. Never believes more of it than its form.
+//! Checks whether a guest's self-description keeps to the contract.
 
 use crate::failure::LoadError;
 use crate::receipt::printable;
@@ -16,7 +16,7 @@ const PATHS: usize = 64;
 /// Characters of a name, a version or a reason.
 const NAME_CHARS: usize = 64;
 
-/// The reasons that the guest may answer with, when all of its description is in order.
+/// Checks a description; returns the reasons that the guest may answer with.
 pub(crate) fn check(description: &Description, world: World) -> Result<BTreeSet<String>, LoadError> {
     named("name", &description.name)?;
     named("version", &description.version)?;
@@ -36,7 +36,7 @@ pub(crate) fn check(description: &Description, world: World) -> Result<BTreeSet<
     Ok(words)
 }
 
-/// A word that may become a condition's reason: CamelCase, at most 64 characters.
+/// Whether a word may be a condition's reason: CamelCase, at most 64 characters.
 fn is_reason(word: &str) -> bool {
     word.len() <= NAME_CHARS
         && word.starts_with(|c: char| c.is_ascii_uppercase())
@@ -48,7 +48,7 @@ fn check_read(read: &Read, world: World) -> Result<(), LoadError> {
     named("kind", &read.kind)?;
     at_most("paths of one kind", read.fields.len() + read.changes.len(), PATHS)?;
     let compiled = Declared::compile(read).map_err(|error| error.to_string());
-    // Only a taints guest is given a record; to the others crosses what is declared, whatever it is.
+    // Only a taints guest gets a record; to the others every declared field crosses.
     let fault = match compiled {
         Ok(_) => (world == World::Taints).then(|| declared::fault(read)).flatten(),
         Err(error) => Some(error),
@@ -59,7 +59,7 @@ fn check_read(read: &Read, world: World) -> Result<(), LoadError> {
     }
 }
 
-/// Printable, not empty, not long.
+/// Checks that a text is printable, not empty and not too long.
 fn named(what: &str, text: &str) -> Result<(), LoadError> {
     if text.is_empty() || text.len() > NAME_CHARS || !text.chars().all(|c| c.is_ascii_graphic()) {
         return refuse(format!("its {what} is not 1 to {NAME_CHARS} printable characters"));

@@ -1,5 +1,5 @@
-//! One engine for all guests: instances from a pool where address space allows, a tick every millisecond.
-//! Never holds a guest alive: whoever loads one keeps it.
+//! One engine for all guests: instances from a pool where address space allows, a tick every millisecond. The caller
+//! that loads a guest keeps it alive; the engine does not.
 
 use crate::bindings::v0_1::{log, panic};
 use crate::call::CallState;
@@ -19,11 +19,11 @@ use wasmtime::component::{HasSelf, Linker};
 /// How an engine is made.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Calls at once; more wait.
+    /// Concurrent calls; further ones wait.
     pub concurrency: u32,
     /// How instances get their memory.
     pub allocate: Allocate,
-    /// Who drives the time by which deadlines go.
+    /// What drives the ticks that deadlines count.
     pub ticker: Ticker,
     /// Bytes of stack for one call, an eighth of a usual thread's.
     pub stack_bytes: usize,
@@ -31,15 +31,15 @@ pub struct EngineOptions {
     pub max_memory_bytes: u64,
     /// The most that [`Limits::table_elements`](crate::Limits::table_elements) can allow.
     pub max_table_elements: u64,
-    /// Bytes of the largest component that is looked at.
+    /// The most bytes of a component.
     pub max_component_bytes: u64,
-    /// Bytes of code of all components that guests use at a time, not counting those that are trusted.
+    /// The most bytes of code of all components that guests use at a time, without trusted ones.
     pub max_code_bytes: u64,
     /// Folder in which compiled code is kept for the next engine; used only when it belongs to this user alone.
     pub code_cache: Option<PathBuf>,
-    /// What compiles in a process of its own; without it this one compiles, whatever that takes.
+    /// Compiles in a separate process; without it this process compiles, without limits of memory and time.
     pub compiler: Option<Compiler>,
-    /// Digests of components that are compiled in this process all the same, because they came with it.
+    /// Digests of components that are compiled in this process all the same, because they were shipped with it.
     pub trusted: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ pub enum Allocate {
     OnDemand,
 }
 
-/// Who drives the time by which deadlines go.
+/// What drives the ticks that deadlines count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ticker {
     /// A thread of the engine, which ends with it.
@@ -79,7 +79,7 @@ pub enum Ticker {
     Manual,
 }
 
-/// What was found possible when the engine was made.
+/// The way of allocating that was possible when the engine was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// A pool.
@@ -106,7 +106,7 @@ impl Allocation {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
-    /// Whether others wait for what it loads.
+    /// Whether other work waits for what it loads.
     pub(crate) hasty: bool,
 }
 
@@ -117,17 +117,17 @@ pub(crate) struct Inner {
     pub(crate) allocation: Allocation,
     pub(crate) without_log: Linker<CallState>,
     pub(crate) with_log: Linker<CallState>,
-    /// Code by digest, as long as a guest uses it.
+    /// Code by digest, while a guest uses it.
     pub(crate) compiled: Mutex<BTreeMap<String, Weak<Compiled>>>,
     /// Components that took too much to compile.
     pub(crate) refused: Mutex<BTreeMap<String, LoadError>>,
     /// Components that took too much to compile while others waited.
     pub(crate) slow: Mutex<BTreeSet<String>>,
-    /// One compilation at a time, and a hasty one beside it: it is the one thing here that takes long and much memory.
+    /// One compilation at a time, and a hasty one beside it: nothing else here takes so much time and memory.
     pub(crate) compiling: Mutex<()>,
     pub(crate) compiling_hastily: Mutex<()>,
     pub(crate) compilations: AtomicU64,
-    /// Code of earlier engines.
+    /// Code that earlier engines kept on disk.
     pub(crate) cache: Option<Cache>,
 }
 
@@ -135,7 +135,7 @@ impl Engine {
     /// Makes an engine and starts its ticker.
     ///
     /// # Errors
-    /// When no instance could be made on this machine, or no thread.
+    /// When this machine allows no instance, or no thread.
     pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
         let (wasm, allocation) = probe(&options)?;
         Self::assemble(wasm, allocation, options)
@@ -182,18 +182,19 @@ impl Engine {
         Ok(Self { inner, hasty: false })
     }
 
-    /// The same engine for whom others wait: a component that takes long to compile is [`LoadError::Slow`].
+    /// The same engine for loads that other work waits for: a component that takes long to compile gives
+    /// [`LoadError::Slow`].
     #[must_use]
     pub fn hasty(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), hasty: true }
     }
 
-    /// Lets one millisecond pass for deadlines. Only needed with [`Ticker::Manual`].
+    /// Advances deadlines by one millisecond. Only needed with [`Ticker::Manual`].
     pub fn tick(&self) {
         self.inner.tick();
     }
 
-    /// How instances get their memory, as was found possible.
+    /// How instances get their memory on this machine.
     pub fn allocation(&self) -> Allocation {
         self.inner.allocation
     }
@@ -216,14 +217,14 @@ impl Inner {
     }
 }
 
-/// The ticker has nothing to count for any more.
+/// Stops the ticker.
 impl Drop for Inner {
     fn drop(&mut self) {
         self.gate.close();
     }
 }
 
-/// Counts time as long as the engine lives and somebody calls; holds it only while it ticks.
+/// Counts time while the engine lives and a call runs; holds a reference to the engine only during a tick.
 fn start_ticker(inner: &Arc<Inner>) -> Result<(), EngineError> {
     let (weak, gate) = (Arc::downgrade(inner), Arc::clone(&inner.gate));
     let run = move || {
@@ -236,7 +237,7 @@ fn start_ticker(inner: &Arc<Inner>) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Tries what is best first: address space may be short (`ulimit -v`, gVisor), kernels may be old.
+/// Tries the best way first: address space may be scarce (`ulimit -v`, gVisor), kernels may be old.
 fn probe(options: &EngineOptions) -> Result<(wasmtime::Engine, Allocation), EngineError> {
     let ways: &[Allocation] = match options.allocate {
         Allocate::PoolIfPossible => &[Allocation::Pool, Allocation::OnDemand, Allocation::SmallOnDemand],
@@ -255,7 +256,7 @@ fn probe(options: &EngineOptions) -> Result<(wasmtime::Engine, Allocation), Engi
 /// Address space that must be left for compiling and for everything else.
 const HEADROOM: usize = 256 << 20;
 
-/// Whether an engine that could be made can also be used.
+/// Whether an engine that was made can also be used.
 fn fits(wasm: &wasmtime::Engine, way: Allocation) -> wasmtime::Result<()> {
     if way == Allocation::OnDemand {
         let mut store = wasmtime::Store::new(wasm, ());

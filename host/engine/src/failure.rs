@@ -1,4 +1,4 @@
-//! Why an engine, a component or a call failed: one word each. Never says what a guest said unless it is printable.
+//! Why an engine, a component or a call failed, with one reason each. A guest's text is made printable first.
 
 use crate::receipt::printable;
 use transom_core::contract::description::World;
@@ -9,7 +9,7 @@ pub enum EngineError {
     /// Neither a pool nor memory on demand could be set up.
     #[error("failed to set up the engine: {0}")]
     Setup(String),
-    /// The thread that counts time could not be started.
+    /// The ticker thread could not be started.
     #[error("failed to start the engine's ticker")]
     Ticker(#[source] std::io::Error),
 }
@@ -20,24 +20,24 @@ pub enum LoadError {
     /// More bytes, memories, tables or instances than any guest may have.
     #[error("failed to load component: {what} is {found}, {allowed} is the limit")]
     TooLarge {
-        /// What there is too much of.
+        /// The quantity that is too large.
         what: &'static str,
-        /// How much of it.
+        /// Its value.
         found: u64,
-        /// How much there may be.
+        /// Its limit.
         allowed: u64,
     },
-    /// It takes longer to compile, or more memory, than others should wait for: to be loaded again, by an engine that is
+    /// Compiling it takes more time or memory than other work should wait for: load it again with an engine that is
     /// not hasty.
     #[error("failed to load component: it takes long to compile")]
     Slow,
-    /// The bytes are no component that can be compiled.
+    /// The bytes are not a component that can be compiled.
     #[error("failed to compile component: {0}")]
     Invalid(String),
-    /// It imports what is not granted.
+    /// It imports something that is not granted.
     #[error("failed to load component: it imports {}, which is not granted", printable(&.0.join(", ")))]
     ImportNotGranted(Vec<String>),
-    /// It does not export, or not with the right types, what its world demands.
+    /// An export that its world demands is missing or has other types.
     #[error("failed to load component as {}: {detail}{}", .expected.name(), found_text(*.found))]
     WorldMismatch {
         /// The world that was asked for.
@@ -47,10 +47,10 @@ pub enum LoadError {
         /// What is missing or different.
         detail: String,
     },
-    /// Its description of itself breaks the contract.
+    /// Its self-description breaks the contract.
     #[error("failed to accept the component's description: {0}")]
     DescriptionInvalid(String),
-    /// It could not say what it is.
+    /// It failed to describe itself.
     #[error("failed to ask the component what it is: {0}")]
     Describe(CallFailure),
 }
@@ -108,7 +108,7 @@ pub enum CallFailure {
         /// Its budget.
         allowed: u64,
     },
-    /// What it would be given is too large; it was not asked.
+    /// Its arguments are too large; it was not called.
     #[error("the guest would be given {wanted} bytes or more, {allowed} are the limit")]
     ArgumentTooLarge {
         /// Bytes counted until the limit was passed.
@@ -143,7 +143,7 @@ pub enum CallFailure {
     /// No instance can be made of it, on any machine.
     #[error("the guest cannot be started: {0}")]
     Unstartable(String),
-    /// It was asked what guests of its world are not asked.
+    /// It was asked a question of another world.
     #[error("a guest of the world {} cannot be asked that", .0.name())]
     WrongWorld(World),
     /// No instance was free in time.

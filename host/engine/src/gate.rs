@@ -1,5 +1,5 @@
-//! Lets as many calls in as there are instances; the others wait. Counts the ticks by which all deadlines go.
-//! Never reads a clock: whoever drives the ticks drives the waiting, too, and may rest while nobody is inside.
+//! Admits as many calls as there are instances; the others wait. Counts the ticks for all deadlines. Reads no clock:
+//! the ticker drives the waiting, too, and may rest while no call is inside.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
-    /// Wakes whoever drives the ticks.
+    /// Wakes the ticker.
     called: Condvar,
 }
 
@@ -49,8 +49,7 @@ impl Gate {
         Some(Permit(self))
     }
 
-    /// For whoever drives the ticks: waits until somebody is inside, whose time is to be counted; false when the gate
-    /// is closed.
+    /// For the ticker: waits until a call is inside, whose time must be counted; false when the gate is closed.
     pub(crate) fn called(&self) -> bool {
         let mut state = self.lock();
         state.resting = true;
@@ -61,13 +60,13 @@ impl Gate {
         !state.closed
     }
 
-    /// Nobody will come any more.
+    /// Closes the gate: no more calls come.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.called.notify_one();
     }
 
-    /// One tick has passed.
+    /// Counts one tick.
     pub(crate) fn tick(&self) {
         let mut state = self.lock();
         state.now += 1;
@@ -81,7 +80,7 @@ impl Gate {
         self.lock().waiting
     }
 
-    /// A panic elsewhere leaves only counters behind, which stay right.
+    /// The counters stay valid even if a panic poisons the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! A loaded guest and the questions that can be put to it. Never remembers an answer.
+//! A loaded guest and the questions that it can be asked. Answers are not cached.
 
 use crate::bindings::v0_1::{description, kubeconfig, taints, trigger};
 use crate::failure::CallFailure;
@@ -15,10 +15,10 @@ use transom_core::contract::description::{Description, World};
 use transom_core::contract::taints::{Decision, ManagedCluster};
 use transom_core::contract::{Change, Context, Primary, Problem, Readiness, Refusal, Timed, Verdict};
 
-/// A guest of one world. Cheap to clone, to be asked from many threads at once.
+/// A guest of one world. Cheap to clone; many threads can call it at once.
 ///
-/// Every question runs in a fresh instance under the limits of that call, and takes the calling thread until the
-/// answer is there or a limit fires. A guest that is asked what its world does not know answers
+/// Every question runs in a fresh instance under the limits of that call, and blocks the calling thread until the
+/// answer is there or a limit fires. A question of another world gives [`CallFailure::WrongWorld`].
 /// [`CallFailure::WrongWorld`].
 #[derive(Clone)]
 pub struct Guest {
@@ -56,12 +56,12 @@ impl Guest {
         self.loaded.world
     }
 
-    /// What it says of itself, checked when it was loaded.
+    /// Its self-description, checked when it was loaded.
     pub fn description(&self) -> &Description {
         &self.loaded.description
     }
 
-    /// Has it judge settings, one JSON object; no problem means that it accepts them.
+    /// Asks it to check settings, one JSON object; no problem means that it accepts them.
     pub fn validate(&self, limits: &Limits, settings: &str) -> Call<Vec<Problem>> {
         let About { validate, .. } = &self.loaded.about;
         self.loaded.code.call(
@@ -91,7 +91,7 @@ impl Guest {
         )
     }
 
-    /// Asks a trigger guest what to make of a change.
+    /// Asks a trigger guest for a verdict on a change.
     pub fn evaluate(&self, limits: &Limits, context: &Context, change: &Change) -> Call<Verdict> {
         let Exports::Trigger { evaluate, .. } = &self.loaded.exports else { return self.wrong_world() };
         self.loaded.code.call(
@@ -148,7 +148,7 @@ impl Guest {
         )
     }
 
-    /// Asks a taints guest which taints a managed cluster carries.
+    /// Asks a taints guest which taints a managed cluster should have.
     pub fn compute(
         &self,
         limits: &Limits,

@@ -1,5 +1,5 @@
-//! What a component imports, read from its binary, and what of it may be granted.
-//! Never trusts a linker to refuse: what is not granted is named before anything is linked.
+//! What a component imports, read from its binary, and what of it may be granted. Names ungranted imports before
+//! anything is linked, instead of relying on the linker.
 
 use std::collections::BTreeSet;
 use wasmtime::component::Component;
@@ -19,7 +19,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Everything that there is to grant.
+    /// Everything that can be granted.
     pub const ALL: &'static [Self] = &[Self::Log];
 
     /// The word for it in policies.
@@ -29,18 +29,18 @@ impl Capability {
         }
     }
 
-    /// The capability that an imported interface needs; nothing when it is one that cannot be granted.
+    /// The capability that an imported interface needs; `None` when it cannot be granted.
     fn of(import: &str) -> Option<Self> {
         is_ours(import, "transom:policy/log").then_some(Self::Log)
     }
 }
 
-/// Whether every guest may import it: last words, which nothing but the message of its failure is made of.
+/// Whether every guest may import it: the panic message, which only goes into the message of the failure.
 fn is_free(import: &str) -> bool {
     is_ours(import, "transom:policy/panic")
 }
 
-/// Whether an import is this interface of the generation that is served.
+/// Whether an import is this interface, in the generation that is served.
 fn is_ours(import: &str, interface: &str) -> bool {
     let ours = |(named, version): (&str, &str)| named == interface && (version == "0.1" || version.starts_with("0.1."));
     import.split_once('@').is_some_and(ours)
@@ -58,7 +58,7 @@ impl Capabilities {
     }
 }
 
-/// The imports of a component that give it something to call; those that only name types are left out.
+/// The imports of a component that give it something to call or use; those that only name types are left out.
 pub(crate) fn imports(component: &Component) -> Vec<String> {
     let engine = component.engine();
     let ty = component.component_type();

@@ -1,4 +1,4 @@
-//! What a component is, without granting it anything that it would need. Runs it only to ask what it is.
+//! Describes a component without a policy's grant. Runs it only to ask for its self-description.
 
 use crate::engine::Engine;
 use crate::failure::LoadError;
@@ -23,7 +23,7 @@ pub struct Inspection {
     pub needs: Capabilities,
     /// The imports that no policy can grant; with any of these it cannot be loaded.
     pub ungrantable: Vec<String>,
-    /// What it says of itself, or why it could not be loaded even with what it needs.
+    /// Its self-description, or why it could not be loaded even with what it needs.
     pub description: Result<Description, LoadError>,
 }
 
@@ -31,7 +31,7 @@ impl Engine {
     /// Reads what a component is from its bytes.
     ///
     /// # Errors
-    /// When the bytes are too many, or no component that can be compiled.
+    /// When the bytes are too many, or not a component that can be compiled.
     pub fn inspect(&self, bytes: &[u8]) -> Result<Inspection, LoadError> {
         let compiled = self.inner.compiled(bytes, false)?;
         let component = &compiled.component;

@@ -1,5 +1,5 @@
-//! Compiles, limits and calls guests; the only crate that knows wasmtime.
-//! Never decides what an answer means, and never prints: log lines and receipts are returned.
+//! Compiles, limits and calls guests; the only crate that uses wasmtime. Does not print: log lines and receipts are
+//! returned.
 
 mod bindings;
 mod call;

@@ -1,6 +1,6 @@
-//! What one call may use. Limits belong to the call, never to the compiled code.
+//! What one call may use. Limits belong to the call, not to the compiled code.
 
-/// The budget of one call. Whoever goes beyond is stopped with a [`CallFailure`](crate::CallFailure) of its own.
+/// The budget of one call. Each limit stops a guest that exceeds it with its own [`CallFailure`](crate::CallFailure).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Milliseconds (ticks of the engine) until the guest is stopped; waiting for a free instance does not count.
@@ -9,9 +9,9 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Elements of all tables together.
     pub table_elements: u64,
-    /// Bytes of what the guest is given: its texts and its list entries.
+    /// Bytes of the guest's arguments: their texts and list entries.
     pub argument_bytes: u64,
-    /// Bytes of what the guest answers, counted like the arguments.
+    /// Bytes of the guest's answer, counted like the arguments.
     pub answer_bytes: u64,
     /// Log lines, cut or not.
     pub log_lines: u64,
@@ -21,14 +21,14 @@ pub struct Limits {
     pub host_calls: u64,
 }
 
-/// Bytes of memory of a call where nothing else is said. Of the agent's budget of 256 MiB compiling has 128 and documents
-/// with credentials 32; four calls, the fewest with which guests of two policies work while another is loaded and one
-/// hangs, have 24 each: 16 of memory beside what such a call is given and answers ([`Limits::bytes`]). Guests written in
-/// Rust take one or two.
+/// The default memory of a call, in bytes. Of the agent's budget of 256 MiB, compiling has 128 and documents with
+/// credentials have 32. Four calls have 24 each; four is the fewest with which guests of two policies work while
+/// another is loaded and one hangs. Of the 24, 16 are memory, the rest is for arguments and answer
+/// ([`Limits::bytes`]). Guests written in Rust take one or two.
 pub(crate) const MEMORY_BYTES: u64 = 16 << 20;
 
 impl Default for Limits {
-    /// Ample for a guest that reads a few objects, small enough that a hostile one is not noticed by others.
+    /// Ample for a guest that reads a few objects, and small enough that a hostile one does not disturb others.
     fn default() -> Self {
         Self {
             time_ms: 250,
@@ -44,8 +44,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes that a call takes at most: its memories, what it is given, what it answers (read once as it came and once
-    /// as what it means), and what it logs.
+    /// The most bytes that a call takes: its memories, its arguments, its answer (once as received and once
+    /// converted), and its log.
     pub fn bytes(&self) -> u64 {
         let answer = self.answer_bytes.saturating_mul(2);
         [self.argument_bytes, answer, self.log_bytes].into_iter().fold(self.memory_bytes, u64::saturating_add)

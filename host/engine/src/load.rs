@@ -1,5 +1,5 @@
-//! From bytes to a guest that can be asked: imports compared with the grant, exports with the world, description asked.
-//! Never lets a component run before its imports are known.
+//! From bytes to a guest that can be called: compares imports with the grant and exports with the world, then asks
+//! for the description. A component runs only after its imports were checked.
 
 use crate::bindings::v0_1::{self, description, kubeconfig, taints, trigger};
 use crate::call::CallState;
@@ -32,7 +32,7 @@ pub(crate) enum Exports {
     Taints { compute: Function },
 }
 
-/// Finds the functions by name; tells what is missing.
+/// Finds the functions by name; the error says what is missing.
 fn locate(component: &Component, world: World) -> Result<(About, Exports), String> {
     let find = |name: &str, function: &str| {
         let interface = v0_1::interface(name);
@@ -73,11 +73,12 @@ fn check(about: &About, exports: &Exports, store: &mut Store<CallState>, instanc
 }
 
 impl Engine {
-    /// Loads a guest: compiles it unless some guest runs the same bytes already, checks it, asks it once what it is.
-    /// Takes tens of milliseconds for new bytes; call it where nothing waits. Calls in other threads are not held up.
+    /// Loads a guest: compiles it unless a guest already runs the same bytes, checks it, and asks once for its
+    /// description. Takes tens of milliseconds for new bytes; call it where nothing waits. Does not block calls in
+    /// other threads.
     ///
     /// # Errors
-    /// With the first thing that is wrong with the component.
+    /// The first thing that is wrong with the component.
     pub fn load(&self, bytes: &[u8], world: World, granted: &Capabilities) -> Result<Guest, LoadError> {
         let code = self.link(bytes, world, granted)?;
         let located = locate(&code.compiled.component, world);
@@ -87,7 +88,7 @@ impl Engine {
         Ok(Guest::from(Arc::new(Loaded { code, about, exports, world, description, words })))
     }
 
-    /// Code that may import what it imports.
+    /// Linked code, after checking that its imports are granted.
     pub(crate) fn link(&self, bytes: &[u8], world: World, granted: &Capabilities) -> Result<Runnable, LoadError> {
         let compiled = self.inner.compiled(bytes, self.hasty)?;
         let denied = denied(&imports(&compiled.component), granted);
@@ -95,7 +96,7 @@ impl Engine {
             return Err(LoadError::ImportNotGranted(denied));
         }
         let linker = if granted.has(Capability::Log) { &self.inner.with_log } else { &self.inner.without_log };
-        // The names are granted, so what is left to differ are the types of the imports.
+        // The names are granted, so only the types of the imports can differ.
         let pre = linker.instantiate_pre(&compiled.component).map_err(|error| LoadError::WorldMismatch {
             expected: world,
             found: None,
@@ -105,7 +106,7 @@ impl Engine {
     }
 }
 
-/// Asks the component what it is, and compares the types of its exports on the way.
+/// Asks the component for its description, after comparing the types of its exports.
 fn describe(code: &Runnable, about: &About, exports: &Exports, world: World) -> Result<Description, LoadError> {
     let mut mismatched = None;
     let ask = |store: &mut Store<CallState>, instance: &Instance, ()| {

@@ -1,10 +1,10 @@
-//! Counts and checks what crosses: arguments on their way in, answers on their way out.
-//! Both are measured alike: bytes of text, and the host's size of each list entry.
+//! Counts and checks what crosses: arguments on their way in, answers on their way out. Both are counted alike: bytes
+//! of text, and the host's size of each list entry.
 
 use crate::receipt::printable;
 use std::collections::BTreeSet;
 
-/// Makes arguments; stops copying where the limit is passed.
+/// Makes arguments; stops copying beyond the limit.
 pub(crate) struct Lower {
     pub(crate) bytes: u64,
     allowed: u64,
@@ -29,7 +29,7 @@ impl Lower {
     }
 
     pub(crate) fn json(&mut self, value: &serde_json::Value) -> String {
-        // A Value has only string keys, the one thing that could fail.
+        // Only keys that are not strings could fail, and a Value has none.
         let text = serde_json::to_string(value).unwrap_or_default();
         self.bytes = self.bytes.saturating_add(text.len() as u64);
         text
@@ -41,7 +41,7 @@ impl Lower {
     }
 }
 
-/// Takes answers apart; remembers the first thing in one that breaks the contract.
+/// Converts answers; remembers the first breach of the contract.
 pub(crate) struct Lift<'a> {
     pub(crate) bytes: u64,
     pub(crate) broken: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) struct Lift<'a> {
 }
 
 impl<'a> Lift<'a> {
-    /// With the reasons that the guest declared; none are known yet while it describes itself.
+    /// With the reasons that the guest declared; `None` while it describes itself.
     pub(crate) fn new(declared: Option<&'a BTreeSet<String>>) -> Self {
         Self { bytes: 0, broken: None, declared }
     }

@@ -1,4 +1,4 @@
-//! What one call used of its budget, and the log lines that it wrote. Never printed by the engine.
+//! What one call used of its budget, and the log lines that it wrote.
 
 use transom_core::redact::visible::visible;
 
@@ -11,9 +11,9 @@ pub struct Receipt {
     pub memory_bytes: u64,
     /// Elements of all tables together.
     pub table_elements: u64,
-    /// Bytes of what the guest was given.
+    /// Bytes of the arguments.
     pub argument_bytes: u64,
-    /// Bytes of what the guest answered.
+    /// Bytes of the answer.
     pub answer_bytes: u64,
     /// Log lines that were kept.
     pub log_lines: u64,
@@ -21,7 +21,7 @@ pub struct Receipt {
     pub log_bytes: u64,
     /// Calls of functions of the host that were served.
     pub host_calls: u64,
-    /// Whether the stack, which is the agent's own limit, overflowed.
+    /// Whether the stack overflowed, whose limit the agent sets.
     pub stack_overflowed: bool,
     /// The lines themselves.
     pub log: Vec<LogLine>,
@@ -30,27 +30,28 @@ pub struct Receipt {
 /// One captured line: at most [`LINE_CHARS`] characters, control characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// How loud.
+    /// Its level.
     pub level: LogLevel,
     /// The text, safe to print.
     pub text: String,
 }
 
-/// How loud a log line is.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// For the guest's author.
     Debug,
-    /// For whoever runs the agent.
+    /// For the operator.
     Info,
-    /// For whoever runs the agent, now.
+    /// For the operator, at once.
     Warn,
 }
 
 /// Characters of a guest's text that are kept, in log lines and in messages.
 pub const LINE_CHARS: usize = 1024;
 
-/// A guest's text as it may be printed: cut, and without anything that moves a cursor or turns text around.
+/// A guest's text as it may be printed: cut, and with escapes for letters that move a cursor or change the direction
+/// of text.
 pub(crate) fn printable(text: &str) -> String {
     match text.char_indices().nth(LINE_CHARS) {
         Some((end, _)) => format!("{}…", visible(text.get(..end).unwrap_or_default())),

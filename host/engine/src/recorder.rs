@@ -1,5 +1,5 @@
-//! Linear memory that a test owns, so that all that a guest ever saw can be searched after its call.
-//! Never part of what ships: only with the feature `recorder`, and only on demand.
+//! Linear memory that a test owns, so that it can search everything that a guest saw. Only with the feature
+//! `recorder`, and only on demand.
 
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ pub struct MemoryRecorder {
 }
 
 impl MemoryRecorder {
-    /// The memories of all calls since this was asked last, each whole.
+    /// The memories of all calls since the last `take`, each whole.
     pub fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -24,7 +24,7 @@ impl std::fmt::Debug for MemoryRecorder {
     }
 }
 
-/// One linear memory: as many bytes as it can ever have, of which the first `size` are there.
+/// One linear memory: allocated with its largest size, of which the first `size` bytes are in use.
 struct Recorded {
     base: NonNull<u8>,
     capacity: usize,
@@ -32,7 +32,7 @@ struct Recorded {
     recorder: MemoryRecorder,
 }
 
-/// Bytes of the largest memory; the budget of a call is below.
+/// Bytes of the largest memory; the budget of a call is smaller.
 const CAPACITY: usize = 64 << 20;
 
 #[expect(unsafe_code, reason = "a memory of one's own is unsafe by its traits; it never moves and is freed once")]

@@ -1,5 +1,5 @@
 //! One call: arguments in, a fresh instance, its answer out, all within the limits; and why it failed if it did.
-//! Never keeps an instance: nothing that a guest does in one call is seen by another.
+//! Instances are not reused, so that no call sees what another one did.
 
 use crate::call::CallState;
 use crate::compile::Compiled;
@@ -14,7 +14,7 @@ use std::time::Instant;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
-/// What became of a call: an answer or a failure, and in both cases what was used.
+/// The result of a call: an answer or a failure, and in both cases what was used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call<T> {
     /// The answer, as the guest gave it, or why there is none.
@@ -31,7 +31,8 @@ pub(crate) struct Runnable {
 }
 
 impl Runnable {
-    /// Makes the arguments, asks, and takes the answer apart; `declared` are the reasons that an answer may give.
+    /// Makes the arguments, calls the guest, and converts the answer; `declared` are the reasons that an answer may
+    /// give.
     pub(crate) fn call<'d, A, R, T>(
         &self,
         limits: &Limits,
@@ -53,7 +54,7 @@ impl Runnable {
         Call { result, receipt }
     }
 
-    /// A call can be allowed less than the engine, never more.
+    /// Caps the limits of a call at those of the engine.
     fn within_engine(&self, limits: &Limits) -> Limits {
         let options = &self.engine.options;
         let mut limits = limits.clone();
@@ -78,7 +79,8 @@ impl Runnable {
         let mut store = Store::new(&self.engine.wasm, CallState::new(limits.clone(), std::mem::take(receipt)));
         store.limiter(|state| state);
         store.set_epoch_deadline(limits.time_ms.min(FOR_EVER));
-        // One bound for everything that a guest can make the host copy at once; which budget it broke is sorted out below.
+        // One bound for everything that a guest can make the host copy at once; `classify` finds out which budget it
+        // broke.
         store.set_hostcall_fuel(usize::try_from(limits.answer_bytes.max(limits.log_bytes)).unwrap_or(usize::MAX));
         let instance = self.pre.instantiate(&mut store).map_err(|error| (error, CallFailure::Unstartable as Other));
         let answer = instance.and_then(|instance| {
@@ -93,16 +95,16 @@ impl Runnable {
     }
 }
 
-/// How many times its own time a call waits for a free instance.
+/// A call waits for a free instance for so many times its own time limit.
 const PATIENCE: u64 = 40;
 
-/// Bytes of log that a call can be allowed at most: one line crosses whole before it is cut.
+/// The most bytes of log that a call can be allowed: one line crosses whole before it is cut.
 const LARGEST_LOG: u64 = 1 << 20;
 
-/// Ticks that no engine lives to see, and that can be added to the ticks so far.
+/// More ticks than any engine lives, and few enough to be added to the current tick.
 const FOR_EVER: u64 = u64::MAX / 2;
 
-/// Takes an answer apart, measures it and checks what a type cannot say.
+/// Converts an answer, measures it, and checks what a type cannot express.
 fn take<'d, T>(
     limits: &Limits,
     receipt: &mut Receipt,
@@ -121,16 +123,16 @@ fn take<'d, T>(
     }
 }
 
-/// What wasmtime says when a guest makes the host copy more than it may; it gives this error no type.
+/// wasmtime's error when a guest makes the host copy more than it may; it has no type of its own.
 const COPIED_TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// Frames of a trap that are kept.
 pub(crate) const FRAMES: usize = 32;
 
-/// What an error is that none of the limits explains.
+/// Makes the failure for an error that no limit explains.
 type Other = fn(String) -> CallFailure;
 
-/// Which limit fired, from what wasmtime returned and what the guest said before; `other` where none did.
+/// Which limit fired, from wasmtime's error and the guest's panic message; `other` where none did.
 fn classify(error: &wasmtime::Error, limits: &Limits, panicked: Option<&str>, other: Other) -> CallFailure {
     if let Some(failure) = error.downcast_ref::<CallFailure>() {
         return failure.clone();
@@ -148,7 +150,7 @@ fn classify(error: &wasmtime::Error, limits: &Limits, panicked: Option<&str>, ot
     }
     let text = format!("{:#}", error.root_cause());
     if text.contains(COPIED_TOO_MUCH) {
-        // The guest's frames are on the stack only while it calls the host, and all that it has to call is for text.
+        // The guest's frames are on the stack only while it calls the host, and it calls the host only to pass text.
         return match error.downcast_ref::<WasmBacktrace>() {
             Some(_) => CallFailure::LogBytesExceeded { allowed: limits.log_bytes },
             None => CallFailure::AnswerTooLarge { allowed: limits.answer_bytes },
@@ -160,8 +162,8 @@ fn classify(error: &wasmtime::Error, limits: &Limits, panicked: Option<&str>, ot
     other(printable(&text))
 }
 
-/// ` in inner < outer`: the functions in which a trap happened, as far as the binary names them; those by which Rust
-/// panics say nothing.
+/// ` in inner < outer`: the functions in which a trap happened, as far as the binary names them. Functions by which
+/// Rust panics are left out.
 fn place(frames: &[wasmtime::FrameInfo]) -> String {
     let names = frames.iter().filter_map(wasmtime::FrameInfo::func_name);
     let names = names.map(|name| format!("{:#}", rustc_demangle::demangle(name)));
@@ -169,7 +171,7 @@ fn place(frames: &[wasmtime::FrameInfo]) -> String {
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(" < ")) }
 }
 
-/// What names of functions have in them that only lead from a panic to the trap.
+/// Parts of the names of functions that only lead from a panic to the trap.
 const PANICKING: [&str; 8] = [
     "__rust_",
     "rust_begin_unwind",
@@ -181,11 +183,11 @@ const PANICKING: [&str; 8] = [
     "transom_guest::panic",
 ];
 
-/// How often a function stands on the stack at least that recurses without end, of the frames that are kept.
+/// How often a function must be among the kept frames to count as endless recursion.
 const RECURSING: usize = 4;
 
-/// Whether an access beyond the memory comes of a stack of Rust's own that ran over: it lies at the memory's beginning,
-/// with nothing below it. Then some function called itself, directly or not, up to the last frame that is kept.
+/// Whether an out-of-bounds access comes from an overflow of Rust's own stack, which lies at the beginning of the
+/// memory with nothing below it. Then some function called itself, directly or not, up to the last kept frame.
 fn recursed(frames: &[wasmtime::FrameInfo]) -> bool {
     frames.len() >= FRAMES
         && frames

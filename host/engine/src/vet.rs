@@ -1,5 +1,5 @@
-//! What no limit of a call would stop: operations on whole ranges of memory or tables, which run to their end.
-//! The time is looked at where a function begins and where a loop does; so a function may hold only so many in between.
+//! Refuses components that no limit of a call would stop: operations on whole ranges of memory or tables run to their
+//! end. Time is checked only where a function or a loop begins, so a function may hold only so many of them.
 
 use crate::failure::LoadError;
 use crate::limits::MEMORY_BYTES;
@@ -7,15 +7,15 @@ use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 
 /// Bytes that a slow machine fills or copies in a millisecond.
 const BYTES_OF_A_MILLISECOND: u64 = 4 << 20;
-/// How much later than its time a call may be stopped: four times what it has.
+/// How much later than its deadline a call may be stopped: about four times its default time.
 const LATE_MS: u64 = 1_024;
-/// The most of them in one function, each of which may be about all the memory that a call has.
+/// The most range operations in one function; each may cover about all the memory that a call has.
 const MOST: u64 = LATE_MS * BYTES_OF_A_MILLISECOND / MEMORY_BYTES;
-/// What a function with more of them has too many of.
+/// The name of this limit in errors.
 pub(crate) const RANGES: &str = "the number of memory operations on ranges in one of its functions";
 
-/// Refuses a component with a function that could not be stopped in time. What cannot be read is left to the compiler,
-/// which refuses it.
+/// Refuses a component with a function that could not be stopped in time. Leaves unreadable bytes to the compiler,
+/// which refuses them.
 pub(crate) fn vet(bytes: &[u8]) -> Result<(), LoadError> {
     for payload in Parser::new(0).parse_all(bytes) {
         let Ok(payload) = payload else { return Ok(()) };

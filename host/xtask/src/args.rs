@@ -1,4 +1,4 @@
-//! The command line of `cargo xtask`. Only names the tasks; what they do stands in their files.
+//! The command line of `cargo xtask`. Each task has a file of its own.
 
 use crate::{bench, check, cluster, demo, deploy, fleet, fuzz, guests, monitoring, servers, soak};
 use anyhow::Result;
@@ -57,7 +57,7 @@ impl Args {
     }
 }
 
-/// Reads the command line; ends the process with its help where it is wrong.
+/// Reads the command line; ends the process with its help when it is wrong.
 pub(crate) fn parse() -> Args {
     Args::parse()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds for release what is measured, and measures it. Never measures anything itself.
+//! `cargo xtask bench`: builds for release what is measured, and starts the program that measures it.
 
 use crate::progress;
 use crate::{guests, process, servers, workspace};
@@ -29,7 +29,8 @@ enum What {
     Cluster,
 }
 
-/// Prints the table and writes it to `bench/bench.json` in the target folder.
+/// Prints the table and writes it below the target folder: to `bench/bench.json`, or to `bench/cluster.json` for an API
+/// server.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = workspace::read()?;
     guests::run(&guests::Args::shipped_and(&workspace, "calm"))?;

@@ -1,17 +1,18 @@
-//! `cargo xtask test`: every check and every test, in the order in which failures are cheapest. Never goes on after a failure.
+//! `cargo xtask test`: every check and every test, in the order in which failures are cheapest. Stops at the first
+//! failure.
 
 use crate::{guests, process, progress, servers, workspace};
 use anyhow::{Context as _, Result};
 use std::process::Command;
 use std::time::Instant;
 
-/// One step: what it is called, and how it is done.
+/// One step: its name, and its function.
 struct Step {
     what: &'static str,
     run: fn() -> Result<()>,
 }
 
-/// The steps, cheapest first; guests stand before the first build, so that nothing is compiled twice.
+/// The steps, cheapest first. Guests come before the first build, so that nothing is compiled twice.
 const STEPS: [Step; 8] = [
     Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { what: "guests", run: || guests::run(&guests::Args::default()) },
@@ -32,7 +33,8 @@ const STEPS: [Step; 8] = [
     },
 ];
 
-/// The feature that is not part of the usual binary; with the whole workspace, so that nothing else is built anew.
+/// The feature that the usual binary does not have. It is built with the whole workspace, so that nothing else is built
+/// again.
 const TRACES: &str = "transom/otel";
 
 /// Runs all steps.
@@ -54,8 +56,8 @@ fn tests() -> Result<()> {
     process::run(&mut test(&["--no-fail-fast"])?)
 }
 
-/// `cargo test` with these words, for all packages, so that nothing is built with other features. The tests of the agent's
-/// own package make cargo build the binary with the rest; the end-to-end tests use that one.
+/// `cargo test` with these arguments, for all packages, so that nothing is built with other features. The tests of the
+/// agent's own package make cargo build the binary; the end-to-end tests use it.
 pub(crate) fn test(words: &[&str]) -> Result<Command> {
     let binary = workspace::read()?.target.join("debug/transom");
     let mut tests = in_root(&["test", "--workspace"])?;

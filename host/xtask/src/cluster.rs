@@ -1,5 +1,5 @@
-//! `cargo xtask cluster`: a real API server with the CRDs and an example fleet, to play with. Never anything else than
-//! starting what `tests/cluster` is.
+//! `cargo xtask cluster`: a real API server with the CRDs and an example fleet, to play with. Only builds and starts
+//! the program of `tests/cluster`.
 
 use crate::{progress, servers, workspace};
 use anyhow::{Context as _, Result};
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     managed: usize,
 }
 
-/// Becomes the cluster's own program, so that Ctrl-C goes to it.
+/// Replaces this process by the cluster's program, so that Ctrl-C goes to it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     progress::step("preparing the servers");
     let folder = servers::prepare()?;

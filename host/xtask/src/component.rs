@@ -1,11 +1,11 @@
-//! Makes a component of a core module and writes it down. Never runs it.
+//! Makes a component of a core module, and writes it to a file.
 
 use anyhow::{Context as _, Result};
 use std::fs::{self, File};
 use std::path::Path;
 use wit_component::ComponentEncoder;
 
-/// What happened to a file.
+/// What a write did to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It has new content.
@@ -19,7 +19,7 @@ pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>> {
     ComponentEncoder::default().validate(true).module(module)?.encode()
 }
 
-/// Writes atomically, and only where the content differs.
+/// Writes atomically, and only when the content differs.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<Written> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(Written::Same);
@@ -32,8 +32,8 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<Written> {
     Ok(Written::New)
 }
 
-/// What a module that was built anew leaves the same is as new as the module: `transom test` tells of components that are
-/// older than their sources.
+/// Gives a component that stayed the same the time of its newly built module: `transom test` warns of components that
+/// are older than their sources.
 pub(crate) fn refresh(path: &Path, module: &Path) -> Result<()> {
     let of = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
     let built = of(module)?;

@@ -1,5 +1,5 @@
 //! `cargo xtask demo`: the main job on a folder of manifests, from nothing to a swapped component. Everything lies in
-//! `target/demo`; never touches anything else.
+//! `target/demo`.
 
 mod agent;
 mod server;
@@ -13,7 +13,7 @@ use stage::Stage;
 use std::fs;
 use transom_support::fleet;
 
-/// The HostedCluster, and the ManagedCluster, that is edited.
+/// The index of the HostedCluster, and of the ManagedCluster, that is edited.
 const EDITED: usize = 0;
 
 /// Where the main job is shown.
@@ -42,14 +42,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What would be written for one cluster; credentials are shown as what they are, not what they say.
+/// Shows what would be written for one cluster, with credentials redacted.
 fn preview(stage: &Stage) -> Result<()> {
     progress::step("what would be written for one HostedCluster (nothing is written, credentials are not shown)");
     let manifest = stage.hosted(EDITED);
     stage.transom(&["render", &stage.shown(&manifest), "--policies", &stage.shown(&stage.policies)], &[0, 3])
 }
 
-/// Everything once; then again, to show that nothing is written where nothing differs.
+/// Reconciles everything once; then again, to show that nothing is written where nothing differs.
 fn once(stage: &Stage) -> Result<()> {
     progress::step("the whole fleet, once");
     let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
@@ -83,7 +83,7 @@ fn server(stage: &Stage) -> Result<String> {
     server_in(&text)
 }
 
-/// The server in the kubeconfig of a secret's manifest; nothing else of it ever gets into a result or an error.
+/// The server in the kubeconfig of a secret's manifest. Nothing else of it gets into a result or an error.
 fn server_in(manifest: &str) -> Result<String> {
     let encoded = value(manifest, "kubeconfig:").context("the secret has no kubeconfig on one line")?;
     // The text of a decoding error could quote the credential.
@@ -91,13 +91,13 @@ fn server_in(manifest: &str) -> Result<String> {
     value(&String::from_utf8_lossy(&bytes), "server:").context("the kubeconfig of the secret names no server")
 }
 
-/// What stands behind a key on its line.
+/// The value behind a key on its line.
 fn value(text: &str, key: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim().trim_start_matches("- ").strip_prefix(key))?;
     Some(line.trim().trim_matches(['"', '\'']).to_owned())
 }
 
-/// A ManagedCluster is not heard of any more; it gets its taint.
+/// A ManagedCluster stops reporting; it gets its taint.
 fn lose_cluster(stage: &Stage) -> Result<()> {
     progress::step("one ManagedCluster is not heard of any more");
     let name = fleet::managed_name(EDITED);

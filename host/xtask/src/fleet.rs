@@ -1,4 +1,4 @@
-//! `cargo xtask fleet`: writes a generated fleet of manifests. Never removes what is already in the folder.
+//! `cargo xtask fleet`: writes a generated fleet of manifests. Files that are already in the folder stay.
 
 use crate::progress;
 use anyhow::{Context as _, Result};
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Manifests without what an API server sets in metadata and takes from nobody else, nor owners, which are named by it.
+/// Manifests without the metadata that only an API server sets, and without owners, whose uids it sets.
 fn for_servers(text: &str) -> String {
     let (mut in_metadata, mut in_owners) = (false, false);
     let mut kept = String::with_capacity(text.len());

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: mutated cases, mutated policies and damaged own folders against the binary, for as long as wanted.
-//! Never part of the tests: these have a short run with a fixed seed.
+//! `cargo xtask fuzz`: mutated cases, mutated policies and damaged own folders against the binary, for as long as
+//! wanted. The tests have a short run with a fixed seed.
 
 use crate::{check, guests, process};
 use anyhow::{Context as _, Result};
@@ -18,7 +18,7 @@ pub(crate) struct Args {
 /// Tries until the time is over; fails with all that was found.
 pub(crate) fn run(args: &Args) -> Result<()> {
     guests::run(&guests::Args::default())?;
-    // With the tests `cases` of the agent's own package, of which none has this name: they make cargo build the binary.
+    // The tests `cases` of the agent's own package make cargo build the binary; none of them has this name.
     let words = ["--test", "e2e", "--test", "cases", "--", "fuzz::long", "--exact", "--ignored", "--nocapture"];
     let mut cargo = check::test(&words)?;
     cargo.env("TRANSOM_FUZZ_SEED", args.seed.to_string()).env("TRANSOM_FUZZ_MINUTES", args.minutes.to_string());

@@ -1,5 +1,5 @@
-//! `cargo xtask guests`: builds guests and fixtures and encodes them as components. Never rebuilds what is up to date:
-//! cargo decides about modules, and a component is written only where its bytes differ.
+//! `cargo xtask guests`: builds guests and fixtures and encodes them as components. Rebuilds only what changed: cargo
+//! decides about modules, and a component is written only when its bytes differ.
 
 use crate::component::{self, Written};
 use crate::wasm_std::{self, Compiler};
@@ -26,7 +26,7 @@ impl Args {
     }
 }
 
-/// Builds what was asked for; tells in one line what came of each.
+/// Builds the chosen guests; prints one line for each.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = workspace::read()?;
     let wanted = chosen(&workspace.guests, &args.names)?;
@@ -38,7 +38,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if compiler == Compiler::Debian && !workspace.target.join("wasm").is_dir() {
         progress::say("    building the standard library from source; this takes about two minutes, once");
     }
-    // One cargo run per shipped guest: together they would share features of dependencies, and with them digests.
+    // One cargo run per shipped guest: built together, their dependencies would share features, and that would change
+    // digests.
     let (fixtures, shipped): (Vec<&Guest>, Vec<&Guest>) = wanted.into_iter().partition(|guest| guest.fixture);
     for guest in shipped {
         build(&workspace, compiler, &[guest])?;
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The guests of these names; all of them where no name is given.
+/// The guests of these names; all of them when no name is given.
 fn chosen<'a>(guests: &'a [Guest], names: &[String]) -> Result<Vec<&'a Guest>> {
     if names.is_empty() {
         return Ok(guests.iter().collect());

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the tasks of the workspace, each in a file of its own. Never part of what ships.
+//! `cargo xtask`: the tasks of the workspace, each in a file of its own. Nothing of it ships.
 
 mod args;
 mod bench;

@@ -1,5 +1,5 @@
-//! `cargo xtask monitoring`: rules, dashboards and documentation from the one list of metrics. A test holds what is
-//! committed against what would be written; never part of what the agent needs to run.
+//! `cargo xtask monitoring`: writes rules, dashboards and documentation from the one list of metrics. A test compares
+//! what is committed with what would be written.
 
 mod alert;
 mod dashboards;
@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Paths below the root of the workspace, and what stands there.
+/// Paths below the root of the workspace, and the text of each file.
 fn files() -> [(&'static str, String); 5] {
     [
         ("host/deploy/monitoring/rules.yaml", rules::text()),

@@ -1,9 +1,9 @@
-//! Runs other programs and says which one failed. Never reads their output as anything but text.
+//! Runs other programs and says which one failed.
 
 use anyhow::{Context as _, Result, bail};
 use std::process::{Command, Stdio};
 
-/// Runs it with its output on our own; fails where it fails.
+/// Runs a command with its output on ours; fails when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("failed to start `{shown}`"))?;
@@ -13,7 +13,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs it and gives its standard output; standard error goes to our own.
+/// Runs a command and returns its standard output; its standard error goes to ours.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("failed to start `{shown}`"))?;
@@ -23,7 +23,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed something that is not UTF-8"))
 }
 
-/// Runs it unheard: its standard output where it succeeded, else nothing.
+/// Runs a command silently; returns its standard output if it succeeded.
 pub(crate) fn probe(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

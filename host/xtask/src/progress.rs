@@ -1,4 +1,4 @@
-//! The one place that speaks to the person who waits. Never decides anything.
+//! Prints the progress of a task; the only place that does.
 
 /// One line on standard error.
 #[expect(clippy::print_stderr, reason = "the progress of a task is what its user came to see")]

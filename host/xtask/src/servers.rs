@@ -1,5 +1,5 @@
-//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus, OCM's registration controller and CRDs for the tests, and what moves a
-//! clock. Never builds what is up to date, and never takes a version that `tests/servers` does not name.
+//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus, OCM's registration controller, CRDs
+//! and libfaketime for the tests. Builds only what is not up to date, in the versions that `tests/servers` names.
 
 mod binaries;
 mod clock;
@@ -17,17 +17,18 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Where tests look for them; set beforehand, it is where they are kept, so that several work trees can share them.
+/// Names the folder where tests look for them. Set beforehand, it is also where they are kept, so that several work
+/// trees can share them.
 pub(crate) const VARIABLE: &str = "TRANSOM_SERVERS";
 
-/// Prepares them and tells how tests find them when they are run without `cargo xtask test`.
+/// Prepares them, and prints how tests find them without `cargo xtask test`.
 pub(crate) fn run() -> Result<()> {
     let folder = prepare()?;
     progress::say(&format!("    ready; for `cargo test` alone: export {VARIABLE}={}", folder.display()));
     Ok(())
 }
 
-/// The folder that holds them, made and filled where it is not yet.
+/// The folder that holds them; makes and fills it as needed.
 pub(crate) fn prepare() -> Result<PathBuf> {
     let workspace = workspace::read()?;
     let folder = folder(&workspace)?;
@@ -43,13 +44,13 @@ pub(crate) fn prepare() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Absolute, because tests run in folders of their own.
+/// The folder's absolute path, because tests run in folders of their own.
 fn folder(workspace: &Workspace) -> Result<PathBuf> {
     let folder = env::var_os(VARIABLE).map_or_else(|| workspace.target.join("servers"), PathBuf::from);
     std::path::absolute(&folder).with_context(|| format!("failed to find `{}`", folder.display()))
 }
 
-/// Waits until no other work tree fills the folder. Ends with the value.
+/// Waits until no other work tree fills the folder. The lock ends when the file is dropped.
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join("lock");
     let about = || format!("failed to lock `{}`", path.display());
@@ -63,7 +64,7 @@ fn is_current(folder: &Path, name: &str, key: &str) -> bool {
     fs::read_to_string(folder.join(name)).is_ok_and(|kept| kept == key)
 }
 
-/// Remembers what the things in the folder were made from.
+/// Records what the things in the folder were made from.
 fn keep(folder: &Path, name: &str, key: &str) -> Result<()> {
     let path = folder.join(name);
     fs::write(&path, key).with_context(|| format!("failed to write `{}`", path.display()))

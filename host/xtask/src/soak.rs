@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: the end-to-end proofs in numbers that take long, with their figures. Never part of the tests.
+//! `cargo xtask soak`: the end-to-end proofs in numbers that take long, with their figures. The tests do not include
+//! them.
 
 use crate::{check, guests, process, progress};
 use anyhow::{Context as _, Result};
@@ -6,14 +7,14 @@ use std::time::Instant;
 
 /// One proof.
 struct Proof {
-    /// As its test is called.
+    /// The name of its test.
     name: &'static str,
-    /// The file of tests that it stands in.
+    /// The file of tests that contains it.
     tests: &'static str,
     what: &'static str,
 }
 
-/// Those that there are.
+/// All proofs.
 const PROOFS: [Proof; 4] = [
     Proof { name: "crash::soak", tests: "e2e", what: "200 kills over 500 clusters, compared with an undisturbed run" },
     Proof {
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for Proof { name, tests, what } in proofs {
         progress::step(&format!("{name}: {what}"));
         let start = Instant::now();
-        // With the tests `cases` of the agent's own package, of which none has this name: they make cargo build the binary.
+        // The tests `cases` of the agent's own package make cargo build the binary; none of them has this name.
         let words = ["--test", tests, "--test", "cases", "--", name, "--exact", "--ignored", "--nocapture"];
         let mut cargo = check::test(&words)?;
         process::run(&mut cargo).with_context(|| format!("failed at the proof `{name}`"))?;

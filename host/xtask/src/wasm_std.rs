@@ -1,5 +1,5 @@
-//! Finds or fetches the wasm standard library, and gives the cargo that builds guests with it.
-//! Never builds a guest itself; never changes anything but installed toolchain parts.
+//! Finds or fetches the wasm standard library, and returns the cargo that builds guests with it. Changes nothing but
+//! installed toolchain parts.
 
 use crate::{process, progress, workspace};
 use anyhow::{Result, bail};
@@ -12,17 +12,17 @@ pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 /// Debian's second, newer Rust: it can build the standard library from source.
 const PACKAGES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "lld-22", "rust-web-llvm"];
 
-/// Who compiles guests.
+/// The compiler of guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compiler {
-    /// The Rust that runs us; it has the standard library of the target.
+    /// The Rust that runs this program; it has the standard library of the target.
     Ours,
     /// Debian's packages, with the standard library built from source.
     Debian,
 }
 
 impl Compiler {
-    /// `cargo build` for the target, as far as it differs between compilers.
+    /// `cargo build` for the target, with what differs between compilers.
     pub(crate) fn build(self) -> Command {
         let mut cargo = match self {
             Self::Ours => workspace::cargo(),
@@ -37,8 +37,8 @@ impl Compiler {
     }
 }
 
-/// A setting of cargo that keeps the folders of this machine out of a component: they would be part of its digest.
-/// It adds to what `.cargo/config.toml` says.
+/// A setting of cargo that keeps the folders of this machine out of a component, because they would change its digest.
+/// It adds to `.cargo/config.toml`.
 pub(crate) fn reproducible(root: &Path) -> String {
     let home = std::env::home_dir().unwrap_or_default();
     let registry = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
@@ -47,7 +47,7 @@ pub(crate) fn reproducible(root: &Path) -> String {
     format!("target.{TARGET}.rustflags={flags:?}")
 }
 
-/// Looks for the library, cheapest way first, and installs it where it is missing.
+/// Looks for the library, cheapest way first, and installs it if it is missing.
 pub(crate) fn ensure() -> Result<Compiler> {
     if ours_has_library() {
         return Ok(Compiler::Ours);
@@ -101,7 +101,7 @@ fn missing_packages() -> Vec<&'static str> {
     PACKAGES.into_iter().filter(|package| !installed(package)).collect()
 }
 
-/// Debian's cargo, freed of what rustup's cargo set for us: its paths would load the wrong compiler.
+/// Debian's cargo, without the variables that rustup's cargo has set: their paths would load the wrong compiler.
 fn debian_cargo() -> Command {
     let mut cargo = Command::new("/usr/bin/cargo");
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "LD_LIBRARY_PATH", "RUST_RECURSION_COUNT"] {

@@ -1,4 +1,4 @@
-//! Where the workspace lies and which of its packages are guests, as cargo tells it. Never guesses from folder names alone.
+//! Where the workspace lies and which of its packages are guests, as cargo reports it.
 
 use crate::process;
 use anyhow::{Context as _, Result};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The workspace as far as the tasks need it.
+/// What the tasks need to know of the workspace.
 pub(crate) struct Workspace {
     /// The folder of the root manifest.
     pub(crate) root: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct Workspace {
 pub(crate) struct Guest {
     /// Name of the package.
     pub(crate) package: String,
-    /// Whether it is a fixture of the tests, not one that ships.
+    /// Whether it is a fixture of the tests and does not ship.
     pub(crate) fixture: bool,
 }
 
@@ -32,22 +32,23 @@ impl Guest {
     }
 }
 
-/// The cargo that runs us, or the one on the path.
+/// The cargo that runs this program, or the one on the path.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Builds a program of the workspace and tells where it is. All packages are chosen, so that what it rests on has the
-/// features of `cargo build --workspace` and is not built a second time.
+/// Builds a program of the workspace and returns its path. All packages are selected, so that its dependencies have the
+/// features of `cargo build --workspace` and are not built a second time.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
     let workspace = read()?;
     process::run(cargo().current_dir(&workspace.root).args(["build", "--quiet", "--workspace", "--bin", name]))?;
     Ok(workspace.target.join("debug").join(name))
 }
 
-/// Asks cargo.
+/// Reads the workspace from `cargo metadata`.
 pub(crate) fn read() -> Result<Workspace> {
-    // As cargo says it now: what was compiled in may be another work tree, where two share a target folder.
+    // The variable of this run comes first: the path that was compiled in may belong to another work tree that shares
+    // the target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let manifest = Path::new(&here).join("../../Cargo.toml");
     let text = process::output(

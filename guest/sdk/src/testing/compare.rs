@@ -1,13 +1,13 @@
-//! Whether an answer is what a case expects. Never looser than said: what is left out must be empty.
+//! Compares an answer with what a case expects. A field that is left out must have its default.
 
 use crate::About;
 use crate::about::OWN_REASONS;
 use serde_json::Value;
 
-/// The words that may stand in an answer though they are left out: sentences may change.
+/// The fields that a case may leave out although the answer has them, because sentences may change.
 const SENTENCES: [&str; 1] = ["message"];
 
-/// Whether `found` is what is expected; the error names the first place that is not.
+/// Whether `found` is as expected; the error names the first difference.
 pub(super) fn equal(expected: &Value, found: &Value) -> Result<(), String> {
     at("", expected, found)
 }
@@ -15,7 +15,7 @@ pub(super) fn equal(expected: &Value, found: &Value) -> Result<(), String> {
 fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
-            // A map with one entry is a choice: of records none has so few fields. A choice is always said.
+            // A map with one entry is a variant, because every record has more fields. A variant must always be given.
             let chosen = found.len() == 1;
             for (key, value) in found {
                 match expected.get(key) {
@@ -65,7 +65,7 @@ pub(super) fn declared(about: &About, found: &Value) -> Result<(), String> {
     }
 }
 
-/// Every reason in an answer: of problems, of a verdict, and of what an absence means.
+/// Collects every reason in an answer: of problems, of a verdict, and of absences.
 fn collect<'a>(value: &'a Value, words: &mut Vec<&'a str>) {
     match value {
         Value::Object(map) => {

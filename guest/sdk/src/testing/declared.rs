@@ -1,4 +1,4 @@
-//! Cuts what a case gives to what a guest declares, by the rules of the host. Never looser than these:
+//! Cuts the input of a case to what a guest declares, by the rules of the host.
 //! `tests/conformance` compares the two on generated paths and values.
 
 use super::path::{Segment, parse};
@@ -7,12 +7,12 @@ use crate::trigger::Change;
 use crate::{About, Primary};
 use serde_json::{Map, Value};
 
-/// Version and kind of what a taints guest is given.
+/// Version and kind of the object that a taints guest gets.
 const MANAGED_CLUSTER: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
-/// Seconds of a lease where a cluster says nothing.
+/// Seconds of a lease if a cluster does not set it.
 pub(super) const LEASE_SECONDS: u32 = 60;
 
-/// Every place that fills a field of the record of a ManagedCluster; what may stand below it is said in [`fills`].
+/// Every path that fills a field of the record of a ManagedCluster; [`fills`] decides which paths below them count.
 const PLACES: [&str; 12] = [
     "metadata.name",
     "metadata.uid",
@@ -28,7 +28,7 @@ const PLACES: [&str; 12] = [
     "status.conditions",
 ];
 
-/// What a guest declares of one kind.
+/// The declarations of a guest for one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Declared {
     fields: Vec<Vec<Segment>>,
@@ -36,16 +36,16 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Reads paths whose values cross, and those of which only changes do.
+    /// Parses the paths whose values the guest gets, and those of which it gets only changes.
     ///
     /// # Errors
-    /// At the first text that is no path.
+    /// The first text that is no path.
     pub fn new(fields: &[&str], changes: &[&str]) -> Result<Self, String> {
         let read = |texts: &[&str]| texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>();
         Ok(Self { fields: read(fields)?, changes: read(changes)? })
     }
 
-    /// What a description declares of a kind; nothing where it does not name the kind.
+    /// The declarations of a description for a kind; empty if it does not name the kind.
     pub(super) fn of(about: &About, (version, kind): (&str, &str)) -> Result<Self, String> {
         let read = about.reads.iter().find(|read| (read.api_version, read.kind) == (version, kind));
         read.map_or_else(|| Ok(Self::default()), |read| Self::new(read.fields, read.changes))
@@ -57,21 +57,21 @@ impl Declared {
         select(&all, value).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
-    /// A primary with nothing but declared fields.
+    /// A primary with only its declared fields.
     pub(super) fn primary(&self, primary: Primary) -> Result<Primary, String> {
         let fields =
             serde_json::from_str(&primary.fields).map_err(|error| format!("failed to read `fields`: {error}"))?;
         Ok(Primary { fields: self.project(&fields).to_string(), ..primary })
     }
 
-    /// A change with nothing but declared fields; of what changed, the paths that are declared or lie below one.
+    /// A change with only declared fields, and the changed paths that are declared or lie below a declared one.
     pub(super) fn change(&self, change: Change) -> Result<Change, String> {
         let Change { before, after, mut changed } = change;
         changed.retain(|text| parse(text).is_ok_and(|path| covered(self.fields.iter().chain(&self.changes), &path)));
         Ok(Change { before: self.primary(before)?, after: self.primary(after)?, changed })
     }
 
-    /// A record with nothing but declared fields.
+    /// A record with only declared fields.
     pub fn cluster(&self, given: ManagedCluster) -> ManagedCluster {
         let whole = |text: &str| parse(text).is_ok_and(|path| covered(&self.fields, &path));
         let list = |all: Vec<_>, text| if whole(text) { all } else { Vec::new() };
@@ -91,14 +91,14 @@ impl Declared {
         }
     }
 
-    /// The declared entries of a map, by key.
+    /// The declared entries of a map, sorted by key.
     fn pairs(&self, mut pairs: Vec<Pair>, map: &str) -> Vec<Pair> {
         pairs.retain(|pair| covered(&self.fields, &["metadata", map, &pair.key].map(|key| Segment::Field(key.into()))));
         pairs.sort_by(|one, other| (&one.key, &one.value).cmp(&(&other.key, &other.value)));
         pairs
     }
 
-    /// A condition with its declared fields; nothing when none of it is declared. Its type always stays.
+    /// A condition with its declared fields; `None` if no field is declared. Its type always stays.
     fn condition(&self, given: Condition) -> Option<Condition> {
         let at = |field: &str| {
             let list = ["status", "conditions"].map(|key| Segment::Field(key.into()));
@@ -114,12 +114,12 @@ impl Declared {
     }
 }
 
-/// Whether some path is this one or lies above it.
+/// Whether a declared path is this path or lies above it.
 fn covered<'a>(declared: impl IntoIterator<Item = &'a Vec<Segment>>, path: &[Segment]) -> bool {
     declared.into_iter().any(|declared| path.starts_with(declared))
 }
 
-/// What is left of a value when only these paths of it cross; nothing when nothing of it does.
+/// The part of a value that these paths select; `None` if they select nothing.
 fn select(paths: &[&[Segment]], value: &Value) -> Option<Value> {
     if paths.iter().any(|path| path.is_empty()) {
         return Some(value.clone());
@@ -154,10 +154,10 @@ fn select(paths: &[&[Segment]], value: &Value) -> Option<Value> {
     }
 }
 
-/// What is wrong with what a taints guest declares: the host refuses to load it for the same.
+/// Checks the declarations of a taints guest; the host refuses to load a guest for the same causes.
 ///
 /// # Errors
-/// With another kind than a taints guest is given, a path that fills no field, or a condition without its status.
+/// For a kind other than ManagedCluster, a path that fills no field, or a condition without its status.
 pub fn check(about: &About) -> Result<(), String> {
     let (version, kind) = MANAGED_CLUSTER;
     for read in about.reads {
@@ -187,7 +187,7 @@ pub fn check(about: &About) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a path leads to a field of the record, or to a place above one.
+/// Whether a path leads to a field of the record, or lies above one.
 fn fills(path: &[Segment]) -> bool {
     PLACES.iter().any(|text| {
         let place: Vec<_> = text.split('.').map(|key| Segment::Field(key.into())).collect();
@@ -205,7 +205,7 @@ fn fills(path: &[Segment]) -> bool {
     })
 }
 
-/// The place that reads most like a path.
+/// The place with the most similar text.
 fn nearest(text: &str) -> &'static str {
     let plain = text.split('[').next().unwrap_or_default().to_lowercase();
     let likeness = |place: &&&str| strsim::sorensen_dice(&plain, &place.to_lowercase());

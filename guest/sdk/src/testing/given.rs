@@ -1,5 +1,5 @@
-//! What a case gives, as the arguments of a call. Never a default that hides a misspelt word: what is left over is
-//! an error.
+//! Reads `given.yaml` into the arguments of a call. A field that the call does not take is an error, so that a misspelt
+//! one is found.
 
 use super::declared::LEASE_SECONDS;
 use crate::Primary;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// `given.yaml`, taken apart word by word.
+/// `given.yaml`, taken apart field by field.
 pub(super) struct Given(Map<String, Value>);
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ impl Given {
         }
     }
 
-    /// Takes one word of the file.
+    /// Takes one field of the file.
     pub(super) fn take<T: DeserializeOwned>(&mut self, word: &str) -> Result<Option<T>, String> {
         let Some(value) = self.0.remove(word) else { return Ok(None) };
         serde_json::from_value(value).map(Some).map_err(|error| format!("failed to read `{word}`: {error}"))
@@ -65,7 +65,7 @@ impl Given {
         self.take("change")
     }
 
-    /// The managed cluster; left out, its lease lasts as long as where an object says nothing.
+    /// The managed cluster; without a lease duration it has the default of an object.
     pub(super) fn cluster(&mut self) -> Result<Option<ManagedCluster>, String> {
         if let Some(Value::Object(cluster)) = self.0.get_mut("cluster") {
             cluster.entry("lease-duration-seconds").or_insert_with(|| LEASE_SECONDS.into());
@@ -82,12 +82,12 @@ impl Given {
         self.take(word)
     }
 
-    /// The settings to judge, as text.
+    /// The settings to validate, as text.
     pub(super) fn validate(&mut self) -> Result<Option<String>, String> {
         Ok(self.take::<Value>("validate")?.map(|settings| settings.to_string()))
     }
 
-    /// Refuses words that no call took.
+    /// Refuses fields that no call took.
     pub(super) fn done(self) -> Result<(), String> {
         match self.0.keys().next() {
             Some(word) => Err(format!("`given.yaml` has a word that this call does not take: `{word}`")),
@@ -96,7 +96,7 @@ impl Given {
     }
 }
 
-/// Writes the value under `word` as JSON in a text, as it crosses.
+/// Replaces the value under `word` by its JSON as text, as the host passes it.
 fn as_text(value: Option<&mut Value>, word: &str, always: bool) {
     let Some(Value::Object(map)) = value else { return };
     match map.get_mut(word) {

@@ -1,15 +1,15 @@
-//! Cuts the objects among the inputs of a case. Which kind the object of a role is, the guest itself says: it is asked
-//! for its needs as the host asks. Never cuts another form: these cross whole.
+//! Cuts the objects among the inputs of a case to their declared fields. Asks the guest for its needs, as the host
+//! does, to learn the kind of each role's object. Inputs of other forms stay whole.
 
 use super::declared::Declared;
 use crate::kubeconfig::{Input, Need, Requirement, Value};
 use crate::{About, Failure};
 use std::collections::BTreeMap;
 
-/// The rounds in which the host asks for needs.
+/// How many rounds the host asks for needs.
 const ROUNDS: usize = 3;
 
-/// The inputs with nothing but declared fields in their objects.
+/// The inputs, with only declared fields in their objects.
 ///
 /// # Errors
 /// When no need names the role of an object.

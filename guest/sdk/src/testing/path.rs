@@ -1,5 +1,5 @@
-//! Declared paths, read by the grammar of the host: `status.version.history`, `metadata.labels["a.b/c"]`,
-//! `status.conditions[Available]`. Never looks at an object.
+//! Parses declared paths by the grammar of the host: `status.version.history`, `metadata.labels["a.b/c"]`,
+//! `status.conditions[Available]`.
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) enum Segment {
     Element(String),
 }
 
-/// Reads a path; says why a text is none.
+/// Parses a path; the error says why a text is none.
 pub(super) fn parse(text: &str) -> Result<Vec<Segment>, String> {
     let mut segments = Vec::new();
     let mut rest = text;
@@ -49,7 +49,7 @@ fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
     }
 }
 
-/// What a field may consist of without quotes.
+/// The characters of a field without quotes.
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '$')
 }

@@ -1,18 +1,18 @@
-//! Who may see what: health is for everybody, the rest for whoever is on this machine, or whom the API server lets.
-//! Never keeps a token.
+//! Authorization of the admin server: health is open to everyone; the other paths are open to peers on this machine,
+//! and to peers that the API server authorizes. Stores no token.
 
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use std::net::SocketAddr;
 use transom_cluster::kubernetes::{Access, Reviews};
 
-/// Asks the API server, where one is connected.
+/// Decides who may get a path; asks the API server, if one is connected.
 pub(super) struct Gate {
     reviews: Option<Reviews>,
 }
 
 impl Gate {
-    /// With the API server that is connected; without one only this machine is let in.
+    /// A gate that asks this API server; with `None` it lets only peers on this machine in.
     pub(super) fn new(reviews: Option<Reviews>) -> Self {
         Self { reviews }
     }
@@ -20,7 +20,7 @@ impl Gate {
     /// Whether a peer may get a path.
     ///
     /// # Errors
-    /// With the status and the sentence to answer instead.
+    /// With the status and the sentence to answer, when the peer may not.
     pub(super) async fn pass(
         &self,
         peer: SocketAddr,

@@ -1,4 +1,5 @@
-//! How many peers are served at a time, for one purpose. Never turns anybody away: who came first makes room.
+//! A limit on the peers that are served at a time, for one purpose. A new peer is never refused: the oldest one has to
+//! leave.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ pub(super) struct Place {
 }
 
 impl Room {
-    /// With so many places.
+    /// A room with `most` places.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, held: Mutex::default() })
     }
@@ -32,7 +33,7 @@ impl Room {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a place; when there is none, whoever came first is told by their `leave` to go.
+    /// Takes a place. When all are taken, notifies the `leave` of the oldest peer.
     pub(super) fn enter(self: &Arc<Self>, leave: &Arc<Notify>) -> Place {
         let mut held = self.held();
         if held.leave.len() >= self.most {
@@ -44,7 +45,7 @@ impl Room {
         Place { room: Arc::clone(self), came }
     }
 
-    /// Tells whoever came first to go.
+    /// Notifies the oldest peer to leave.
     pub(super) fn dismiss(&self) {
         self.held().dismiss();
     }

@@ -1,4 +1,4 @@
-//! What each path answers. Never asks more of the agent than it knows already.
+//! The paths of the admin server and their answers. They show only what the agent already has in memory.
 
 use super::gate::Gate;
 use super::state;
@@ -13,14 +13,14 @@ use tracing::error;
 
 /// Text for people.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// As [`prometheus::TEXT_FORMAT`], which says no charset; the format is UTF-8 by definition.
+/// [`prometheus::TEXT_FORMAT`] names no charset; the format is UTF-8 by definition.
 const METRICS: HeaderValue = HeaderValue::from_static(prometheus::TEXT_FORMAT);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// An answer, whole.
+/// An answer with its whole body in memory.
 type Answer = Response<Full<Bytes>>;
 
-/// Answers one request; its body is not looked at. Before an answer that may be large, and only then, `read` is called.
+/// Answers one request, whose body is ignored. Calls `read` before an answer that may be large, and only then.
 pub(super) async fn answer<B>(
     agent: &Agent,
     gate: &Gate,

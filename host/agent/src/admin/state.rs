@@ -1,5 +1,5 @@
-//! What the agent is at, as JSON for people who look for a fault. Never holds anything of a document: states, reasons
-//! and messages are those of status and log.
+//! The state of the agent as JSON, for debugging. It holds no content of objects: states, reasons and messages are
+//! those of status and log.
 
 use crate::agent::Agent;
 use anyhow::Context as _;
@@ -8,13 +8,13 @@ use transom_api::State;
 use transom_cluster::kubernetes::{Kubernetes, WatchHealth};
 use transom_core::watches::Scope;
 
-/// Primaries that are listed; what is as it should be is only counted.
+/// Maximum number of listed primaries. `Applied` ones are only counted.
 const LISTED: usize = 1_000;
 
 /// The state, as one document.
 ///
 /// # Errors
-/// When it cannot be written, which is a fault of ours.
+/// When it cannot be serialized, which is a bug in the agent.
 pub(super) fn text(agent: &Agent) -> anyhow::Result<String> {
     serde_json::to_string_pretty(&of(agent)).context("failed to write the state")
 }
@@ -39,7 +39,7 @@ fn of(agent: &Agent) -> Value {
     })
 }
 
-/// Every watch of every API server, and how it does.
+/// Every watch of every API server, with its health.
 fn watches(agent: &Agent) -> Vec<Value> {
     let of = |server: &Kubernetes| {
         let watches = server.health().watches.into_iter();
@@ -62,7 +62,8 @@ fn watches(agent: &Agent) -> Vec<Value> {
     agent.connections.servers().flat_map(of).collect()
 }
 
-/// Every primary that is not as it should be, up to a bound, and how many there are.
+/// The primaries that are not `Applied`, at most [`LISTED`] of them, with the number of those left out and of `Applied`
+/// ones.
 fn primaries(agent: &Agent) -> Value {
     let known = agent.known.lock();
     let mut others = known.told.iter().filter(|(_, told)| told.state != State::Applied);

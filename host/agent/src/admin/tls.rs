@@ -1,4 +1,4 @@
-//! TLS with a certificate from files, which are read again when they change. Never shows a byte of the key.
+//! TLS with a certificate and a key from files, which are read again when they change. No error quotes the key.
 
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::{info, warn};
 
-/// Size and time of both files.
+/// Size and modification time of both files; `None` for a file that cannot be read.
 type Marks = [Option<(u64, SystemTime)>; 2];
 
-/// A certificate that is followed.
+/// A certificate that is read again when its files change.
 pub(super) struct Tls {
     certificate: PathBuf,
     key: PathBuf,
@@ -32,12 +32,13 @@ impl Tls {
         Ok(Self { certificate, key, held: Mutex::new((marks, acceptor)) })
     }
 
-    /// What to meet the next peer with. Files that changed are read first; while they cannot be used, the earlier ones go on.
+    /// The acceptor for the next connection. Reads files that changed first; while they cannot be used, the earlier
+    /// ones stay in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let marks = [mark(&self.certificate), mark(&self.key)];
         if marks != held.0 {
-            // Told once for each change, not for each peer.
+            // Logged once for each change, not for each connection.
             held.0 = marks;
             match read(&self.certificate, &self.key) {
                 Ok(acceptor) => {
@@ -57,7 +58,7 @@ fn mark(path: &Path) -> Option<(u64, SystemTime)> {
 }
 
 fn read(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
-    // The parser's own words could quote a line of the key: only the file is named.
+    // The parser's error could quote a line of the key, so only the file is named.
     let chain: Option<Vec<_>> =
         CertificateDer::pem_file_iter(certificate).ok().and_then(|all| all.collect::<Result<_, _>>().ok());
     let chain = chain.filter(|chain| !chain.is_empty());

@@ -1,5 +1,5 @@
-//! What each reconcile read, decided and would write, for an agent that is only asked (`transom status`): it writes
-//! nothing. Never holds a value of a document: of what was read, names and versions.
+//! An account of each reconcile: what it read, decided and would write. Kept for `transom status`, which writes
+//! nothing, and for read-only runs. Of an object that was read it holds the name and version, no content.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
-/// What one reconcile rested on, and what it would do.
+/// What one reconcile read, decided and would write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     /// The objects that it read, with the role of each.
@@ -30,13 +30,13 @@ pub(crate) struct Read {
     pub(crate) role: String,
     /// Which object.
     pub(crate) object: ObjectRef,
-    /// Its version; nothing when it is not there.
+    /// Its version; `None` when it does not exist.
     pub(crate) version: Option<String>,
     /// Whether it is being deleted.
     pub(crate) deleting: bool,
 }
 
-/// The accounts of an agent that is only asked, or that runs once and read-only; one that works keeps none.
+/// The accounts of an agent that runs for `transom status`, or once and read-only; any other agent keeps none.
 #[derive(Default)]
 pub(crate) struct Accounts {
     kept: Option<Mutex<BTreeMap<Key, Account>>>,
@@ -44,34 +44,34 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Those of an agent that is only asked.
+    /// For an agent that writes nothing and publishes nothing.
     pub(crate) fn only_asked() -> Self {
         Self { kept: Some(Mutex::default()), only_asked: true }
     }
 
-    /// Those of an agent whose clusters refuse what it writes.
+    /// For an agent whose clusters refuse what it writes.
     pub(crate) fn of_read_only() -> Self {
         Self { kept: Some(Mutex::default()), only_asked: false }
     }
 
-    /// Whether the agent is only asked, and does not even try to write.
+    /// Whether the agent does not even try to write.
     pub(crate) fn are_only_asked(&self) -> bool {
         self.only_asked
     }
 
-    /// A reconcile begins: what the one before it read counts no more.
+    /// Starts the account of a reconcile anew.
     pub(crate) fn begin(&self, key: &Key) {
         self.note(key, |account| *account = Account::default());
     }
 
-    /// Takes note of something, where accounts are kept.
+    /// Changes the account of a key, if accounts are kept.
     pub(crate) fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
         if let Some(all) = &self.kept {
             take(all.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default());
         }
     }
 
-    /// Takes note of an object that was read, or looked for.
+    /// Records an object that was read, or looked for and not found.
     pub(crate) fn read(&self, key: &Key, role: &str, reference: &ObjectRef, object: Option<&Object>) {
         self.note(key, |account| {
             let read = Read {
@@ -85,13 +85,13 @@ impl Accounts {
         });
     }
 
-    /// All of them.
+    /// All accounts.
     pub(crate) fn all(&self) -> BTreeMap<Key, Account> {
         self.kept.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 }
 
-/// A proposed kubeconfig as it may be shown: where its credentials would go, and how many entries it has.
+/// A proposed kubeconfig without its credentials: the servers, and how many users and contexts it has.
 pub(crate) fn of_proposal(proposal: &Proposal) -> Value {
     let server = |cluster: &transom_core::contract::credentials::ProposedCluster| {
         let url = &cluster.server;
@@ -104,7 +104,7 @@ pub(crate) fn of_proposal(proposal: &Proposal) -> Value {
     json!({"servers": servers, "users": proposal.users.len(), "contexts": proposal.contexts.len()})
 }
 
-/// Wanted taints as a cluster has them.
+/// Wanted taints in the form that a cluster has them.
 pub(crate) fn of_taints(wanted: &[Wanted]) -> Value {
     let taint = |Wanted { key, value, effect }: &Wanted| {
         let effect = match effect {
@@ -117,7 +117,8 @@ pub(crate) fn of_taints(wanted: &[Wanted]) -> Value {
     json!({"taints": wanted.iter().map(taint).collect::<Vec<_>>()})
 }
 
-/// What a plan comes to that nobody carries out: every step as if it had been done, so that what follows it is planned, too.
+/// The outcome of a plan that is not carried out. Every step counts as done, so that the steps that would follow, such
+/// as pruning, are planned as well.
 pub(crate) fn as_if_done(steps: &[Step]) -> Outcome {
     let done =
         |step: &Step| StepOutcome { target: step.target().clone(), kind: step.kind(), result: Ok(()), left: None };

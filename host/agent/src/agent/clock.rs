@@ -1,4 +1,5 @@
-//! The one clock: the system's, or the instant that `--now` fixes. Never used by a decision; those get a time as argument.
+//! The agent's only wall clock: the system's, or the instant that `--now` fixes. Decisions do not call it; they get the
+//! time as an argument.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,4 @@
-//! The clusters by name of connection: the one file that knows which adapters there are.
-//! Never decides anything; a connection that fails fails only for the objects on it.
+//! The clusters by name of connection. A connection that fails fails only for the objects on it.
 
 mod adapter;
 mod opening;
@@ -32,14 +31,14 @@ pub(crate) struct Connections {
     home: Option<String>,
     leadership: Mutex<Option<Leadership>>,
     policy_objects: bool,
-    /// Held while it is said what is watched.
+    /// Held while the watches are set.
     watching: Mutex<()>,
-    /// Those that were opened: their first word was heard.
+    /// The names of connections that have answered, or are known not to answer.
     opened: watch::Sender<BTreeSet<String>>,
 }
 
 impl Connections {
-    /// These connections by name.
+    /// Connections by name, without leader election and `FleetPolicy` objects.
     pub(crate) fn new(by_name: BTreeMap<String, Cluster>, secrets: SecretReads) -> Self {
         Self {
             by_name,
@@ -52,32 +51,32 @@ impl Connections {
         }
     }
 
-    /// The same with a connection on which the agent does what is its own.
+    /// Sets the home connection: its API server holds the lease and reviews the tokens of the admin server.
     pub(crate) fn at(mut self, home: Option<String>) -> Self {
         self.home = home;
         self
     }
 
-    /// The API server on which the agent does what is its own.
+    /// The API server of the home connection.
     pub(crate) fn home(&self) -> Option<&Kubernetes> {
         let name = self.home.as_deref()?;
         self.servers().find(|server| server.name() == name)
     }
 
-    /// The same for one of several replicas, which works while it holds the lease.
+    /// Sets the leader election: this replica works only while it holds the lease.
     pub(crate) fn elected(mut self, leadership: Option<Leadership>) -> Self {
         self.leadership = Mutex::new(leadership);
         self
     }
 
-    /// Whether this replica works; where there is no election, it does.
+    /// Whether this replica leads; without leader election it always does.
     pub(crate) fn leading(&self) -> Leading {
         let leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner);
         leadership.as_ref().map_or_else(Leading::always, Leadership::leading)
     }
 
-    /// Stands for the lease from now on, and waits for the first word on who has it: true when this replica does the
-    /// work, also where there is no election.
+    /// Joins the leader election and waits until the holder, or a failure to learn it, is known. True when this replica
+    /// leads; without leader election it always does.
     pub(crate) async fn stand(&self) -> bool {
         if let Some(leadership) = &*self.leadership.lock().unwrap_or_else(PoisonError::into_inner) {
             leadership.stand();
@@ -89,7 +88,7 @@ impl Connections {
         leading.leads()
     }
 
-    /// Gives the lease back, so that another replica takes over at once.
+    /// Releases the lease, so that another replica takes over at once.
     pub(crate) async fn release(&self) {
         let leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(leadership) = leadership {
@@ -97,14 +96,14 @@ impl Connections {
         }
     }
 
-    /// The same, with the `FleetPolicy` objects of the API server of `local` watched, and their status written.
+    /// Takes policies from the `FleetPolicy` objects of the API server `local`: watches them and writes their status.
     pub(crate) fn with_policy_objects(mut self) -> Self {
         self.policy_objects = true;
         self
     }
 
-    /// The `FleetPolicy` objects that are there, where policies come from an API server; and those that cannot be read, with
-    /// the reason.
+    /// The `FleetPolicy` objects, and those that cannot be read, each with its failure. Empty unless policies come from
+    /// an API server.
     pub(crate) async fn policy_objects(&self) -> (Vec<Object>, Vec<(ObjectRef, Failure)>) {
         let (mut objects, mut unread) = (Vec::new(), Vec::new());
         let cluster = self.by_name.get(LOCAL).filter(|_| self.policy_objects);
@@ -124,7 +123,7 @@ impl Connections {
         self.policy_objects && is_policy && object.cluster == LOCAL
     }
 
-    /// How Secrets are read on API servers; nothing where there is none.
+    /// How Secrets are read on API servers; `None` when there is no API server.
     pub(crate) fn secret_reads(&self) -> Option<SecretReads> {
         self.wait().then_some(self.secrets)
     }
@@ -147,19 +146,19 @@ impl Connections {
         })
     }
 
-    /// Whether any of them is an API server: writes wait for it, so more reconciles go on at once.
+    /// Whether any connection is an API server. Writes wait for its answer, so more reconciles run at once.
     pub(crate) fn wait(&self) -> bool {
         self.servers().next().is_some()
     }
 
-    /// A connection was opened, or is known to be away.
+    /// Records that a connection has answered, or is known not to answer.
     fn opened(&self, name: &str) {
         self.opened.send_modify(|opened| {
             opened.insert(name.to_owned());
         });
     }
 
-    /// Reads one object; nothing when there is none.
+    /// Reads one object; `None` when it does not exist.
     ///
     /// # Errors
     /// When it cannot be read, with the reason.
@@ -168,39 +167,41 @@ impl Connections {
         traces::gather(&reference.kind, read).await
     }
 
-    /// Bytes that an object takes at most once it is read; nothing where that is known only then.
+    /// An upper bound of an object's size in bytes; `None` when the size is known only after reading it.
     pub(crate) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
         self.by_name.get(&reference.cluster)?.weigh(reference)
     }
 
-    /// As [`Connections::read`] for a resync: what only an answer to us has told is asked for anew.
+    /// As [`Connections::read`], for a resync: what the agent knows only from an answer to its own request, and no
+    /// watch has confirmed, is requested again.
     ///
     /// # Errors
-    /// As of [`Connections::read`].
+    /// As for [`Connections::read`].
     pub(crate) async fn read_confirmed(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
         let Cluster::Kubernetes(on) = self.cluster(reference)? else { return self.read(reference).await };
         on.server.read_confirmed(reference).await.map_err(unread(reference))
     }
 
-    /// An object as it is now, whatever is known of it: for what cannot be taken back.
+    /// An object as its cluster has it now, whatever the cache says. For actions that cannot be undone.
     ///
     /// # Errors
-    /// When it cannot be asked for, with the reason.
+    /// When the request fails, with the reason.
     pub(crate) async fn confirm(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
         let Cluster::Kubernetes(on) = self.cluster(object)? else { return self.read(object).await };
         on.server.confirm(object).await.map_err(unread(object))
     }
 
-    /// A place that cannot be read and may hold an object that is not found.
+    /// A place that cannot be read, where an object that was not found may be.
     pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
         match self.by_name.get(&object.cluster)? {
             Cluster::Directory(directory) => directory.unread(),
-            // An absence that is known of an API server is confirmed by the server.
+            // For an API server an absence is confirmed by the server.
             Cluster::Kubernetes(_) => None,
         }
     }
 
-    /// The objects that a policy is about, on every connection; what the agent made itself is never a primary.
+    /// The primary objects of a policy, on the connection that its rule names. An object that the agent made itself is
+    /// never a primary.
     pub(crate) fn primaries(&self, rule: &PrimaryRule) -> Vec<ObjectRef> {
         let Some(cluster) = self.by_name.get(&rule.cluster) else { return Vec::new() };
         let mut primaries = cluster.list(&rule.api_version, &rule.kind);
@@ -230,17 +231,17 @@ impl Connections {
         outcome
     }
 
-    /// Tells the primary's cluster what its reconcile came to; the uid is the primary's, empty when it is gone.
+    /// Publishes the result of a reconcile on the primary's cluster. `uid` is the primary's, empty when it is gone.
     pub(crate) fn publish(&self, report: &Report, uid: &str) -> std::io::Result<()> {
         self.by_name.get(&report.primary.cluster).map_or(Ok(()), |cluster| cluster.publish(report, uid))
     }
 
-    /// Removes what was told of a primary that is gone.
+    /// Removes the status of a primary that is gone.
     pub(crate) fn forget(&self, policy: &str, primary: &ObjectRef) -> std::io::Result<()> {
         self.by_name.get(&primary.cluster).map_or(Ok(()), |cluster| cluster.forget(policy, primary))
     }
 
-    /// Removes every status but these, on every cluster; gives what went wrong.
+    /// Removes every status except these, on every cluster; returns the errors.
     pub(crate) fn retain_status(
         &self,
         policies: &BTreeSet<String>,
@@ -249,41 +250,41 @@ impl Connections {
         self.all().filter_map(|cluster| cluster.retain_status(policies, primaries).err()).collect()
     }
 
-    /// Tells every cluster about a policy; fails as the first of those that cannot be told.
+    /// Publishes the status of a policy on every cluster; returns the first error.
     pub(crate) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> std::io::Result<()> {
-        // All are told before the first failure counts.
+        // Collected first, so that an error on one cluster does not skip the others.
         let told: Vec<_> = self.all().map(|cluster| cluster.publish_policy(policy, status)).collect();
         told.into_iter().collect()
     }
 
-    /// Writes what was told of policies and is not written yet, each once; for before the end.
+    /// Writes every pending policy status, each once. For the end of the process.
     pub(crate) async fn finish_policies(&self) {
         for cluster in self.all() {
             cluster.finish_policies().await;
         }
     }
 
-    /// A `FleetPolicy` object has this status already.
+    /// Records the status that a `FleetPolicy` object already has.
     pub(crate) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
         self.all().for_each(|cluster| cluster.found_policy_status(policy, status));
     }
 
-    /// A policy is gone.
+    /// Forgets the status of a deleted policy.
     pub(crate) fn forget_policy(&self, policy: &str) {
         self.all().for_each(|cluster| cluster.forget_policy(policy));
     }
 
-    /// Watches of API servers that cannot be followed now, and files of directories that cannot be read.
+    /// The watches of API servers that fail now, and the files of directories that cannot be read.
     pub(crate) fn unwatched(&self) -> Vec<WatchStatus> {
         self.by_name.iter().flat_map(|(name, cluster)| cluster.unwatched(name)).collect()
     }
 
-    /// What was told of a policy before, by this agent or an earlier one.
+    /// The last published status of a policy, by this agent or an earlier one.
     pub(crate) fn policy_status(&self, policy: &str) -> Option<PolicyStatus> {
         self.all().find_map(|cluster| cluster.policy_status(policy).ok().flatten())
     }
 
-    /// What was told of a primary last, where its cluster keeps that.
+    /// The last published status of a primary, if its cluster keeps it.
     pub(crate) fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus> {
         self.by_name.get(&primary.cluster)?.reported(policy, primary)
     }

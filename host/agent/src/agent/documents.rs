@@ -1,6 +1,6 @@
-//! Room for what reconciles read, decoded: one amount for all of them, of which one policy has at most three quarters.
-//! Never waits while anything of it is held: a reconcile that needs more than is left gives all back, waits for all
-//! that it needs, and begins again.
+//! The memory budget for what reconciles read, decoded. All reconciles share it; one policy gets at most three
+//! quarters. A reconcile does not wait while it holds a part: when it needs more than is left, it gives all back, waits
+//! for everything that it needs, and begins again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,26 +10,26 @@ use transom_core::failure::Failure;
 use transom_core::reference::ObjectRef;
 use transom_core::share::budget::Budget;
 
-/// What a guest is shown of an object is a copy of it at most.
+/// An object, and at most one copy of it for the guest.
 const COPIES: usize = 2;
 
 /// Room for all reconciles, in KiB.
 pub(crate) struct Documents {
     left: Arc<Semaphore>,
-    /// What each policy has left of its share, as long as one of its reconciles goes on.
+    /// What is left of each policy's share, while one of its reconciles runs.
     shares: Mutex<HashMap<String, Weak<Semaphore>>>,
-    /// What one policy may hold at once: a server that does not answer leaves the rest to the others.
+    /// What one policy may hold at once, so that a server that does not answer leaves the rest to the other policies.
     share: u32,
 }
 
 impl Documents {
-    /// As much as a budget gives.
+    /// As much room as the budget gives.
     pub(crate) fn new(budget: &Budget) -> Self {
         let all = kib(usize::try_from(budget.documents).unwrap_or(usize::MAX));
         Self { left: Arc::new(Semaphore::new(all as usize)), shares: Mutex::default(), share: all - all / 4 }
     }
 
-    /// Room for one reconcile of a policy, which holds nothing of it yet.
+    /// The room of one reconcile of a policy, still empty.
     pub(crate) fn room(&self, policy: &str) -> Room {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let own = shares.get(policy).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -63,13 +63,13 @@ struct Held {
 }
 
 impl Held {
-    /// Takes both when both are there now.
+    /// Takes both amounts if both are available now.
     fn try_take(own: &Arc<Semaphore>, left: &Arc<Semaphore>, kib: u32) -> Option<Self> {
         let own = Arc::clone(own).try_acquire_many_owned(kib).ok()?;
         Some(Self { own, all: Arc::clone(left).try_acquire_many_owned(kib).ok()? })
     }
 
-    /// Waits for both: first among the reconciles of one policy, then among the policies.
+    /// Waits for both amounts: first among the reconciles of one policy, then among the policies.
     async fn take(own: &Arc<Semaphore>, left: &Arc<Semaphore>, kib: u32) -> Option<Self> {
         let own = Arc::clone(own).acquire_many_owned(kib).await.ok()?;
         Some(Self { own, all: Arc::clone(left).acquire_many_owned(kib).await.ok()? })
@@ -93,8 +93,8 @@ impl Room {
     /// Takes room for an object before it is decoded.
     ///
     /// # Errors
-    /// `ObjectTooLarge` when there is never so much room; anything when there is not now, see [`Self::lacks`]. Whoever
-    /// takes on for all that it needs lacks the sum, and begins again once.
+    /// `ObjectTooLarge` when the share is too small for it; any other failure when there is not enough room now, see
+    /// [`Self::lacks`]. A caller that goes on to take all that it needs lacks the sum, and begins again only once.
     pub(crate) fn take(&mut self, object: &ObjectRef, bytes: usize) -> Result<(), Failure> {
         let wanted = kib(bytes.saturating_mul(COPIES));
         let used = self.lacking.unwrap_or(self.used).saturating_add(wanted);
@@ -109,10 +109,10 @@ impl Room {
         self.add(wanted)
     }
 
-    /// Takes room for reading credentials, as far as there is any: one document always fits.
+    /// Takes room for reading credentials, at most what is left of the share, so that one document always fits.
     ///
     /// # Errors
-    /// When there is not so much now, see [`Self::lacks`].
+    /// When there is not enough room now, see [`Self::lacks`].
     pub(crate) fn take_up_to(&mut self, bytes: usize) -> Result<(), Failure> {
         self.add(kib(bytes).min(self.share.saturating_sub(self.used)))
     }
@@ -144,13 +144,13 @@ impl Room {
         self.used
     }
 
-    /// Everything that was taken since then is dropped; its room is kept for what is read next.
+    /// Returns to an earlier use: what was read since then was dropped. Its room is kept for the next reads.
     pub(crate) fn back(&mut self, used: u32) {
         self.used = used;
     }
 
-    /// Gives back what is not used. What is read from now on is read whether there is room or not: something may have
-    /// been written, and nothing begins again.
+    /// Gives back what is not used. Later reads need no room: something may have been written, so the reconcile cannot
+    /// begin again.
     pub(crate) fn finish(&mut self) {
         self.over = true;
         let unused = self.held().saturating_sub(self.used) as usize;
@@ -159,12 +159,13 @@ impl Room {
         }
     }
 
-    /// Whether something was not read for want of room.
+    /// Whether something was not read because room was lacking.
     pub(crate) fn lacks(&self) -> bool {
         self.lacking.is_some()
     }
 
-    /// The same reconcile from its beginning, with as much room as it lacked; waits for it, first come, first served.
+    /// Gives all room back, then waits for as much as was lacking, first come, first served. For the same reconcile
+    /// from its beginning.
     pub(crate) async fn again(self) -> Self {
         let Self { own, left, share, held, lacking, .. } = self;
         drop(held);
@@ -173,7 +174,7 @@ impl Room {
     }
 }
 
-/// So many KiB hold these bytes.
+/// Bytes in KiB, rounded up.
 fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX)
 }
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(documents.left.available_permits(), 2 << 10);
         room.finish();
         assert_eq!(documents.left.available_permits(), 6 << 10);
-        // After a write nothing is refused.
+        // After `finish` nothing is refused.
         room.take(&secret("output"), 100 * MIB).unwrap();
         assert!(!room.lacks());
     }
@@ -241,7 +242,7 @@ mod tests {
         assert!(one.lacks());
         let mut waits = Box::pin(one.again());
         assert!(futures::poll!(&mut waits).is_pending());
-        // Whoever comes later does not overtake.
+        // A later request does not overtake.
         let mut late = documents.room("q");
         late.take(&secret("c"), 1).unwrap_err();
         drop(other);

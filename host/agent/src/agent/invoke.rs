@@ -1,5 +1,5 @@
-//! The edge of the sandbox: what a call of a guest came to. Reconciles run on threads where a hanging guest holds up
-//! nobody, so a call simply takes the thread that it is on. Never interprets an answer.
+//! The result of a guest call. A call blocks the thread that it is on; the pool sees to it that a hanging guest does
+//! not hold up other policies.
 
 use crate::policies::load::word;
 use crate::telemetry;
@@ -7,7 +7,7 @@ use transom_core::failure::Failure;
 use transom_core::work::Key;
 use transom_engine::Call;
 
-/// What a guest answered to the function `asked`; what it used is told.
+/// The guest's answer to the function `asked`; records what the call used.
 ///
 /// # Errors
 /// When the guest was stopped or broke the contract, with the reason.

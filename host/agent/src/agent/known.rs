@@ -1,5 +1,5 @@
-//! What the agent knows beside the clusters. All of it is in memory only and can be found again;
-//! never held across an `await`.
+//! What the agent knows besides the objects of the clusters. It is in memory only and can be rebuilt. The lock is not
+//! held across an `await`.
 
 use crate::agent::queue::Cause;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,59 +20,59 @@ use transom_core::share::often::Often;
 use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why};
 
-/// What news of an object said: its mark, or nothing where it is gone or unreadable.
+/// What an observation said of an object: its mark, or `None` when it is gone or unreadable.
 pub(crate) type News = Option<Digest>;
 
-/// Claims, interest, own outputs, and what was judged and told last.
+/// Claims, interest, own outputs, and each primary's last judgement and result.
 #[derive(Default)]
 pub(crate) struct Known {
     /// Who wants which target.
     pub(crate) claims: Claims,
     /// Which reconcile depends on which object.
     pub(crate) interest: Interest,
-    /// What each reconcile depends on looked like when it was read.
+    /// The mark of each object that a reconcile depends on, as it was read.
     pub(crate) marks: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
-    /// Which objects bear our stamp.
+    /// Which objects bear the agent's stamp.
     pub(crate) outputs: Outputs,
-    /// What was judged last of each primary.
+    /// Each primary as it was last judged.
     pub(crate) judged: HashMap<Key, Judged>,
-    /// How often others overwrote what each policy wrote of each object.
+    /// How often other writers overwrote what a policy wrote, by policy and object.
     pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
-    /// How often was written in the last minute.
+    /// The writes of the last minute, to limit them.
     pub(crate) brake: Brake,
     /// How often each primary was reconciled in the last minute.
     pub(crate) often: Often,
-    /// Who writes which object now, and what the last news of it said meanwhile.
+    /// Which key is writing an object now, and the last news of the object since then.
     writing: HashMap<ObjectRef, (Key, Option<News>)>,
-    /// Which objects were written, and for which policies.
+    /// The objects that were written, and the policies that wrote them.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
-    /// What was reconciled and why, where somebody asked for it.
+    /// The reconciles and their causes; `None` unless a command records them.
     pub(crate) journal: Option<Vec<Entry>>,
-    /// When the first client certificate ends in what was made for each primary, in seconds since 1970.
+    /// When the first client certificate expires in what was made for each primary, in seconds since 1970.
     pub(crate) ends: BTreeMap<Key, i64>,
-    /// What each primary's last reconcile came to.
+    /// The result of each primary's last reconcile.
     pub(crate) told: BTreeMap<Key, Told>,
-    /// What counted last as an attempt for each primary.
+    /// The last attempt that was counted for each primary.
     pub(crate) counted: HashMap<Key, Counted>,
 }
 
 impl Known {
-    /// A reconcile is about to write: of its targets it hears afterwards, when it knows what it wrote itself.
+    /// Registers the targets that a reconcile is about to write. It gets news of them only after the write, when it
+    /// knows what it wrote itself.
     pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
         for step in steps {
             self.writing.entry(step.target().clone()).or_insert_with(|| (key.clone(), None));
         }
     }
 
-    /// Whether a key is just writing an object; it will be told that there was news, and what that said: the mark of the
-    /// object, or nothing where there is none any more.
+    /// Whether a key is writing an object now. If so, keeps the news for [`Self::end_of_write`].
     pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, news: News) -> bool {
         let writer = self.writing.get_mut(object).filter(|(writer, _)| writer == key);
         writer.map(|(_, last)| *last = Some(news)).is_some()
     }
 
-    /// A key has written an object, or failed to: its mark now, where it is known. Whether there was news of it meanwhile
-    /// that says otherwise.
+    /// Ends a key's write of an object, successful or not; `mark` is the object's mark now, if known. True when there
+    /// was news of the object meanwhile that says otherwise, or that cannot be compared because the mark is not known.
     pub(crate) fn end_of_write(&mut self, key: &Key, object: &ObjectRef, mark: Option<Digest>) -> bool {
         if let Some(marks) = self.marks.get_mut(key).filter(|_| mark.is_some()) {
             marks.insert(object.clone(), mark);
@@ -82,7 +82,7 @@ impl Known {
         news.is_some_and(|news| mark.is_none() || news != mark)
     }
 
-    /// A step was done for a policy: what it left there is what it planned.
+    /// Updates the contention of an object after a policy's step succeeded.
     pub(crate) fn wrote(&mut self, policy: &Arc<str>, step: &Step) {
         let written = (Arc::clone(policy), step.target().clone());
         if let Step::Delete { .. } = step {
@@ -92,8 +92,8 @@ impl Known {
         }
     }
 
-    /// A reconcile is about to read objects: a change from then on is news to it, also one that makes an object again
-    /// what it was at the reconcile before.
+    /// Registers objects that a reconcile is about to read. From then on every change is news to it, even one that
+    /// restores the object as the reconcile before saw it.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
         self.interest.add(key, objects.iter().cloned());
         if let Some(marks) = self.marks.get_mut(key) {
@@ -103,7 +103,7 @@ impl Known {
 }
 
 impl Known {
-    /// What a reconcile counts as, by what counted before; `timed` when time alone called for it.
+    /// Which attempt a reconcile counts as, given what was counted before; `timed` when time alone called for it.
     pub(crate) fn attempt(
         &mut self,
         writes: &Writes,
@@ -120,18 +120,18 @@ impl Known {
     }
 }
 
-/// One reconcile, or one that a trigger guest ignored.
+/// One reconcile, or one update that a trigger guest ignored.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// What was reconciled.
     pub(crate) key: Key,
     /// The causes, as they were taken from the queue.
     pub(crate) causes: Vec<Cause>,
-    /// Why it was reconciled; nothing when it was not.
+    /// Why it was reconciled; `None` when it was not.
     pub(crate) why: Option<Why>,
 }
 
-/// What a reconcile came to, as far as the next one and the summary need it.
+/// The result of a reconcile, as far as the next one and the summary need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// How it ended.
@@ -151,12 +151,12 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Whether it is news after an earlier one: another state, or another reason to show.
+    /// Whether the state or the reason differs from an earlier result.
     pub(crate) fn differs(&self, before: &Self) -> bool {
         (self.state, &self.reason) != (before.state, &before.reason)
     }
 
-    /// The same, in its state since the time that an earlier one of the same state and reason had.
+    /// The same result, with the time of an earlier one that has the same state and reason.
     pub(crate) fn after(mut self, before: Option<&Self>) -> Self {
         if let Some(before) = before.filter(|before| !self.differs(before)) {
             self.since_seconds = before.since_seconds;
@@ -166,7 +166,7 @@ impl Told {
     }
 }
 
-/// The knowledge behind its lock; a panic while it was held leaves every index whole.
+/// [`Known`] behind its lock. A panic while it was held leaves every index whole, so poisoning is ignored.
 #[derive(Default)]
 pub(crate) struct Shared(Mutex<Known>);
 

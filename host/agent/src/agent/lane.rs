@@ -1,5 +1,5 @@
-//! One lane per policy: its queue and the revision that is at work. Never shared between policies, so that a guest that
-//! hangs holds up nobody but itself.
+//! One lane per policy: its queue and the revision that is at work. Policies share no lane, so that a hanging guest
+//! holds up only its own policy.
 
 use crate::agent::queue::{Cause, Item, Queue};
 use crate::policies::load::Loaded;
@@ -11,12 +11,12 @@ use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Why;
 
-/// A lane's knowledge of who leads.
+/// What a lane knows of the leader election.
 #[derive(Clone)]
 pub(crate) struct Turn {
-    /// Whether this replica does.
+    /// Whether this replica leads.
     pub(crate) leading: Leading,
-    /// Since when, or since the lane began.
+    /// Since when it leads, or when the lane began.
     pub(crate) since: Instant,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// A lane with nothing to do.
+    /// A lane with an empty queue.
     pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
@@ -65,23 +65,23 @@ impl Lane {
         self.changed.notify_one();
     }
 
-    /// Puts a primary into the queue again, for what there has been to do `since` then.
+    /// Puts a primary into the queue for a retry; `since` is when its work came up.
     pub(crate) fn push_again(&self, primary: &ObjectRef, after: Duration, since: Instant) {
         self.queue().push(primary, Cause::Reconcile(Why::Retry), Some(Instant::now() + after), since);
         self.changed.notify_one();
     }
 
-    /// Whether a cause of a primary is still to come.
+    /// Whether a cause of a primary is in the queue.
     pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Why) -> bool {
         self.queue().awaits(primary, why)
     }
 
-    /// Drops a timer whose reason has gone.
+    /// Drops a delayed cause that no longer applies.
     pub(crate) fn forget(&self, primary: &ObjectRef, why: &Why) {
         self.queue().forget(primary, why);
     }
 
-    /// The next primary to reconcile; waits for one, and until this replica leads, and ends when the lane is closed.
+    /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the lane is closed.
     pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Item> {
         loop {
             let changed = self.changed.notified();
@@ -117,7 +117,7 @@ impl Lane {
 
     fn take(&self, turn: &Turn) -> Option<Item> {
         let mut item = self.queue().take(Instant::now())?;
-        // What it waited for before was another replica's work.
+        // Gaining the lead resets the wait time.
         item.since = item.since.max(turn.since);
         Some(item)
     }
@@ -148,19 +148,19 @@ impl Lane {
         self.queue().oldest(Instant::now())
     }
 
-    /// Gives out nothing more.
+    /// Closes the lane: it gives out nothing more.
     pub(crate) fn close(&self) {
         self.closed.store(true, std::sync::atomic::Ordering::Release);
         self.changed.notify_one();
     }
 
-    /// Gives out nothing more because the policy is gone; waits for whoever tells of it now.
+    /// Closes the lane of a deleted policy; waits for a running [`Self::unless_removed`].
     pub(crate) fn remove(&self) {
         *self.removed.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.close();
     }
 
-    /// Takes note of something and tells it, unless the policy is gone; it does not go meanwhile. False when it is gone.
+    /// Runs `tell` unless the policy was removed; it cannot be removed meanwhile. False when it was removed.
     pub(crate) fn unless_removed(&self, tell: impl FnOnce()) -> bool {
         let removed = self.removed.read().unwrap_or_else(PoisonError::into_inner);
         if !*removed {

@@ -1,4 +1,4 @@
-//! Stage 1: what a cluster told, and what we wrote ourselves, becomes items of lanes. Never reconciles anything.
+//! Stage 1: turns observations of clusters, and the agent's own writes, into items of lanes.
 
 use super::Agent;
 use super::known::Told;
@@ -20,19 +20,19 @@ use transom_core::signal::Signal;
 use transom_core::work::{Key, Why};
 
 impl Agent {
-    /// Stage 1: what a cluster told becomes items of lanes.
+    /// Turns an observation of a cluster into items of lanes.
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
                 let orphaned = {
                     let known = &mut *self.known.lock();
                     known.outputs.observe(&object);
-                    // Somebody put back what was made for a primary that is gone: nothing else would look at it again.
+                    // What was made for a primary that is gone was put back: only its stamp leads to its owner.
                     let owner = known.outputs.owner(&object.reference);
                     owner.filter(|key| !known.interest.concerned(&object.reference).any(|one| one == *key)).cloned()
                 };
                 self.changed(&object.reference, &Cause::Updated, || Some(mark::of(&object)));
-                // A stamp may name anything; only what a policy is about is looked at.
+                // A stamp may name any object; only a primary of the policy is enqueued.
                 let lane = orphaned.as_ref().and_then(|key| self.lane(&key.policy));
                 let admits =
                     |(lane, key): &(Arc<Lane>, Key)| lane.loaded().revision.policy.primary.admits(&key.primary);
@@ -62,7 +62,7 @@ impl Agent {
         }
     }
 
-    /// An object changed: its own reconciles and those that depend on it are due.
+    /// Enqueues the reconciles of a changed object and those that depend on it.
     fn changed(&self, object: &ObjectRef, as_primary: &Cause, mark: impl FnOnce() -> Option<Digest>) {
         if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
@@ -78,7 +78,7 @@ impl Agent {
         let mark = mark();
         let concerned: Vec<Key> = {
             let mut known = self.known.lock();
-            // Who saw it exactly as it is now has nothing to learn.
+            // A reconcile that saw this very state has nothing to do.
             let knows =
                 |key: &&Key| mark.is_some() && known.marks.get(*key).and_then(|marks| marks.get(object)) == Some(&mark);
             let mut concerned: Vec<Key> = known.interest.concerned(object).filter(|key| !knows(key)).cloned().collect();
@@ -90,7 +90,8 @@ impl Agent {
         }
     }
 
-    /// What could not be read, not be said to be gone, or not be written to a server that was away, is looked at once more.
+    /// Enqueues every primary whose reconcile failed because something could not be read, not be confirmed as gone, or
+    /// not be written to a server that did not answer.
     pub(super) fn retry_unread(&self) {
         let unread = |told: &Told| told.end == End::Ended(Class::Unreachable);
         let keys: Vec<Key> =
@@ -100,7 +101,7 @@ impl Agent {
         }
     }
 
-    /// What was just written is known at once, and whoever else depends on it is reconciled.
+    /// Records what was just written, and enqueues every other reconcile that depends on it.
     pub(crate) fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
         telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps).filter(|(_, done)| done.result.is_ok());
@@ -127,7 +128,7 @@ impl Agent {
         }
     }
 
-    /// Claimants whose target was released are reconciled again.
+    /// Enqueues claimants whose target was released.
     pub(crate) fn wake(&self, keys: Vec<Key>) {
         for key in keys {
             self.push(&key, Cause::Reconcile(Why::Released), None);

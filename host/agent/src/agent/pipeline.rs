@@ -1,5 +1,4 @@
-//! The way of the data on one screen: stages 2 to 9 of one reconcile, in order. Never decides:
-//! what an `if` about policy would be here is missing in `core`.
+//! Stages 2 to 9 of one reconcile, in order. Decisions belong in `core`: there must be no `if` about policy here.
 
 mod admit;
 mod kubeconfig;
@@ -35,7 +34,7 @@ use transom_core::trigger::Judged;
 use transom_core::work::{Key, Why, WorkItem};
 use transom_engine::Limits;
 
-/// What a reconcile touched, known to its report however it ends.
+/// What a reconcile has read and learnt, available to its report however it ends.
 pub(crate) struct Seen {
     /// For the report.
     pub(crate) reconcile: Reconcile,
@@ -43,16 +42,16 @@ pub(crate) struct Seen {
     pub(crate) objects: BTreeMap<ObjectRef, Option<Digest>>,
     /// The primary as it was read.
     pub(crate) primary: Option<Arc<Object>>,
-    /// The primary as this reconcile judged it; nothing when it has written the primary and cannot say what became of it:
-    /// what was read before the write is no judgement of what came after it.
+    /// The primary as this reconcile judged it. `None` when it wrote the primary and does not know the state after the
+    /// write: the state before it says nothing about that.
     pub(crate) judged: Option<Arc<Object>>,
-    /// Whether this reconcile rests on nothing that only an answer to us has told.
+    /// Whether this is a resync, which requests again what no watch has confirmed.
     resyncs: bool,
-    /// When time alone may change an answer.
+    /// When an answer may change by time alone, in seconds since 1970.
     pub(crate) ask_again_at: Option<i64>,
-    /// What this reconcile holds of the room for what is read.
+    /// The room that this reconcile holds for what it reads.
     room: Room,
-    /// When the first client certificate ends in what is to be there, in seconds since 1970.
+    /// When the first client certificate expires in the wanted kubeconfig, in seconds since 1970.
     pub(crate) ends_seconds: Option<i64>,
 }
 
@@ -71,19 +70,19 @@ impl Seen {
         }
     }
 
-    /// Takes note of an object that was read, or looked for.
+    /// Records an object that was read, or looked for and not found.
     fn read(&mut self, reference: &ObjectRef, object: Option<&Object>) {
         self.objects.insert(reference.clone(), object.map(mark::of));
     }
 
-    /// The earliest of all times that guests asked for.
+    /// Keeps the earliest of all times that were asked for.
     fn ask_again(&mut self, at: Option<i64>) {
         self.ask_again_at = [self.ask_again_at, at].into_iter().flatten().min();
     }
 }
 
 impl Agent {
-    /// One primary that was taken from its lane, to the end.
+    /// Reconciles one primary that was taken from its lane.
     pub(crate) async fn reconcile(&self, lane: &Lane, item: Item) {
         let loaded = lane.loaded();
         let key = Key::new(&lane.policy, &item.primary);
@@ -106,10 +105,11 @@ impl Agent {
             Class::Unlocated => failure.until(seen.ask_again_at),
             _ => failure,
         });
-        // A failure that ends with time is timed, like an answer that does.
+        // A failure may name a time to try again, just like an answer.
         seen.ask_again(result.as_ref().err().and_then(|failure| failure.ask_again_at));
         let report = report::of(seen.reconcile.clone(), result, self.schedule(&loaded, &work.key));
-        // The start of an agent: nothing was learnt but the target, and the last primary to be located wakes this one.
+        // At the start of the agent only the target is known yet. The last primary that is located enqueues this one
+        // again.
         if report.end == End::Ended(Class::Unlocated) && !self.known.lock().told.contains_key(&work.key) {
             return;
         }
@@ -127,7 +127,7 @@ impl Agent {
         trace.end(&report);
     }
 
-    /// Stages 3 to 7, from the beginning again where there was no room for what they read: nothing was written then.
+    /// Stages 3 to 7. Starts again when there was no room for what they read; nothing was written then.
     async fn attempt_within_room(
         &self,
         loaded: &Arc<Loaded>,
@@ -182,13 +182,13 @@ impl Agent {
         }
     }
 
-    /// Reads an object, within the room for what is read; a resync asks the cluster for what no watch has confirmed.
+    /// Reads an object, within the room; a resync requests again what no watch has confirmed.
     pub(crate) async fn look_at(&self, reference: &ObjectRef, seen: &mut Seen) -> Result<Option<Object>, Failure> {
         let known = self.room_for(reference, seen)?;
         self.look_within(reference, known, seen).await
     }
 
-    /// Takes room for an object before it is decoded; false where only the answer to a request says how much it is.
+    /// Takes room for an object before it is decoded; false when its size is known only after reading it.
     fn room_for(&self, reference: &ObjectRef, seen: &mut Seen) -> Result<bool, Failure> {
         let weight = self.connections.weigh(reference);
         seen.room.take(reference, weight.unwrap_or_default()).map(|()| weight.is_some())
@@ -210,7 +210,8 @@ impl Agent {
         Ok(object)
     }
 
-    /// Stage 7, for a plan that may be empty. Others hear of what was written; to its writer it is what it saw last.
+    /// Stage 7, for a plan that may be empty. Other reconciles that depend on what was written are enqueued; this one
+    /// records it as what it saw last.
     pub(crate) async fn apply(&self, key: &Key, plan: Plan, seen: &mut Seen) -> Outcome {
         if plan.steps.is_empty() {
             return Outcome::default();
@@ -238,14 +239,14 @@ impl Agent {
                 self.push(key, Cause::Reconcile(Why::Input(step.target().clone())), None);
             }
             if let Some(seen) = seen.objects.get_mut(step.target()) {
-                // Read before it was written: where it is not known now, whatever it becomes is news.
+                // Replaces the mark from before the write. When the new mark is not known, any later state is news.
                 *seen = mark;
             }
         }
         outcome
     }
 
-    /// What a guest knows beside its arguments.
+    /// What a guest is given beside its arguments.
     pub(crate) fn context(&self, guest: &Guest) -> Context {
         Context {
             now_seconds: self.clock.now_seconds(),
@@ -254,7 +255,7 @@ impl Agent {
         }
     }
 
-    /// What is compared with the next update: the primary as this reconcile saw it.
+    /// The primary as this reconcile saw it, to compare the next update with.
     pub(crate) fn judged(loaded: &Loaded, primary: &Object) -> Judged {
         Judged::of(primary, loaded.revision.judge().1)
     }

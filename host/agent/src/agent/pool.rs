@@ -1,5 +1,5 @@
-//! The threads on which reconciles go on: few, and shared by all policies, whoever used them least first. A guest takes
-//! the thread that asks it until its limits stop it; whatever waits for something else gives its thread back meanwhile.
+//! The threads that run reconciles: few, and shared by all policies; the policy that used them least goes first. A
+//! guest call keeps its thread until the guest's limits stop it; any other wait gives the thread back.
 
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use transom_core::share::turns::Turns;
 
-/// Threads that are started with the first work, and end with this value.
+/// Threads that start with the first work and end when this is dropped.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Pool {
 
 struct Shared {
     state: Mutex<State>,
-    /// Wakes a thread that has nothing to do.
+    /// Wakes an idle thread.
     work: Condvar,
 }
 
@@ -29,7 +29,7 @@ struct State {
     closed: bool,
 }
 
-/// Work of one policy that may wait in between.
+/// Work of one policy; it may wait in between.
 struct Task {
     policy: Arc<str>,
     shared: Arc<Shared>,
@@ -37,28 +37,29 @@ struct Task {
     work: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
 
-/// What a task does now.
+/// The state of a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It waits to be woken.
     Waiting,
-    /// It stands in its policy's line.
+    /// It is in its policy's queue.
     Ready,
-    /// It has a thread.
+    /// It runs.
     Running,
-    /// It has a thread, and was woken since.
+    /// It runs, and was woken meanwhile.
     Woken,
 }
 
 impl Pool {
-    /// So many threads. One policy has at most three of four, so that a guest that hangs leaves some to the others.
+    /// A pool of this many threads. One policy gets at most three of four, so that a hanging guest leaves some to the
+    /// others.
     pub(crate) fn new(threads: usize) -> Self {
         let turns = Turns::new(threads, threads - threads.div_ceil(4));
         let state = Mutex::new(State { turns, idle: 0, closed: false });
         Self { shared: Arc::new(Shared { state, work: Condvar::new() }), threads, started: Once::new() }
     }
 
-    /// Has work done in the turns of a policy. To be called within a runtime, whose timers and sockets the work may use.
+    /// Runs work in the turns of a policy. To be called within a runtime, whose timers and sockets the work may use.
     pub(crate) fn spawn(&self, policy: &Arc<str>, work: impl Future<Output = ()> + Send + 'static) {
         self.started.call_once(|| {
             for _ in 0..self.threads {
@@ -79,7 +80,7 @@ impl Pool {
     }
 }
 
-/// Nobody puts anything in any more.
+/// Drops the queued tasks and ends the threads.
 impl Drop for Pool {
     fn drop(&mut self) {
         let mut state = lock(&self.shared.state);
@@ -102,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// What a thread does until the pool is gone.
+    /// The loop of a thread, until the pool is dropped.
     fn keep_going(&self) {
         let mut state = lock(&self.state);
         while !state.closed {
@@ -120,12 +121,12 @@ impl Shared {
             let again = task.go_on();
             state = lock(&self.state);
             if state.closed {
-                // What ends with a task may wake another one, which takes the lock.
+                // Dropping a task may wake another one, which takes the lock.
                 drop(state);
                 drop(again);
                 return;
             }
-            // This thread takes what is next, so nobody is woken for it.
+            // This thread takes the next task itself, so no other one is notified.
             if let Some(task) = again {
                 state.turns.put(&policy, task);
             }
@@ -135,7 +136,7 @@ impl Shared {
 }
 
 impl Task {
-    /// Goes on until there is something to wait for; gives itself back when it may go on again already.
+    /// Polls the work once, until it has to wait; returns the task when it was woken meanwhile.
     fn go_on(self: Arc<Self>) -> Option<Arc<Self>> {
         *lock(&self.phase) = Phase::Running;
         let waker = Waker::from(Arc::clone(&self));
@@ -144,7 +145,7 @@ impl Task {
             let future = work.as_mut()?;
             let mut context = Context::from_waker(&waker);
             let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
-            // Work that panics has ended; the thread goes on for the others.
+            // Work that panics has ended; the thread continues with other tasks.
             if panic::catch_unwind(poll).unwrap_or(Poll::Ready(())) == Poll::Ready(()) {
                 *work = None;
                 return None;
@@ -177,7 +178,7 @@ impl Wake for Task {
     }
 }
 
-/// No panic of the work leaves anything half done here.
+/// Ignores poisoning: a panic of the work leaves nothing half done here.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -206,7 +207,7 @@ mod tests {
                 told.send(at).unwrap();
             });
         }
-        // What all wait for has its turn last: a wait that kept the one thread would never end.
+        // The task that all others wait for comes last: if a waiting task kept the only thread, this would hang.
         pool.spawn(&policy, async move { go.send(true).unwrap() });
         drop(told);
         let ended = tokio::task::spawn_blocking(move || {
@@ -223,7 +224,7 @@ mod tests {
         for _ in 0..30 {
             let held = Arc::clone(&held);
             pool.spawn(&Arc::from("hangs"), async move {
-                // It fails when nobody holds it up any more.
+                // Fails when the sender is dropped.
                 let _ = lock(&held).recv();
             });
         }

@@ -1,5 +1,5 @@
-//! One entry per primary of one policy, each cause with the time from which it may run. Never runs one itself,
-//! and never gives out a primary that is being reconciled.
+//! The workqueue of one policy: one entry per primary, each cause with the time from which it may run. A primary that
+//! is being reconciled is not given out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use transom_core::work::Why;
 /// Why a primary is in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// It was updated: whoever takes it compares it with what was judged last, and asks the trigger guest.
+    /// It was updated: the worker compares it with the last judged state, and asks the trigger guest.
     Updated,
-    /// It is reconciled without asking.
+    /// It is reconciled without asking the trigger guest.
     Reconcile(Why),
 }
 
 impl Cause {
-    /// Causes of one word are one entry.
+    /// The key of a cause: the queue keeps one entry per primary and key.
     fn slot(&self) -> &'static str {
         match self {
             Self::Updated => "Updated",
@@ -31,19 +31,19 @@ impl Cause {
 pub(crate) struct Item {
     /// The primary.
     pub(crate) primary: ObjectRef,
-    /// Every cause whose time has come.
+    /// Every cause that is due.
     pub(crate) causes: Vec<Cause>,
-    /// Since when there has been something to do.
+    /// When the work came up.
     pub(crate) since: Instant,
 }
 
 impl Item {
-    /// Whether time alone calls for it: another try, or a time that a guest asked for.
+    /// Whether time alone calls for it: a retry, or a time that a guest asked for.
     pub(crate) fn is_timed(&self) -> bool {
         self.causes.iter().all(|cause| matches!(cause, Cause::Reconcile(Why::Retry | Why::Timer)))
     }
 
-    /// Why it is reconciled without asking; nothing when only updates put it here.
+    /// Why it is reconciled without asking the trigger guest; `None` when only updates put it here.
     pub(crate) fn why(&self) -> Option<&Why> {
         self.causes.iter().find_map(|cause| match cause {
             Cause::Updated => None,
@@ -68,7 +68,7 @@ type Due = Option<Instant>;
 struct Entry {
     cause: Cause,
     due: Due,
-    /// Since when there has been something to do: for a timer its time, for another try what the first one was for.
+    /// When the work came up: for a timer its time, for a retry when the work of the first attempt came up.
     since: Instant,
 }
 
@@ -80,8 +80,8 @@ impl Entry {
 }
 
 impl Queue {
-    /// Puts a primary in. Causes add up, each with its own time; the latest word on a cause holds,
-    /// unless it already may run at once.
+    /// Adds a cause of a primary. Each cause keeps its own time. Adding it again replaces that time, unless it already
+    /// may run at once.
     pub(crate) fn push(&mut self, primary: &ObjectRef, cause: Cause, due: Due, since: Instant) {
         let causes = self.waiting.entry(primary.clone()).or_default();
         let before = earliest(causes);
@@ -118,12 +118,13 @@ impl Queue {
         self.running.remove(primary);
     }
 
-    /// Whether a cause of a primary is still to come.
+    /// Whether a cause of a primary is in the queue.
     pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Why) -> bool {
         self.waiting.get(primary).is_some_and(|causes| causes.contains_key(why.word()))
     }
 
-    /// Forgets one cause that is still to come: its reason has gone. What may run at once came to be known since.
+    /// Removes a delayed cause that no longer applies. One that may run at once stays: it came up after the delayed one
+    /// was set.
     pub(crate) fn forget(&mut self, primary: &ObjectRef, why: &Why) {
         let Some(causes) = self.waiting.get_mut(primary) else { return };
         let before = earliest(causes);
@@ -138,7 +139,7 @@ impl Queue {
         }
     }
 
-    /// How long until something may run; nothing when only an end or a push can change that.
+    /// How long until something may run; `None` when only `done` or `push` can change that.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let mut later = self.by_time.iter().filter(|(_, primary)| !self.running.contains(primary));
         later.next().map(|(due, _)| due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now)))

@@ -1,5 +1,4 @@
-//! Stages 8 and 9: what a reconcile came to is remembered, its next run is set, and clusters and logs are told.
-//! Never reconciles or writes an object.
+//! Stages 8 and 9: records the result of a reconcile, schedules the next one, and publishes to clusters and logs.
 
 use super::Agent;
 use super::known::Told;
@@ -23,7 +22,7 @@ use transom_core::time::parse_rfc3339;
 use transom_core::work::{Key, Why, WorkItem};
 
 impl Agent {
-    /// What the next run of a key depends on.
+    /// The inputs that decide when a key is reconciled next.
     pub(crate) fn schedule(&self, loaded: &Loaded, key: &Key) -> Schedule {
         let failures = self.known.lock().told.get(key).map_or(0, |told| told.failures);
         let now_seconds = self.clock.now_seconds();
@@ -31,7 +30,7 @@ impl Agent {
         Schedule { now_seconds, resync_seconds: loaded.revision.policy.resync_seconds, failures, seed }
     }
 
-    /// Takes note of what a reconcile touched and came to, and sets its next run.
+    /// Records what a reconcile touched and its result, and schedules the next one.
     pub(crate) fn settle(
         &self,
         lane: &Lane,
@@ -65,20 +64,20 @@ impl Agent {
                 _ => lane.push_again(&key.primary, after, since),
             }
         }
-        // Tries and timers leave the time of the next resync as it is: however close they follow each other, it comes.
+        // Retries and timers do not move a scheduled resync, so that frequent ones cannot defer it forever.
         let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.primary, &Why::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if timed => {}
             Some(after) => lane.push(&key.primary, Cause::Reconcile(Why::Resync), Some(after)),
             None => lane.forget(&key.primary, &Why::Resync),
         }
-        // Nothing is taken from the queue before this replica leads again.
+        // Enqueued without delay: the lane gives nothing out before this replica leads again.
         if report.end == End::Ended(Class::Standby) {
             lane.push(&key.primary, Cause::Reconcile(Why::Retry), None);
         }
     }
 
-    /// A primary whose target is not known now keeps the claim that it has.
+    /// Keeps the claim of a primary whose target is not known now.
     fn located(&self, loaded: &Loaded, key: &Key, primary: &Option<Arc<Object>>, report: &Report) {
         let claims = matches!(loaded.revision.policy.writes, Writes::Kubeconfig(_));
         if !claims || report.target.is_some() || matches!(report.end, End::Gone | End::Ended(Class::Left)) {
@@ -92,7 +91,7 @@ impl Agent {
         self.wake(woken);
     }
 
-    /// Stage 9: tells the cluster and the log, each transition once.
+    /// Stage 9: publishes to the cluster and the log, each transition once.
     pub(crate) fn publish(&self, work: &WorkItem, uid: &str, report: &Report) {
         let key = &work.key;
         let told = Told {
@@ -113,7 +112,7 @@ impl Agent {
             known.contention.remove(&(Arc::clone(&key.policy), report.primary.clone()));
         }
         let first = !self.known.lock().told.contains_key(key);
-        // Nobody asks how long it has been right.
+        // For `Applied` the earlier time is not needed.
         let earlier = (first && told.state != State::Applied).then(|| self.since_before(key, &told)).flatten();
         let before = {
             let told_all = &mut self.known.lock().told;
@@ -129,14 +128,15 @@ impl Agent {
             Some(before) => told.differs(&before).then_some(First::Change),
         };
         telemetry::reconciled(work, report, transition);
-        // The start of an agent is no news to anybody.
+        // `Unlocated` is part of the agent's start and is not published.
         let is_news = gone || report.end != End::Ended(Class::Unlocated);
         if is_news && !self.accounts.are_only_asked() {
             self.tell_primary(key, report, uid);
         }
     }
 
-    /// Since when a primary has been as it is, as an earlier agent told; a restart makes no wait shorter.
+    /// Since when a primary has been in its state, as an earlier agent published it. A restart does not reset that
+    /// time.
     fn since_before(&self, key: &Key, now: &Told) -> Option<i64> {
         self.statuses.found_since(key, now).or_else(|| {
             let before = self.connections.reported(&key.policy, &key.primary)?;
@@ -145,7 +145,7 @@ impl Agent {
         })
     }
 
-    /// A trigger guest ignored an update.
+    /// Logs that a trigger guest ignored an update.
     pub(crate) fn ignored(&self, key: &Key) {
         telemetry::tell(&Signal::Ignored { key: key.clone() });
     }

@@ -1,4 +1,4 @@
-//! What each policy has come to, told to the clusters when it changes. Never computes it: that is the core's.
+//! Publishes the status of each policy to the clusters when it changes. `core` computes the status.
 
 use super::Agent;
 use super::known::Told;
@@ -19,16 +19,16 @@ use transom_core::summary::{self, Standing};
 use transom_core::time::parse_rfc3339;
 use transom_core::work::Key;
 
-/// Between two looks at what the primaries came to.
+/// Minimum time between two looks at the results of the primaries.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Without any news the time alone may make a primary overdue.
+/// Maximum time without a look: time alone may make a primary overdue.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// For how long after the start a policy is not told before all its primaries were looked at once: counts of a part
-/// of them would only alarm.
+/// How long after the start a policy has no status published until all its primaries were reconciled once: counts of
+/// only some of them would raise false alarms.
 const START: Duration = Duration::from_secs(30);
 
-/// The policies as they were told last.
+/// The policies and their last published statuses.
 pub(super) struct Statuses {
     told: Mutex<Policies>,
     news: Notify,
@@ -39,9 +39,9 @@ pub(super) struct Statuses {
 struct Policies {
     catalogue: Catalogue,
     last: BTreeMap<String, PolicyStatus>,
-    /// What an earlier agent had told, until this one tells.
+    /// Statuses that an earlier agent published, until this one publishes its own.
     found: BTreeMap<String, PolicyStatus>,
-    /// Those whose newest status could not be written, which was told.
+    /// Policies whose newest status could not be written; that was logged.
     unwritten: BTreeSet<String>,
 }
 
@@ -52,13 +52,14 @@ impl Default for Statuses {
 }
 
 impl Statuses {
-    /// A primary's reconcile ended.
+    /// Notifies the publishing task, for example when a reconcile ended.
     pub(super) fn changed(&self) {
         self.news.notify_one();
     }
 
-    /// Since when a primary has been in its state for its reason, as an earlier agent told of the worst. Those that only
-    /// wait it has not told by name: since when the first of them waits says no more, and nothing less, of each.
+    /// Since when a primary has been in its state for its reason, as an earlier agent published it. The status names
+    /// only the worst primaries. For a waiting one that it does not name, this is the time since which the first
+    /// primary has waited for the same reason.
     pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
         let told = self.lock();
         let PolicyStatus { worst, waiting, .. } = told.found.get(&*key.policy)?;
@@ -77,7 +78,7 @@ impl Statuses {
 }
 
 impl Agent {
-    /// Other policies are at work, or refused: what is told from now on is about these.
+    /// Sets the policies that statuses are published for: others are at work, or refused.
     pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue) {
         {
             let mut told = self.statuses.lock();
@@ -92,7 +93,7 @@ impl Agent {
         self.publish_policies();
     }
 
-    /// The policies that are objects of an API server, as they are now; components that are files lie at `base`.
+    /// The policies that are objects of an API server, as they are now; component files lie at `base`.
     pub(crate) async fn given(&self, base: &Base) -> Found {
         let (objects, unread) = self.connections.policy_objects().await;
         self.found_statuses(&objects);
@@ -103,8 +104,8 @@ impl Agent {
         found
     }
 
-    /// The status that `FleetPolicy` objects have now. What another replica wrote, or somebody removed, is what the next one
-    /// follows on.
+    /// Takes over the status that `FleetPolicy` objects have now. When another replica wrote it, or it was removed, the
+    /// next status follows on from that.
     fn found_statuses(&self, objects: &[Object]) {
         let mut told = self.statuses.lock();
         for object in objects {
@@ -119,7 +120,7 @@ impl Agent {
         self.statuses.changed();
     }
 
-    /// What the agent at work told of a primary last, where it told of it by name.
+    /// What the agent at work last published about a primary, if a status names it.
     pub(crate) fn reported(&self, key: &Key) -> Option<PrimaryStatus> {
         let here = |one: &&PrimaryStatus| {
             (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)
@@ -129,7 +130,7 @@ impl Agent {
         by_policy.or_else(|| self.connections.reported(&key.policy, &key.primary))
     }
 
-    /// Tells the clusters what every policy has come to, as far as it is news.
+    /// Publishes the status of every policy whose status changed.
     pub(crate) fn publish_policies(&self) {
         if !self.leading.leads() || self.accounts.are_only_asked() {
             return;
@@ -139,7 +140,7 @@ impl Agent {
         unwritten.retain(|policy| catalogue.entries().any(|(name, _)| **name == **policy));
         let unwatched = self.connections.unwatched();
         for (policy, entry) in catalogue.entries() {
-            // One without a lane waits for its connections.
+            // A policy without a lane waits for its connections.
             let looking = self.lane(policy).map_or(entry.revision.is_some(), |lane| !lane.is_idle());
             if looking && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
                 continue;
@@ -147,10 +148,10 @@ impl Agent {
             let before = last.get(&**policy).cloned().or_else(|| found.remove(&**policy));
             let before = before.or_else(|| self.connections.policy_status(policy));
             let status = self.policy_status(policy, entry, &unwatched, before.as_ref());
-            // What was found differs in times only: it stays, and so do its times.
+            // A status that differs only in times is not written: the earlier times stay.
             let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
             if news && let Err(error) = self.connections.publish_policy(policy, &status) {
-                // What was told before is what the next look compares with: it writes what differs then.
+                // The next look compares with the earlier status, and so tries the write again.
                 last.extend(before.map(|before| (policy.to_string(), before)));
                 if unwritten.insert(policy.to_string()) {
                     unpublished(policy, &error);
@@ -167,13 +168,13 @@ impl Agent {
         self.statuses.lock().unwritten.len()
     }
 
-    /// Goes on telling until the task is ended.
+    /// Publishes the status of policies until the task is aborted.
     pub(crate) async fn keep_publishing_policies(&self) {
         let mut looks = tokio::time::interval(PAUSE);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            // Without news there is another look, too.
+            // Looks again after a while even without news.
             drop(tokio::time::timeout(QUIET, self.statuses.news.notified()).await);
             self.publish_policies();
         }
@@ -200,7 +201,7 @@ impl Agent {
     }
 }
 
-/// The status of a policy could not be written; another look tries again.
+/// Logs that the status of a policy could not be written; another look tries again.
 fn unpublished(policy: &str, error: &std::io::Error) {
     let (place, message) = (format!("the status of {policy}"), error.to_string());
     telemetry::tell(&Signal::Unreadable { place, reason: Word::WriteFailed, message });

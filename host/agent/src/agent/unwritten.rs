@@ -1,5 +1,5 @@
-//! Statuses of primaries that could not be written, as on a full disk: each is written as soon as it can be, unless a newer
-//! one was. Never decides what a status says.
+//! Statuses of primaries that could not be written, as on a full disk: each is written as soon as possible, unless a
+//! newer one was written.
 
 use super::Agent;
 use crate::telemetry;
@@ -14,10 +14,10 @@ use transom_core::backoff;
 use transom_core::report::{End, Report};
 use transom_core::work::Key;
 
-/// The longest wait between two attempts: a disk with room again is found soon.
+/// The longest wait between two attempts, so that free disk space is noticed soon.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What could not be written, the newest for each primary.
+/// The unwritten statuses, the newest of each primary.
 #[derive(Default)]
 pub(super) struct Unwritten {
     left: Mutex<BTreeMap<Key, (Report, String)>>,
@@ -25,22 +25,22 @@ pub(super) struct Unwritten {
 }
 
 impl Unwritten {
-    /// Held while something of it is written, so that nothing older is written after something newer.
+    /// The lock is held during each write, so that no older status is written after a newer one.
     fn left(&self) -> MutexGuard<'_, BTreeMap<Key, (Report, String)>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A policy is gone, and what was to be told of its primaries with it.
+    /// Drops the unwritten statuses of a deleted policy.
     pub(super) fn forget(&self, policy: &str) {
         self.left().retain(|key, _| *key.policy != *policy);
     }
 }
 
 impl Agent {
-    /// Tells a primary's cluster what its reconcile came to, or that it is gone. What cannot be written now is written
-    /// later. One primary has one reconcile at a time.
+    /// Writes the status of a primary, or removes it when the primary is gone. What cannot be written now is written
+    /// later. A primary has only one reconcile at a time.
     pub(super) fn tell_primary(&self, key: &Key, report: &Report, uid: &str) {
-        // Whatever is older is never written from here on.
+        // From here on no older status is written.
         self.unwritten.left().remove(key);
         if let Err(error) = self.write_status(report, uid) {
             telemetry::unpublished(report, &error);
@@ -56,7 +56,7 @@ impl Agent {
         }
     }
 
-    /// Tries once more what could not be written; gives what is left, and why the last of it failed.
+    /// Tries again to write what could not be written; returns how many are left, and the last error.
     pub(crate) fn write_left(&self) -> Option<(usize, io::Error)> {
         let mut last = None;
         let keys: Vec<Key> = self.unwritten.left().keys().cloned().collect();
@@ -71,7 +71,7 @@ impl Agent {
         last.map(|error| (self.unwritten.left().len(), error))
     }
 
-    /// Goes on writing what is left, with back-off, until the task is ended.
+    /// Keeps writing what is left, with back-off, until the task is aborted.
     pub(crate) async fn keep_writing_statuses(&self) {
         let mut failures = 0;
         loop {

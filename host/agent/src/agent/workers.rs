@@ -1,4 +1,4 @@
-//! Starts lanes, keeps their reconciles going, and knows when nothing is left to do. Never looks at what they do.
+//! Starts lanes, runs their reconciles, and knows when nothing is left to do.
 
 use crate::agent::Agent;
 use crate::agent::lane::{Lane, Turn};
@@ -14,19 +14,19 @@ use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::work::{Key, Why};
 
-/// How many reconciles of one policy go on at once: as many as there are cores, and no fewer than this, so that
-/// one slow call is not the whole policy.
+/// The least number of reconciles of one policy that may run at once; it is the number of cores if that is larger.
+/// Several, so that one slow call does not hold up the whole policy.
 const FEWEST_AT_ONCE: usize = 4;
-/// The same where an API server answers: most of a reconcile that writes is waiting for it.
+/// The same with an API server: most of a reconcile that writes is waiting for its answer.
 const FEWEST_WAITING: usize = 32;
-/// How many go on at once over all policies; one of each policy may go on beyond, so that no policy, and no API server
-/// that does not answer, holds up the others.
+/// How many reconciles run at once over all policies. One of each policy may exceed this limit, so that no policy, and
+/// no API server that does not answer, holds up the others.
 pub(super) const AT_ONCE: usize = 256;
-/// After a fault of ours a primary is tried again this much later.
+/// Delay of the retry after a bug in the agent ended a reconcile.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
 impl Agent {
-    /// A policy has its first good revision: its primaries are to be located, and all are reconciled.
+    /// Starts a policy with its first good revision: all its primaries are to be located, and are reconciled.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
         let lane = Arc::new(Lane::new(loaded));
         self.add_lane(Arc::clone(&lane));
@@ -37,7 +37,7 @@ impl Agent {
         self.pool.spawn(&policy, keep_going(Arc::clone(self), lane, places));
     }
 
-    /// A policy has another revision: what was judged on the old one counts no more.
+    /// Puts another revision of a policy to work. What was judged on the old one no longer counts.
     pub(crate) fn resume(self: &Arc<Self>, policy: &str, loaded: Arc<Loaded>) {
         let Some(lane) = self.lane(policy) else { return self.begin(loaded) };
         lane.swap(loaded);
@@ -45,7 +45,7 @@ impl Agent {
         self.enqueue_all(&lane, &Why::Swapped);
     }
 
-    /// Every primary of a policy, and every primary that is gone but left something behind.
+    /// Enqueues every primary of a policy, and every primary that is gone but left outputs behind.
     pub(super) fn enqueue_all(&self, lane: &Lane, why: &Why) {
         let (primaries, left) = self.expect(&lane.loaded(), *why == Why::Appeared);
         for primary in &primaries {
@@ -56,8 +56,8 @@ impl Agent {
         }
     }
 
-    /// The primaries of a policy, and those that are gone but left something behind: they are to be located before an
-    /// unstamped target is written that they may want. `at_first`: the policy has not worked yet.
+    /// The primaries of a policy, and those that are gone but left outputs behind. They are to be located before an
+    /// unstamped target that they may want is written. `at_first`: the policy has not worked yet.
     pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
         let policy = &loaded.revision.policy;
         let primaries = self.connections.primaries(&policy.primary);
@@ -66,20 +66,21 @@ impl Agent {
         let Writes::Kubeconfig(rules) = &policy.writes else { return (primaries, left) };
         known.claims.reaches(&policy.name, rules);
         let keys = primaries.iter().map(|primary| Key::new(&policy.name, primary));
-        // Who was suspended until now may never have been located.
+        // A primary that was suspended until now may never have been located.
         let unknown: Vec<Key> = keys.filter(|key| known.claims.target(key).is_none()).collect();
         unknown.iter().for_each(|key| known.claims.expect(key));
         if at_first {
-            // Whoever cannot be read now may still be there, and keeps what was made for it. Of a cluster that is not
-            // connected nobody is located, now or later; its targets are nobody's to take (`succession`).
+            // A primary that cannot be read now may still exist, and keeps what was made for it. On a cluster that is
+            // not connected no primary can ever be located, so none is expected; `succession` keeps others from taking
+            // their targets.
             let connected = left.iter().filter(|key| self.connections.has(&key.primary.cluster));
             connected.for_each(|key| known.claims.expect(key));
         }
         (primaries, left)
     }
 
-    /// Something can be read that could not: primaries of which nothing is known yet are located before an unstamped target
-    /// of their policy is written, as at a start. The oldest of several would be told last as well as first.
+    /// Called when something became readable. Primaries that nothing is known of yet are located before an unstamped
+    /// target of their policy is written, as at a start: the oldest claimant may be observed last.
     pub(super) fn locate_new(&self) {
         for lane in self.lanes() {
             let loaded = lane.loaded();
@@ -118,7 +119,7 @@ impl Agent {
         self.lanes().iter().map(|lane| lane.left()).sum()
     }
 
-    /// Ends every lane after the reconciles that are under way.
+    /// Closes every lane. Reconciles that are under way go on to their end.
     pub(crate) fn stop(&self) {
         self.lanes().iter().for_each(|lane| lane.close());
     }
@@ -135,7 +136,7 @@ impl Agent {
     }
 }
 
-/// Takes what is to be reconciled as long as the lane is open, and has at most so many reconciles go on at once.
+/// Runs the items of a lane until it is closed, at most `most` at once.
 async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
     let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
     let places = Arc::new(Semaphore::new(most));
@@ -145,7 +146,7 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
         let shared = tokio::select! {
             biased;
             shared = Arc::clone(&agent.at_once).acquire_owned() => shared.ok(),
-            // All its others have ended: this one goes on beyond the bound.
+            // The policy's other reconciles have ended: this one exceeds the shared limit.
             _ = places.acquire_many(others) => None,
         };
         let work = work_on(Arc::clone(&agent), Arc::clone(&lane), item, turn.clone(), (place, shared));
@@ -153,8 +154,8 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
     }
 }
 
-/// One reconcile after the other, each in a turn of its own, as long as there is more to do and nobody waits for the place
-/// among all. Gives its places back whatever becomes of it.
+/// Runs one reconcile after the other, each in a turn of its own, as long as the lane has more and no lane waits for a
+/// shared place. Gives its places back even when a reconcile panics.
 async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut item: Item, turn: Turn, (place, shared): Places) {
     loop {
         let primary = item.primary.clone();
@@ -178,7 +179,7 @@ async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut item: Item, turn: Turn,
     }
 }
 
-/// A place of the policy, and one among all unless it goes on beyond the bound.
+/// A place of the policy, and a shared one unless the reconcile exceeds the shared limit.
 type Places = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Guests as they describe themselves: those of the binary, of a component, of policies. Never reconciles anything with them.
+//! Guests as they describe themselves: those of the binary, of a component, of policies.
 
 use crate::policies::Source;
 use anyhow::Context as _;
@@ -8,10 +8,10 @@ use transom_artifacts::{Location, builtin_names};
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
 
-/// Asks every builtin guest what it is.
+/// Asks every builtin guest for its description.
 ///
 /// # Errors
-/// When one of them cannot be loaded; none is no error.
+/// When one of them cannot be loaded. A binary without builtin guests is no error.
 pub(crate) fn descriptions() -> anyhow::Result<Vec<Description>> {
     let engine = Engine::new(EngineOptions::default())?;
     let describe = |name: &str| {
@@ -21,7 +21,7 @@ pub(crate) fn descriptions() -> anyhow::Result<Vec<Description>> {
     builtin_names().map(describe).collect()
 }
 
-/// Asks a component, and those of the policies at a path, what they are; each once.
+/// Asks a component, and those of the policies at a path, for their descriptions; each once.
 ///
 /// # Errors
 /// When one of them cannot be loaded, or the policies cannot be read.

@@ -1,4 +1,4 @@
-//! A case: the objects that are given, and what is given beside objects. Never says what is expected.
+//! The input of a case: its objects, and what is given beside objects.
 
 pub(crate) mod settings;
 
@@ -13,7 +13,7 @@ use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 
-/// What one file of a case may cost.
+/// Limits of one file of a case.
 const LIMITS: Limits = Limits { bytes: 64 << 20, nodes: 4_000_000, depth: 100 };
 
 /// The objects of a file, and the `Case` among them.
@@ -104,11 +104,11 @@ impl Given {
         Self::parse(&bytes, Path::new("-"))
     }
 
-    /// Reads a file that holds a case; nothing where there is no file, none in it, or it cannot be read whole: then it
-    /// is the directory's to judge, document by document.
+    /// Reads a file that holds a case. `None` when there is no file, no case in it, or a document that cannot be read:
+    /// then the directory reports errors document by document.
     pub(crate) fn with_case(path: &Path) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
-        // A whole fleet in one file is not parsed twice only to learn that there is no case in it.
+        // Avoids parsing a large file twice only to find no case in it.
         let may_hold_one = std::str::from_utf8(&bytes).is_ok_and(|text| text.contains("Case"));
         let given = may_hold_one.then(|| Self::parse(&bytes, path).ok()).flatten();
         given.filter(|given| given.case.is_some())
@@ -148,7 +148,8 @@ pub(crate) fn is_case(value: &Value) -> bool {
         && value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| version.starts_with("transom.dev/"))
 }
 
-/// Puts objects into a directory in memory. Those that bear our stamp are ours, as if we had written them.
+/// Puts objects into a directory in memory. Those that bear the agent's stamp are put there as if the agent had written
+/// them.
 pub(crate) fn put(directory: &Directory, objects: &[Value]) {
     for object in objects {
         directory.take(&place(object), object.to_string().as_bytes());
@@ -165,14 +166,14 @@ pub(crate) fn put(directory: &Directory, objects: &[Value]) {
     }
 }
 
-/// The place under which an object lies in a directory in memory: one file for each object.
+/// The path of an object in a directory in memory: one file for each object.
 pub(crate) fn place(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     let version = text("/apiVersion").replace('/', "_");
     format!("{version}/{}/{}/{}.json", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// The place of an object by its reference.
+/// The path of an object by its reference.
 pub(crate) fn place_of(reference: &ObjectRef) -> String {
     let version = reference.api_version.replace('/', "_");
     let namespace = reference.namespace.as_deref().unwrap_or("-");
@@ -180,13 +181,13 @@ pub(crate) fn place_of(reference: &ObjectRef) -> String {
 }
 
 impl Reference {
-    /// An object whose kind says enough.
+    /// The reference to an object whose kind implies its group and version.
     pub(crate) fn of(object: &ObjectRef) -> Self {
         let ObjectRef { kind, namespace, name, .. } = object.clone();
         Self { api_version: String::new(), kind, namespace, name }
     }
 
-    /// Takes the object out of a directory in memory, whoever put it there.
+    /// Removes the object from a directory in memory, also when the agent made it.
     pub(crate) fn remove(&self, directory: &Directory) {
         let reference = ObjectRef::local(&self.api_version, &self.kind, self.namespace.as_deref(), &self.name);
         directory.take(&place_of(&reference), b"");

@@ -1,5 +1,5 @@
-//! `transom test`: the cases of policies and guests, through the built components; those of policies also through the
-//! agent's own pipeline, in memory. Never changes an expectation but where `--update` asks for it.
+//! `transom test`: runs the cases of policies and guests through the built components; those of policies also through
+//! the agent's own pipeline, in memory. Changes an expectation only with `--update`.
 
 mod compare;
 mod guest;
@@ -23,12 +23,12 @@ use update::Came;
 /// The files of a case; the last is for cases of policies, and may be absent.
 const FILES: [&str; 3] = ["given.yaml", "expected.yaml", "then.yaml"];
 
-/// One case and what became of it.
+/// One case and its result.
 struct Verdict {
     case: PathBuf,
-    /// How it differs from what is expected, line by line; empty when it does not.
+    /// How the result differs from what is expected, line by line; empty when it does not.
     differences: Vec<String>,
-    /// Whether what came was written where it is expected.
+    /// Whether the result was written as the new expectation.
     updated: bool,
 }
 
@@ -38,7 +38,7 @@ impl Verdict {
     }
 }
 
-/// What was loaded for one case and serves the next.
+/// What was loaded for one case and is used again for the next.
 #[derive(Default)]
 struct Warm {
     policies: policy::Warm,
@@ -89,7 +89,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     Ok(if failed { Ending::Failed } else { Ending::Right })
 }
 
-/// The one guest that `--component` is for, and what the flag names.
+/// The crate of the one guest that `--component` is for, and the value of the flag.
 fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, String)> {
     let homes: BTreeSet<PathBuf> = cases.iter().filter_map(|case| guest::crate_above(case)).collect();
     let mut homes = homes.into_iter();
@@ -104,8 +104,8 @@ fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, St
     }
 }
 
-/// Every case, in order of name: a folder that lies in one named `cases`, or holds a file of a case. One that holds only
-/// folders groups cases, and one with a folder `cases` is no case, whatever else lies there.
+/// Finds every case, in order of name: a folder that lies in a folder named `cases`, or that holds a file of a case. A
+/// folder that holds only folders groups cases, and one that holds a folder `cases` is no case, whatever else is in it.
 fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let in_cases = path.parent().and_then(Path::file_name).is_some_and(|name| name == "cases");
     let holds_one = FILES.iter().any(|name| path.join(name).is_file()) && !path.join("cases").is_dir();
@@ -129,7 +129,7 @@ fn groups(path: &Path) -> anyhow::Result<bool> {
     Ok(!entries.is_empty() && entries.iter().all(|entry| entry.path().is_dir()))
 }
 
-/// Refuses a case that lacks a file, or holds one that no case has: that is a misspelt one.
+/// Refuses a case that lacks a file, or holds one that no case has: its name is probably misspelt.
 fn whole(case: &Path) -> anyhow::Result<()> {
     let failed = || format!("failed to read the folder `{}`", case.display());
     let mut strange = Vec::new();
@@ -150,10 +150,10 @@ fn whole(case: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Runs one case, and writes what came where it is expected, when that is asked for and makes the case pass.
+/// Runs one case. With `updates`, writes the result as the expectation when that makes the case pass.
 async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -> Verdict {
     let expected = case.join("expected.yaml");
-    // A case begins with what is given.
+    // A new case consists of `given.yaml`.
     let is_new = updates && fs::symlink_metadata(&expected).is_err() && case.join("given.yaml").is_file();
     if is_new && let Err(error) = fs::write(&expected, "") {
         let differences = vec![format!("failed to write `{}`: {error}", expected.display())];
@@ -162,7 +162,7 @@ async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -
     let before = fs::read(&expected).unwrap_or_default();
     let ran = one(engine, &case, warm).await;
     let (mut differences, came) = ran.unwrap_or_else(|error| (vec![format!("{error:#}")], None));
-    // Of a new case also that nothing comes is written down.
+    // For a new case, an empty result is written down, too.
     let mut updated = is_new && differences.is_empty();
     if let Some(came) = came.filter(|_| updates && !differences.is_empty()) {
         let again = match update::write(&expected, &came) {
@@ -182,7 +182,7 @@ async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -
     Verdict { case, differences, updated }
 }
 
-/// Puts back what stood in a file, where something else stands there.
+/// Restores the content of a file if it changed.
 fn restore(path: &Path, before: &[u8]) -> std::io::Result<()> {
     let same = fs::read(path).map_or(true, |now| now == before);
     if same { Ok(()) } else { fs::write(path, before) }

@@ -1,4 +1,4 @@
-//! `transom componentize`: a component of the core module that the compiler made of a guest. Never runs either.
+//! `transom componentize`: makes a component of the core module that the compiler made of a guest. Runs neither.
 
 use crate::args::guest::ComponentizeArgs;
 use crate::output::{Ending, Screen};
@@ -9,14 +9,14 @@ use std::path::Path;
 use transom_engine::{Engine, EngineOptions};
 use wit_component::ComponentEncoder;
 
-/// Bytes of the largest module that is read: one with its debug information is ten times as large as its component.
+/// Maximum size of a module in bytes: one with debug information is ten times as large as its component.
 const MAX_BYTES: u64 = 64 << 20;
-/// How every WebAssembly begins, and the layer and version of a core module.
+/// How a core module begins: the magic number of WebAssembly, then version and layer.
 const MODULE: &[u8] = b"\0asm\x01\0\0\0";
-/// The same of a component.
+/// How a component begins.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// Writes the component, and says what it is; one that the agent would not load is not written.
+/// Writes the component, and prints what it is. A component that the agent would not load is not written.
 ///
 /// # Errors
 /// When the module cannot be read, is none, or names no world; and when the component cannot be written.
@@ -49,7 +49,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A core module with its embedded world as a component.
+/// Makes a component of a core module with its embedded world.
 fn encode(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     if module.starts_with(COMPONENT) {
         bail!("it is a component already");
@@ -63,7 +63,7 @@ fn encode(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     encoder.encode().context("the SDK's `register!` tells it what it exports, and nothing of WASI may be imported")
 }
 
-/// Whole or not at all: an agent may be watching the file.
+/// Writes the whole file or nothing: an agent may be watching it.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path.is_dir() {
         bail!("it is a folder");

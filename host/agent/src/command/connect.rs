@@ -1,4 +1,4 @@
-//! Opens what the flags name: directories, API servers, or both. Never decides what is done with them.
+//! Opens the connections that the flags name: directories, API servers, or both.
 
 use crate::agent::connections::{Cluster, Connections, OnServer};
 use crate::args::run::{NamedDir, RunArgs};
@@ -15,8 +15,8 @@ use transom_core::lease::Timing;
 use transom_core::reference::LOCAL;
 use transom_core::rights::{self, LEASE};
 
-/// Every connection that the flags name; without a directory, the API server of the kubeconfig or of the pod. Nothing is
-/// asked of an API server before its name and address were told, and none is waited for.
+/// Opens every connection that the flags name; without a directory, the API server of the kubeconfig or of the pod. The
+/// name and address of an API server are logged before the first request to it. Does not wait for an answer.
 ///
 /// # Errors
 /// When one cannot be opened, or two have one name.
@@ -37,7 +37,7 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         telemetry::connection::uses(settings.name(), settings.context(), &settings.server());
         opened.push((what, Kubernetes::start(settings)?));
     }
-    // One lease for all connections: it lies where the agent itself runs.
+    // There is one lease for all connections, on the cluster where the agent itself runs.
     let home = rights::home(opened.iter().map(|(_, server)| server.name())).map(str::to_owned);
     let at_home = opened.iter().find(|(_, server)| Some(server.name()) == home.as_deref());
     let leadership = args.server.lease_namespace.as_ref().zip(at_home);
@@ -81,7 +81,7 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lease that replicas stand for.
+/// The lease that replicas compete for.
 fn lease(namespace: &str) -> LeaseOptions {
     LeaseOptions {
         namespace: namespace.to_owned(),

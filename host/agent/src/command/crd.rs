@@ -1,4 +1,4 @@
-//! `transom crd`: the CustomResourceDefinition of the kind `FleetPolicy`, as YAML. Never applies it.
+//! `transom crd`: prints the CustomResourceDefinition of the kind `FleetPolicy` as YAML.
 
 use crate::output::{Ending, Screen};
 use transom_core::document::emit::to_yaml_in_order;
@@ -6,7 +6,7 @@ use transom_core::document::emit::to_yaml_in_order;
 /// The first line of the definition.
 const FIRST: &str = "# The kind FleetPolicy. Made by `transom crd`; never edited by hand.";
 
-/// Prints it.
+/// Prints the definition.
 pub(crate) fn crd(screen: &Screen) -> Ending {
     screen.text(&format!("{}\n", text().trim_end()));
     Ending::Right

@@ -1,4 +1,4 @@
-//! `transom explain`: what a reason means and what to do. Never knows a reason that is not declared somewhere.
+//! `transom explain`: what a reason means and what to do about it.
 
 use crate::args::ExplainArgs;
 use crate::command::builtin;
@@ -9,7 +9,7 @@ use transom_api::Word;
 /// Prints one reason, or all of them.
 ///
 /// # Errors
-/// When the word is nobody's.
+/// When neither the agent nor one of the guests has this word, or a guest cannot be loaded.
 pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let known = entries(args)?;
     let Some(wanted) = &args.reason else {
@@ -47,7 +47,7 @@ struct Entry {
     remedy: String,
 }
 
-/// Words that stand beside a reason, each with what it is and means.
+/// Words other than reasons, each with its sort and its meaning.
 const BESIDE: [(&str, &str, &str); 20] = [
     ("Applied", "state", "What is there is what should be there."),
     ("Held", "state", "Left as it is on purpose; nothing is wrong."),
@@ -71,7 +71,8 @@ const BESIDE: [(&str, &str, &str); 20] = [
     ("Swapped", "cause", "The policy or one of its components changed."),
 ];
 
-/// The agent's own words, those that stand beside, then those that guests declare: the named ones, else the builtin ones.
+/// The agent's reasons, the words beside them, then the reasons that guests declare: those of the named guests, else of
+/// the builtin ones.
 fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
     let own = Word::ALL.iter().map(|word| Entry {
         word: word.as_str().to_owned(),

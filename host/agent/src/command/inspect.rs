@@ -1,4 +1,4 @@
-//! `transom inspect`: what a component is, and which capabilities it would need. Never grants any.
+//! `transom inspect`: what a component is, and which capabilities it would need.
 
 use crate::args::TableFormat;
 use crate::args::guest::InspectArgs;

@@ -1,4 +1,4 @@
-//! `transom rbac`: the least rights that the agent needs for its policies, as manifests. Never applies one.
+//! `transom rbac`: the least rights that the agent needs for its policies, as manifests.
 
 mod role;
 
@@ -56,18 +56,18 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
     Ok(Ending::Right)
 }
 
-/// What the agent itself does with these flags.
+/// The requests of the agent itself under these flags.
 fn own(args: &RbacArgs) -> Own<'_> {
     Own {
         lease: args.lease_namespace.as_deref(),
         policies: args.policy_objects,
-        // Nobody else reaches an address of this machine only.
+        // A loopback address can only be reached from this machine, so no access to it is reviewed.
         reviews: args.admin_address.is_some_and(|address| !address.ip().is_loopback()),
     }
 }
 
-/// Every policy, checked but without its components, on which no right depends; nothing when one is refused: whoever
-/// applies rights of which some are missing takes them away.
+/// Every policy, checked but without its components, on which no right depends. `None` when one is refused: applying
+/// incomplete rights would take the missing ones away.
 fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Policy>>> {
     let found = Source::new(args.policies.as_deref(), None).read().with_context(|| {
         let path = args.policies.as_deref().unwrap_or(Path::new("builtin"));

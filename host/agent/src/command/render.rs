@@ -1,4 +1,5 @@
-//! `transom render`: what would be written, by the very code that writes. Never writes, and shows no credential unasked.
+//! `transom render`: what would be written, computed by the same code that writes. Writes nothing, and shows a
+//! credential only when asked to.
 
 pub(crate) mod difference;
 mod form;
@@ -90,7 +91,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     Ok((rendered, failed))
 }
 
-/// The one path with the case in it, if any; of several files, and of standard input, all objects.
+/// The one path, with the case in it if there is one. For several files, and for standard input: all objects.
 fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
     if let [path] = paths
         && path.as_os_str() != "-"
@@ -112,17 +113,17 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
     Ok((Path::new("-"), Some(all)))
 }
 
-/// An object as it may be shown, by what is to be revealed.
+/// An object, redacted unless everything is to be revealed.
 fn shown(object: &Object, reveal: Option<Reveal>, marks: &Marks) -> Value {
     if reveal == Some(Reveal::All) { object.body.clone() } else { redact(&object.body, marks) }
 }
 
-/// The marks of this output, which show names where they are asked for.
+/// The marks of this output; they show names if those are to be revealed.
 fn marks_for(reveal: Option<Reveal>) -> Marks {
     if reveal == Some(Reveal::Names) { marks().showing_names() } else { marks() }
 }
 
-/// Marks of one run tell nothing to the next: the key is the process's own.
+/// Marks with a random key, so that those of two runs cannot be compared.
 pub(crate) fn marks() -> Marks {
     let mut key = [0; 32];
     for chunk in key.chunks_mut(8) {
@@ -131,7 +132,7 @@ pub(crate) fn marks() -> Marks {
     Marks::new(key)
 }
 
-/// A folder, or a file with all objects; a case in it is not an object.
+/// Opens a folder, or a file with all objects; a case in it is not an object.
 fn open(path: &Path, given: Option<Given>, limits: Limits) -> anyhow::Result<Directory> {
     if let Some(Given { objects, .. }) = given {
         let directory = Directory::from_bytes(LOCAL, "given.json", b"", limits);
@@ -142,7 +143,8 @@ fn open(path: &Path, given: Option<Given>, limits: Limits) -> anyhow::Result<Dir
     Ok(Directory::open(options)?)
 }
 
-/// Clock and facts of the command line, after those of a case.
+/// The clock and the facts. `--now` overrides the time of a case; the names of a case override those of the command
+/// line.
 fn circumstances(given: Option<&Given>, path: &Path, args: &ReconcileArgs) -> anyhow::Result<(Clock, AgentFacts)> {
     let case = given.and_then(|given| given.case.as_ref());
     let now = match (args.now, case.and_then(|case| case.now.as_deref())) {

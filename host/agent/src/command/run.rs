@@ -1,5 +1,4 @@
-//! `transom run`: wires the parts, drives them until the work is done or the process is told to stop.
-//! Never decides what to do about a primary.
+//! `transom run`: wires the parts, and drives them until the work is done or the process is told to stop.
 
 use crate::admin::{self, AdminOptions};
 use crate::agent::Agent;
@@ -33,9 +32,9 @@ use transom_core::reference::LOCAL;
 use transom_core::share::budget::{Budget, Costs};
 use transom_engine::{COMPILING_BYTES, Compiler, Engine, EngineOptions};
 
-/// How long reconciles under way may take to end.
+/// How long each step of the shutdown may take, such as the end of reconciles under way.
 const GRACE: Duration = Duration::from_secs(10);
-/// Seconds of a processor that compiling one component takes at most.
+/// Maximum processor time for compiling one component, in seconds.
 const COMPILING_SECONDS: u64 = 30;
 /// Bytes of a mebibyte.
 const MIB: u64 = 1 << 20;
@@ -66,7 +65,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         let Prepared { agent, swap, begun, mut opening, .. } = prepare(args).await?;
         begun.await.context("failed to put the policies to work")?;
         drive(&agent, screen).await;
-        // A connection that no policy needs is told as well when it does not answer.
+        // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
         while opening.join_next().await.is_some() {}
         if would::is_asked_for(args) {
             would::print(&agent, screen).await;
@@ -78,7 +77,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         let ending = summary::tell(&agent, swap.at_work(), Done::Written, screen);
         return Ok(if summary::unwritten(&agent, screen) { Ending::Failed } else { ending });
     }
-    // From here on a signal ends the process in order, also while much is still listed.
+    // From here on a signal ends the process in order, even during the first lists.
     let mut ending = pin!(stopped()?);
     let Prepared { agent, swap, opening, begun, serving } = tokio::select! {
         ended = &mut ending => return ended.map(|()| Ending::Right),
@@ -90,12 +89,12 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     });
     let at_work = swap.at_work().clone();
     let swapping = watch::policies(Arc::clone(&agent), swap, base(args));
-    // A policy may change before everything that is there was reconciled under it.
+    // Started now, since a policy may change before everything was reconciled under it.
     let swapping = tokio::spawn(swapping);
     let work = async {
-        // It fails only by a fault of ours, which was told.
+        // Fails only by a bug in the agent, which was logged.
         drop(begun.await);
-        // Only now it could do the work at once: nobody waits for a leader that is still listing.
+        // Joins the election only now that it could work at once, so that no replica leads while it is still listing.
         if agent.connections.stand().await {
             first(&agent, &at_work, screen).await;
         }
@@ -107,7 +106,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     agent.stop();
     swapping.abort();
     telling.abort();
-    // Calls in flight end; whatever hangs longer is found again at the next start.
+    // Reconciles under way may end; the next start finds what hangs longer.
     let _ = tokio::time::timeout(GRACE, agent.rested()).await;
     let _ = tokio::time::timeout(GRACE, agent.connections.release()).await;
     drop(opening);
@@ -115,13 +114,13 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     Ok(Ending::Right)
 }
 
-/// An agent whose clusters are being opened, and whose policies go to work as soon as what they need was listed.
+/// An agent whose connections are being opened. Each policy begins as soon as what it needs was listed.
 pub(crate) struct Prepared {
     pub(crate) agent: Arc<Agent>,
     pub(crate) swap: Swap,
     /// Ends when all that was loaded was put to work.
     pub(crate) begun: JoinHandle<()>,
-    /// Connections that are being opened or followed; they end with it.
+    /// The tasks that open or follow connections; they end when this is dropped.
     pub(crate) opening: JoinSet<()>,
     serving: Option<JoinHandle<()>>,
 }
@@ -133,7 +132,7 @@ pub(crate) struct Prepared {
 pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let budget = budget(args)?;
     let engine = engine_within(&budget)?;
-    // Files are loaded while the clusters are opened; objects can only be read then.
+    // Policies in files are loaded while the clusters are opened; those in objects can be read only after that.
     let files = (!args.server.reach.policy_objects)
         .then(|| Source::new(args.reconcile.policies.as_deref(), args.reconcile.components.as_deref()));
     let names = connect::names(args);
@@ -155,7 +154,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             agent.connections.watch(Catalogue::default);
             agent.connections.first_listed(LOCAL, args.once).await;
             let given = agent.given(&base(args)).await;
-            // What changes from here to the first word of the watch is seen by another look.
+            // Another look finds what changes from here to the start of the watch.
             agent.policies_told.store(true, Ordering::Release);
             Loading::start(engine, Source::Given(given), names)
         }
@@ -174,19 +173,19 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     Ok(Prepared { agent, swap, begun, opening, serving })
 }
 
-/// Waits until everything that is there was reconciled, and tells what it came to under the policies of the start.
+/// Waits until everything was reconciled, and prints the summary for the policies of the start.
 async fn first(agent: &Arc<Agent>, at_work: &AtWork, screen: &Screen) {
     drive(agent, screen).await;
     agent.publish_policies();
     summary::tell(agent, at_work, Done::Written, screen);
-    // What was told of primaries of a policy that is still being loaded is not out of date.
+    // Waits for policies that are still being loaded: the statuses of their primaries must not be removed.
     at_work.settled().await;
     agent.idle().await;
     agent.tidy_status(&at_work.names());
     agent.publish_policies();
 }
 
-/// Where components of `FleetPolicy` objects lie.
+/// Where the component files of `FleetPolicy` objects lie.
 fn base(args: &RunArgs) -> Base {
     args.reconcile.components.clone().map_or(Base::Nowhere, Base::Components)
 }
@@ -197,12 +196,12 @@ fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
     Some(AdminOptions { address: args.admin_address?, certificate })
 }
 
-/// The API server that says who may see metrics and state.
+/// The API server that authorizes access to metrics and state.
 fn reviews(agent: &Agent) -> Option<Reviews> {
     agent.connections.home().map(Kubernetes::reviews)
 }
 
-/// What a directory refuses for its size.
+/// The size limits of a directory.
 pub(crate) fn limits(max_object_bytes: usize) -> Limits {
     Limits { object_bytes: max_object_bytes, ..Limits::default() }
 }
@@ -213,7 +212,7 @@ fn agent(connections: Connections, args: &ReconcileArgs) -> Agent {
     Agent::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
 }
 
-/// How the memory is shared out that guests may use.
+/// Shares out the memory budget.
 ///
 /// # Errors
 /// When it is too little.
@@ -245,14 +244,14 @@ fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
     Ok(Engine::new(options)?)
 }
 
-/// Where compiled code is kept between runs: below the user's folder for such things, if there is one.
+/// Where compiled code is kept between runs: below the user's cache folder, if there is one.
 fn code_cache() -> Option<PathBuf> {
     let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache")));
     caches.map(|caches| caches.join("transom").join("code"))
 }
 
-/// Refuses a path of policies that is not there.
+/// Refuses a path of policies that does not exist.
 ///
 /// # Errors
 /// When there is nothing at the path.
@@ -265,7 +264,7 @@ pub(crate) fn check_policies(args: &ReconcileArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a folder or file of policies that holds none: who runs once would take it for nothing to do.
+/// Refuses a folder or file of policies that holds none: otherwise a single run would seem to have nothing to do.
 ///
 /// # Errors
 /// When no policy was found, good or bad.
@@ -286,7 +285,7 @@ pub(crate) async fn drive(agent: &Arc<Agent>, screen: &Screen) {
     screen.end_progress();
 }
 
-/// Takes the signals to stop from now on; what it gives waits for one.
+/// Takes over the signals to stop; the returned future waits for one.
 fn stopped() -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
     let mut terminate = signal(SignalKind::terminate()).context("failed to take SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to take SIGINT")?;

@@ -1,5 +1,5 @@
-//! An agent that works in memory on given objects: what `render` and `test` run, with the same code as `run`.
-//! Never writes a file.
+//! An agent that works in memory on given objects, for `render` and `test`, with the same code as `run`. Writes no
+//! file.
 
 use crate::agent::Agent;
 use crate::agent::connections::{Cluster, Connections};
@@ -26,7 +26,7 @@ impl Session {
     /// Waits for the policies and works until nothing is left to do now.
     ///
     /// # Errors
-    /// When loading them ended by a fault of ours.
+    /// When loading them ended by a bug in the agent.
     pub(crate) async fn start(
         loading: Loading,
         directory: Directory,
@@ -53,7 +53,7 @@ impl Session {
         self.agent.idle().await;
     }
 
-    /// Every object that was written so far, and for which policies; the record starts anew.
+    /// Every object that was written so far, and for which policies. Starts the record anew.
     pub(crate) fn take_written(&self) -> BTreeMap<ObjectRef, BTreeSet<Arc<str>>> {
         std::mem::take(&mut self.agent.known.lock().written)
     }

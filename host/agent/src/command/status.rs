@@ -1,5 +1,5 @@
-//! `transom status`: why a primary is as it is, and what would be done about it, by the very code that does it.
-//! Never writes: neither an object, nor a status, nor an Event.
+//! `transom status`: why a primary is in its state, and what the agent would do about it, computed by the agent's own
+//! code. Writes nothing: no object, no status and no Event.
 
 mod account;
 mod show;
@@ -30,18 +30,18 @@ struct Row {
     message: String,
     meaning: String,
     remedy: String,
-    /// What the agent at work told of it last.
+    /// What the agent at work last published about it.
     reported: Option<PrimaryStatus>,
     account: Account,
 }
 
-/// Where a primary stands, worst first.
+/// The state of a primary, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     Failed,
     Waiting,
     Held,
-    /// Something is to be written, and was not.
+    /// Something would be written.
     WouldApply,
     Applied,
 }
@@ -69,7 +69,7 @@ impl Standing {
 }
 
 impl Row {
-    /// Since when it stands where it does, as the agent at work told it.
+    /// Since when the primary has been in its state, as the agent at work published it.
     fn since(&self) -> Option<&str> {
         let told = self.reported.as_ref()?;
         let same = told.state.as_str() == self.standing.as_str() && told.reason == self.reason;
@@ -97,7 +97,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     if let Some((kind, name)) = one {
         rows.retain(|row| names(kind, name, &row.key.primary));
         if rows.is_empty() {
-            // What cannot be read may be why.
+            // Something that cannot be read may be the cause.
             unread(&agent, screen);
             if agent.lanes().iter().any(|lane| lane.loaded().revision.policy.primary.kind.eq_ignore_ascii_case(kind)) {
                 bail!(
@@ -124,7 +124,7 @@ fn rows(agent: &Agent) -> Vec<Row> {
 
 fn row(agent: &Agent, key: Key, account: Account) -> Row {
     let told = agent.known.lock().told.get(&key).cloned();
-    // Of a primary that is gone nothing is kept but what is left to remove.
+    // A primary that is gone has no result, only an account of what is left to remove.
     let (state, reason, message) = match told {
         Some(Told { state, reason, message, .. }) => (state, reason, message),
         None => (State::Applied, Word::SourceGone.into(), String::new()),
@@ -132,7 +132,7 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
     let reported = agent.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
     let (standing, reason, message) = match (Standing::of(state, &account), failed) {
-        // Whoever is at work would write it as well, and says why it does not.
+        // The agent at work would write it as well; its failure says why it does not.
         (Standing::WouldApply, Some(told)) => {
             let reason = Word::ALL.iter().find(|word| word.as_str() == told.reason);
             let reason = reason.map_or_else(|| Reason::Declared(told.reason.as_str().into()), |word| (*word).into());
@@ -150,7 +150,7 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
     Row { key, standing, reason: reason.as_str().to_owned(), message, meaning, remedy, reported, account }
 }
 
-/// What it means that something is to be written, and what to do about it.
+/// Meaning and remedy of [`Standing::WouldApply`].
 fn would_apply() -> (String, String) {
     (
         "Something differs from what should be there; whoever asks writes nothing.".to_owned(),
@@ -158,7 +158,7 @@ fn would_apply() -> (String, String) {
     )
 }
 
-/// What a reason means and what to do about it, by the agent or the policy's guests.
+/// Meaning and remedy of a reason, as the agent or the policy's guests declare it.
 fn explained(agent: &Agent, key: &Key, reason: &Reason) -> (String, String) {
     if let Reason::Known(word) = reason {
         return (word.meaning().to_owned(), word.remedy().to_owned());
@@ -178,7 +178,7 @@ fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
     primary.kind.eq_ignore_ascii_case(kind) && whole == name
 }
 
-/// What the policies are about, for who asked for something else.
+/// The kinds that the policies are about, for a message that no policy is about another one.
 fn about(agent: &Agent) -> String {
     let of = |lane: &crate::agent::lane::Lane| {
         let primary = &lane.loaded().revision.policy.primary;
@@ -206,7 +206,7 @@ fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
     }
 }
 
-/// Tells what cannot be read, on whatever cluster; true when something cannot.
+/// Prints what cannot be read, on any cluster; true when there is something.
 fn unread(agent: &Agent, screen: &Screen) -> bool {
     let files: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
     for one in &files {

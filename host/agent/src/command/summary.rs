@@ -1,4 +1,4 @@
-//! What a run came to: counts by state and reason, and the worst by name. Never more than a screen.
+//! The summary of a run: counts by state and reason, and the worst primaries by name.
 
 use crate::agent::Agent;
 use crate::agent::connections::Cluster;
@@ -8,19 +8,19 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use transom_api::{State, Word};
 
-/// How many primaries of a state are named.
+/// Maximum number of primaries of a state that are named.
 const NAMED: usize = 10;
 
-/// What became of what was to be written.
+/// Where the results of a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// It was written.
+    /// They were written to the clusters.
     Written,
-    /// It was laid over what was read, in memory only.
+    /// They were laid over what was read, in memory only.
     InMemory,
 }
 
-/// Prints the summary on standard error; failed when any primary, policy or file is. What is not `Applied` is named.
+/// Prints the summary on standard error; names what is not `Applied`. `Failed` when any primary, policy or file failed.
 pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen) -> Ending {
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
     let known = agent.known.lock();
@@ -61,14 +61,14 @@ pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen)
     if right { Ending::Right } else { Ending::Failed }
 }
 
-/// Prints what RBAC cannot bind of the grants, which no plan shows.
+/// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
 fn reaches(agent: &Agent, at_work: &AtWork, screen: &Screen) {
     for (policy, message) in at_work.reaches(agent) {
         screen.tell(format_args!("policy {policy}: {message}"), [("policy", json!(&*policy))]);
     }
 }
 
-/// Tries once more to write what could not be written, and tells what is left; true when something is.
+/// Tries once more to write what could not be written, and prints what is left; true when something is.
 pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
     agent.publish_policies();
     let (primaries, policies) = (agent.write_left(), agent.unwritten_policies());
@@ -95,7 +95,7 @@ pub(crate) fn refused(at_work: &AtWork, screen: &Screen) -> bool {
     at_work.refused() > 0
 }
 
-/// What colour a state has.
+/// The colour of a state.
 pub(crate) fn tint(state: State) -> Tint {
     match state {
         State::Applied => Tint::Green,

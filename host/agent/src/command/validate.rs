@@ -1,4 +1,4 @@
-//! `transom validate`: whether policies can be loaded, with their components and settings. Never puts one to work.
+//! `transom validate`: whether policies can be loaded, with their components and settings.
 
 use crate::args::{TableFormat, ValidateArgs};
 use crate::command::run;
@@ -21,7 +21,7 @@ struct Verdict {
     place: String,
     name: String,
     refused: Option<(&'static str, String)>,
-    /// What it grants beyond what its words seem to say.
+    /// Warnings about a grant that reaches further than it seems to.
     warnings: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     Ok(if verdicts.iter().all(|verdict| verdict.refused.is_none()) { Ending::Right } else { Ending::Failed })
 }
 
-/// Whether one policy can be loaded, and may work among all of them.
+/// Whether one policy can be loaded, and may work beside the others.
 fn judge(
     written: &Written,
     loaded: &Result<Loaded, Refusal>,

@@ -1,4 +1,4 @@
-//! What a run that is read-only would write, against what is there. Never writes, and shows no credential.
+//! Prints what a read-only run would write, compared with what is there. Credentials are redacted.
 
 use crate::agent::Agent;
 use crate::args::run::RunArgs;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use transom_core::object::Object;
 use transom_core::plan::Step;
 
-/// What a server sets in metadata: no policy writes it.
+/// The metadata that a server sets: no policy writes it.
 const SET_BY_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
 
@@ -17,7 +17,7 @@ pub(crate) fn is_asked_for(args: &RunArgs) -> bool {
     args.once && args.server.read_only && !args.asked
 }
 
-/// Prints every write that was refused for being read-only, in the form of `transom render --diff`.
+/// Prints every write that was refused because the run is read-only, in the form of `transom render --diff`.
 pub(crate) async fn print(agent: &Agent, screen: &Screen) {
     let mut all = Vec::new();
     for (key, account) in agent.accounts.all() {

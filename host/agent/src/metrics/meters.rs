@@ -1,5 +1,5 @@
-//! Counters and histograms, one for each metric of the list that grows while the agent works.
-//! Never allocates for labels that were seen before.
+//! Counters and histograms: the metrics of the list that grow while the agent works. Labels that were seen before cost
+//! no allocation.
 
 use crate::metrics::state::family;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
@@ -12,7 +12,7 @@ use transom_core::outcome::{Outcome, WriteKind};
 use transom_core::report::Report;
 use transom_engine::Receipt;
 
-/// Everything that is counted where it happens; what is a state is read when somebody asks.
+/// The metrics that are counted where things happen. Metrics of a state are read from the agent on request.
 pub(crate) struct Meters {
     registry: Registry,
     compatibility: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// All of them at zero; those without labels are exposed from the start.
+    /// All metrics at zero; those without labels are exposed from the start.
     pub(super) fn new(compatibility: bool) -> prometheus::Result<Self> {
         let registry = Registry::new();
         let all = Self {
@@ -69,7 +69,7 @@ impl Meters {
         families
     }
 
-    /// A reconcile ended, so long after what called for it.
+    /// Counts the end of a reconcile, `since_cause` after its cause.
     pub(crate) fn reconciled(&self, why: &str, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
         add(&self.reconciles, &[&report.policy, why, report.state.as_str()], 1);
         if !report.writes.is_empty() {
@@ -78,7 +78,7 @@ impl Meters {
         attempt.into_iter().for_each(|attempt| self.attempted(attempt));
     }
 
-    /// A try to copy a kubeconfig ended.
+    /// Counts an attempt to copy a kubeconfig.
     pub(crate) fn attempted(&self, attempt: Attempt) {
         add(&self.copies, &[], 1);
         if attempt == Attempt::Failed {
@@ -86,7 +86,7 @@ impl Meters {
         }
     }
 
-    /// Steps of a plan were performed.
+    /// Counts the performed steps of a plan.
     pub(crate) fn wrote(&self, policy: &str, outcome: &Outcome) {
         for step in &outcome.steps {
             let result = step.result.as_ref().err().map_or("ok", |failure| failure.reason.as_str());
@@ -94,12 +94,12 @@ impl Meters {
         }
     }
 
-    /// A resync mended something.
+    /// Counts a repair by a resync.
     pub(crate) fn repaired(&self, policy: &str) {
         add(&self.repaired, &[policy], 1);
     }
 
-    /// A guest was called.
+    /// Records a call of a guest.
     pub(crate) fn called(&self, policy: &str, call: &str, receipt: &Receipt, failure: Option<&str>) {
         let labels = [policy, call];
         observe(&self.call_time, &labels, Duration::from_micros(receipt.micros).as_secs_f64());
@@ -113,7 +113,7 @@ impl Meters {
         }
     }
 
-    /// A policy is gone: no series speaks of it any more.
+    /// Removes every series of a deleted policy.
     pub(crate) fn forget(&self, policy: &str) {
         let counters = [&self.reconciles, &self.writes, &self.repaired, &self.call_log_lines, &self.call_failures];
         counters.into_iter().for_each(|counter| remove(counter, policy));
@@ -121,7 +121,7 @@ impl Meters {
         histograms.into_iter().for_each(|histogram| remove(histogram, policy));
     }
 
-    /// How many policies have a revision at work, and how many a newer one that was refused.
+    /// Sets how many policies have a revision at work, and how many policies or places with policies are refused.
     pub(crate) fn policies(&self, loaded: usize, refused: usize) {
         set(&self.policies, &["Loaded"], loaded);
         set(&self.policies, &["Refused"], refused);
@@ -135,7 +135,7 @@ fn remove<T: MetricVecBuilder>(of: &MetricVec<T>, policy: &str) {
             let labels: HashMap<&str, &str> =
                 series.get_label().iter().map(|pair| (pair.name(), pair.value())).collect();
             if labels.get("policy") == Some(&policy) {
-                // Gone by now is as good as removed.
+                // An error means that the series is gone already.
                 drop(of.remove(&labels));
             }
         }
@@ -171,7 +171,7 @@ fn registered<T: Collector + Clone + 'static>(registry: &Registry, made: T) -> p
     Ok(made)
 }
 
-// Labels that do not fit the list are a fault of ours that a test finds; counting never stops work.
+// Labels that do not fit the list are a bug that a test finds; counting never stops work.
 
 fn add(counter: &IntCounterVec, labels: &[&str], amount: u64) {
     if let Ok(counter) = counter.get_metric_with_label_values(labels) {
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!((spoken("gone"), spoken("stays")), (9, 9));
         meters.forget("gone");
         assert_eq!((spoken("gone"), spoken("stays")), (0, 9));
-        // Every metric of a policy that grows is among those that are forgotten.
+        // `forget` covers every growing metric that has the label `policy`.
         let of_policies = ALL.iter().filter(|one| one.labels.contains(&"policy") && one.kind != Kind::Gauge);
         assert_eq!(of_policies.count(), 9);
     }

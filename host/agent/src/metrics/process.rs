@@ -1,14 +1,14 @@
-//! What the process itself uses, from `/proc`; nothing where there is none. Never asks another process.
+//! CPU time, memory and start time of this process, from `/proc`; without `/proc` there are no values.
 
 use super::state::family;
 use prometheus::proto::MetricFamily;
 use std::fs;
 use transom_core::metrics::{self, Metric};
 
-/// Ticks of a second in what Linux shows to programs, on every architecture that we build for.
+/// Clock ticks per second in what Linux shows to programs, on every architecture that we build for.
 const TICKS: f64 = 100.0;
 
-/// Processor time, memory and start.
+/// CPU time, memory and start time.
 pub(super) fn gather() -> Vec<MetricFamily> {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let one = |metric: &Metric, value: Option<f64>| family(metric, value.map(|value| (Vec::new(), value)));
@@ -19,7 +19,7 @@ pub(super) fn gather() -> Vec<MetricFamily> {
     ]
 }
 
-/// A field of `/proc/self/stat` by its number in proc(5); the name in the second field may hold anything.
+/// A field of `/proc/self/stat` by its number in proc(5). The name in the second field may contain anything.
 fn field(stat: &str, number: usize) -> Option<f64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Metrics that are states: read from the agent when somebody asks, so that what is gone is gone from them, too.
-//! Never holds the agent's knowledge longer than it takes to count.
+//! Metrics of a state: read from the agent on request, so that what is gone has no series. The agent's knowledge is
+//! locked only while it is counted.
 
 use crate::agent::Agent;
 use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
@@ -9,10 +9,10 @@ use transom_cluster::kubernetes::{Purpose, Verb};
 use transom_core::metrics::{self, Kind, Metric};
 use transom_core::summary;
 
-/// Primaries, queues, ends of validity, and the version.
+/// Primaries, queues, ends of validity, leadership, requests, watches, and the version.
 pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
     let leads = agent.leading.leads();
-    // What a replica that does not lead knows of primaries is old, and what it has in its queues is another's work.
+    // On a replica that does not lead, the knowledge of primaries is old, and the queues hold another replica's work.
     let lanes = if leads { agent.lanes() } else { Vec::new() };
     let queue = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.left() as f64));
     let oldest = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.oldest().as_secs_f64()));
@@ -30,7 +30,7 @@ pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
     all
 }
 
-/// Requests and watches of API servers; of a verb that was never used for a purpose there is nothing to say.
+/// Requests and watches of API servers. A verb that was never used for a purpose has no row.
 fn servers(agent: &Agent) -> Vec<MetricFamily> {
     let (mut requests, mut watches) = (Vec::new(), BTreeMap::<_, (u64, usize)>::new());
     for server in agent.connections.servers() {
@@ -65,7 +65,7 @@ fn primaries(agent: &Agent) -> MetricFamily {
     family(&metrics::PRIMARIES, rows)
 }
 
-/// A row for each reason that somebody is held or waits for, also where nobody has waited for too long.
+/// A row for each reason for which a primary is held or waits, even when none is overdue.
 fn overdue(agent: &Agent) -> MetricFamily {
     let now_seconds = agent.clock.now_seconds();
     let known = agent.known.lock();

@@ -1,4 +1,4 @@
-//! What is known of every policy, and the revisions that work. Never loads one.
+//! What is known of every policy, and the revisions that are at work.
 
 use crate::agent::Agent;
 use crate::policies::load::Loaded;
@@ -10,17 +10,17 @@ use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
 use transom_core::rights;
 use transom_core::signal::Signal;
 
-/// What became of each policy that is not as it was.
+/// The changes of policies, each with the name of its policy.
 pub(crate) type Changes = Vec<(Arc<str>, Change)>;
 
-/// What is known of every policy, and what works. Cheap to clone; all clones are the same.
+/// What is known of every policy, and what is at work. Cheap to clone; all clones share their state.
 #[derive(Clone)]
 pub(crate) struct AtWork {
     known: Arc<Mutex<Known>>,
     loading: Arc<watch::Sender<usize>>,
 }
 
-/// The same, for who changes it.
+/// The shared state of [`AtWork`].
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) catalogue: Catalogue,
@@ -53,7 +53,7 @@ impl AtWork {
         self.lock().catalogue.clone()
     }
 
-    /// How many policies have no revision at work, or a newer one that was refused; and places that cannot be read.
+    /// How many policies are refused, with or without an earlier revision at work, plus the places that cannot be read.
     pub(crate) fn refused(&self) -> usize {
         self.lock().refused()
     }
@@ -75,19 +75,19 @@ impl AtWork {
         self.lock().loaded.values().cloned().collect()
     }
 
-    /// Every policy that is written, refused ones and those that are being loaded too.
+    /// The names of all written policies, including refused ones and those that are being loaded.
     pub(crate) fn names(&self) -> BTreeSet<String> {
         self.lock().written.clone()
     }
 
-    /// So many policies are being loaded.
+    /// Sets how many policies are being loaded.
     pub(super) fn loading(&self, count: usize) {
         self.loading.send_replace(count);
     }
 
     /// Waits until everything that is written was loaded or refused.
     pub(crate) async fn settled(&self) {
-        // It fails only when nobody loads any more.
+        // Fails only without a sender, and `self` holds it.
         drop(self.loading.subscribe().wait_for(|count| *count == 0).await);
     }
 
@@ -102,9 +102,10 @@ impl AtWork {
         clusters.map(|(_, cluster)| cluster.to_owned()).collect()
     }
 
-    /// Puts revisions to work as they are now, and tells what was loaded, bound, refused or removed.
+    /// Puts revisions to work as they are now, and reports what was loaded, bound, refused or removed.
     pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
-        // Of several that begin together none wins by being the first: the primaries of all are to be located.
+        // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
+        // by its order.
         let new = changes.iter().filter(|(policy, change)| *change == Change::Loaded && agent.lane(policy).is_none());
         for loaded in new.filter_map(|(policy, _)| self.loaded_of(policy)) {
             agent.expect(&loaded, true);
@@ -113,7 +114,7 @@ impl AtWork {
             let loaded = self.loaded_of(policy);
             match (change, loaded) {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => agent.resume(policy, loaded),
-                // One that did not begin yet begins with what it is bound to.
+                // A policy that did not begin yet will begin with the bounded revision.
                 (Change::Bounded, Some(loaded)) if agent.lane(policy).is_some() => agent.resume(policy, loaded),
                 (Change::Removed, None) => agent.remove_lane(policy),
                 (Change::Refused | Change::Mended, _) => {}
@@ -130,11 +131,11 @@ impl AtWork {
             (known.catalogue.clone(), known.loaded.len(), known.refused())
         };
         telemetry::policies(loaded, refused);
-        // Also without a change: what was refused may be mended by putting back what is at work.
+        // Called without a change, too: a refusal ends when the manifest that is at work is put back.
         agent.catalogue_changed(&catalogue);
     }
 
-    /// Says of a policy that is put to work what RBAC cannot bind of its grant.
+    /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is put to work.
     fn tell_reach(&self, agent: &Agent, policy: &str, change: Change) {
         if !matches!(change, Change::Loaded | Change::Swapped) {
             return;
@@ -144,7 +145,7 @@ impl AtWork {
         }
     }
 
-    /// What RBAC cannot bind of the grants at work, by policy.
+    /// Which bounds of the grants at work RBAC cannot enforce, by policy.
     pub(crate) fn reaches(&self, agent: &Agent) -> Vec<(Arc<str>, String)> {
         let known = self.lock();
         let of = |(name, loaded): (&Arc<str>, &Arc<Loaded>)| {
@@ -159,7 +160,7 @@ impl AtWork {
         let revision = entry.and_then(|entry| entry.revision.as_ref());
         let policy = Arc::clone(policy);
         let signal = match (change, entry.and_then(|entry| entry.refused.as_ref())) {
-            // It was refused, and is not any more.
+            // The refusal is over by now.
             (Change::Refused, None) => return,
             (Change::Loaded, _) => Signal::PolicyLoaded { policy },
             (Change::Swapped, _) => Signal::Swapped { policy },
@@ -178,7 +179,7 @@ impl AtWork {
     }
 }
 
-/// What RBAC cannot bind of a grant; nothing where there is no API server.
+/// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
 fn reach(agent: &Agent, loaded: &Loaded) -> Vec<String> {
     let reads = agent.connections.secret_reads();
     reads.map(|reads| rights::every_secret(&loaded.revision.policy, reads, false)).unwrap_or_default()

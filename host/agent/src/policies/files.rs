@@ -1,5 +1,5 @@
-//! The manifests in a folder of policies, or a file: which there are, and what stands in them. Links are followed while
-//! they stay inside; files, folders and bytes are bounded. Never reads a folder twice, nor what is no manifest.
+//! Lists and reads the manifests in a folder of policies, or a file. Links are followed while they stay inside; files,
+//! folders and bytes are bounded. Each folder is read once, and only manifests are read.
 
 use super::{Found, LIMITS, folder_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use transom_artifacts::Base;
 use transom_artifacts::folder::{Folder, Kind, Mark, leads_out};
 
-/// How deep folders may lie in each other.
+/// Maximum depth of folders.
 const MAX_DEPTH: usize = 16;
-/// How many manifests there may be.
+/// Maximum number of manifests.
 const MAX_MANIFESTS: usize = 10_000;
-/// How many names are looked at, manifests or not.
+/// Maximum number of names that are looked at, manifests or not.
 const MAX_NAMES: usize = 100_000;
-/// How many bytes all manifests may have.
+/// Maximum size of all manifests, in bytes.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// A folder of policies, or one file with them.
@@ -28,9 +28,9 @@ pub(crate) struct Files {
 /// What there is to read.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// Manifests by their path, and which content each has.
+    /// The manifests by path, each with the mark of its content.
     pub(crate) manifests: BTreeMap<PathBuf, Mark>,
-    /// Folders whose names were looked at, and which folder each is.
+    /// The folders that were listed, each with its mark.
     pub(crate) folders: BTreeMap<PathBuf, Mark>,
     /// What cannot be looked at, and why.
     pub(crate) broken: BTreeMap<PathBuf, String>,
@@ -49,8 +49,8 @@ impl Files {
         &self.path
     }
 
-    /// The folder that nothing may lead out of, and the one file in it when the path names a file. A file that is a link
-    /// itself is where it leads: whoever names it wants that one.
+    /// The folder that no path may lead out of, and the file in it when the path names a file. When that file is a
+    /// link, both are those of its target, because the flag names that one.
     fn root(&self) -> io::Result<(PathBuf, Option<PathBuf>)> {
         if std::fs::metadata(&self.path)?.is_dir() {
             return Ok((self.path.clone(), None));
@@ -60,10 +60,10 @@ impl Files {
         Ok((folder_of(&file), Some(name)))
     }
 
-    /// What there is, without reading it. Folders named `cases` and hidden ones hold no policies.
+    /// Lists what there is, without reading it. Hidden names and folders named `cases` hold no policies.
     ///
     /// # Errors
-    /// When the path itself cannot be looked at, or there is more than the limits.
+    /// When the path itself cannot be looked at, or there is more than the limits allow.
     pub(crate) fn list(&self) -> io::Result<Listing> {
         let (root, file) = self.root()?;
         let folder = Folder::open(&root)?;
@@ -91,7 +91,7 @@ impl Files {
         }
     }
 
-    /// What stands in a manifest, by its path of the listing.
+    /// Reads a manifest by its path in the listing.
     pub(crate) fn read(&self, path: &Path) -> Found {
         let mut found = Found::default();
         let place = path.display().to_string();
@@ -126,7 +126,7 @@ impl Files {
     /// Lists and reads everything.
     ///
     /// # Errors
-    /// As [`Files::list`].
+    /// As for [`Files::list`].
     pub(crate) fn read_all(&self) -> io::Result<Found> {
         let listing = self.list()?;
         let mut found = listing.missed();
@@ -156,7 +156,7 @@ impl Listing {
         }
     }
 
-    /// Takes note of everything in a folder below the root, which lies at `top`.
+    /// Lists everything in a folder below the root, which lies at `top`.
     fn walk(&mut self, folder: &Folder, top: &Path, below: &Path, depth: usize) -> io::Result<()> {
         let names = folder.names(below, MAX_NAMES - self.names)?;
         self.names += names.len();
@@ -182,7 +182,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Walks into a folder that was not walked yet, whichever links lead to it.
+    /// Walks into a folder, unless it was walked before through another link.
     fn enter(&mut self, folder: &Folder, top: &Path, path: &Path, depth: usize, mark: Mark) -> io::Result<()> {
         let at = top.join(path);
         if !self.seen.insert(mark.identity()) {
@@ -194,7 +194,7 @@ impl Listing {
         }
         self.folders.insert(at.clone(), mark);
         match self.walk(folder, top, path, depth + 1) {
-            // One folder that cannot be read hides only itself; limits are those of all.
+            // A folder that cannot be read hides only itself; an exceeded limit ends the whole listing.
             Err(error) if error.raw_os_error().is_some() => drop(self.broken.insert(at, error.to_string())),
             walked => walked?,
         }

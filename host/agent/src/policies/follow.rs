@@ -1,5 +1,5 @@
-//! A thread that follows the manifests of policies and the files of components that they name, and tells what changed.
-//! Never follows anything else, and never lets a file that keeps changing hold up another.
+//! A thread that follows the manifests of policies and the component files that they name, and reports what changed. A
+//! file that keeps changing does not hold up another.
 
 use super::Found;
 use super::files::{Files, Listing, is_manifest};
@@ -16,21 +16,22 @@ use tokio::sync::mpsc::UnboundedSender;
 use transom_artifacts::Location;
 use transom_artifacts::folder::{Folder, Mark};
 
-/// Between two looks, however much is told meanwhile.
+/// Minimum time between two looks, however many events arrive meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What the system does not tell of, as on a network's file system, is found this late.
+/// Maximum time between two looks: how late a change is found that the system does not report, as on a network file
+/// system.
 const SLOW: Duration = Duration::from_secs(10);
-/// The same where the system tells of nothing, or there is nothing to listen at.
+/// The same when the system reports no events, or there is no path to watch.
 const DEAF: Duration = Duration::from_secs(1);
-/// How many folders the system is asked to tell of; those beyond are found by the slow look.
+/// Maximum number of watched folders; the slow look finds changes in the others.
 const MAX_WATCHED: usize = 1_000;
 
 /// What changed since the last time.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// All that is written now, where any manifest changed; or why it cannot be read.
+    /// All written policies, if any manifest changed; or why they cannot be read.
     pub(super) found: Option<Result<Found, String>>,
-    /// Files of components that are other ones now; nothing where there is none.
+    /// The component files that changed; `None` for one that is gone.
     pub(super) components: BTreeMap<Location, Option<Mark>>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Follows the manifests at a path, where policies come from files. Everything is told once at first.
+    /// Follows the manifests at a path, if policies come from files. The first report holds everything.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -70,7 +71,7 @@ impl Following {
     pub(super) fn components(&mut self, wanted: BTreeSet<Location>) {
         if wanted != self.wanted {
             self.wanted.clone_from(&wanted);
-            // It fails only when the thread has ended, and nothing is followed any more.
+            // Fails only when the thread has ended, and nothing is followed any more.
             drop(self.signals.send(Signal::Follow(wanted)));
         }
     }
@@ -82,11 +83,10 @@ impl Drop for Following {
     }
 }
 
-/// Names of the components that are followed.
+/// File names of the components that are followed.
 type Names = Arc<Mutex<BTreeSet<OsString>>>;
 
-/// Whether something that the system tells may be about a manifest or a component: what is written to another file,
-/// such as a log, is not.
+/// Whether an event may be about a manifest or a component. A write to another file, such as a log, is not.
 fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
     let Ok(event) = event else { return true };
     let named = |path: &PathBuf| {
@@ -102,7 +102,7 @@ fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 #[derive(Default)]
 struct Follower {
     files: Option<Files>,
@@ -112,7 +112,7 @@ struct Follower {
     watched: BTreeMap<PathBuf, Mark>,
     manifests: Settling<PathBuf>,
     marks: Settling<Location>,
-    /// What stands in each manifest.
+    /// The policies in each manifest.
     read: BTreeMap<PathBuf, Found>,
     /// What could not be looked at the last time, or why nothing could.
     broken: Option<Result<Found, String>>,
@@ -131,7 +131,7 @@ impl Follower {
         }
     }
 
-    /// Waits until there is a reason for another look; false when it is over.
+    /// Waits until there is a reason for another look; false when the thread is to end.
     fn wait(&mut self, signals: &Receiver<Signal>) -> bool {
         let begun = Instant::now();
         let mut until = begun + self.patience();
@@ -165,7 +165,7 @@ impl Follower {
     fn look(&mut self, now: Instant) -> Seen {
         let marks = self.components.iter().map(|one| (one.clone(), one.mark())).collect();
         let mut components = self.marks.look(now, marks);
-        // What nobody names any more is forgotten.
+        // Forgets components that no policy names any more.
         self.marks.retain(|one| self.components.contains(one));
         components.retain(|one, _| self.components.contains(one));
         let listing = self.files.as_ref().map(|files| files.list().map_err(|error| error.to_string()));
@@ -174,7 +174,7 @@ impl Follower {
         Seen { found, components }
     }
 
-    /// All that is written, where anything changed.
+    /// All written policies, if anything changed.
     fn manifests(&mut self, now: Instant, listing: &Result<Listing, String>) -> Option<Result<Found, String>> {
         let files = self.files.as_ref()?;
         let changed = match listing {
@@ -192,7 +192,8 @@ impl Follower {
         }
         let missed = listing.as_ref().map_err(Clone::clone).map(|listing| {
             let mut missed = listing.missed();
-            // What is not quiet yet is not gone; when it goes before it was quiet, that is told, too.
+            // A file that is not quiet yet was not read, and may hold a policy. When it goes before it was quiet, that
+            // is reported, too.
             let unread = self.manifests.moving().filter(|path| !self.read.contains_key(*path));
             missed.unread.extend(unread.map(|path| path.display().to_string()));
             missed
@@ -208,8 +209,8 @@ impl Follower {
         Some(all)
     }
 
-    /// Asks the system to tell of the folders that matter: those of manifests, and those that components lie in, or would
-    /// lie in if they were there.
+    /// Watches the folders that matter: those of manifests, and those that components lie in, or would lie in if they
+    /// existed.
     fn listen(&mut self, listing: Listing) {
         let Some(watcher) = &mut self.watcher else { return };
         let mut wanted = listing.folders;
@@ -220,13 +221,13 @@ impl Follower {
             self.watched.iter().filter(|(path, mark)| wanted.get(*path).map(Mark::identity) != Some(mark.identity()));
         let gone: Vec<PathBuf> = gone.map(|(path, _)| path.clone()).collect();
         for path in gone {
-            // It fails where the folder itself is gone, and with it the watch.
+            // Fails when the folder itself is gone, and with it the watch.
             drop(watcher.unwatch(&path));
             self.watched.remove(&path);
         }
         for (path, mark) in wanted {
             if self.watched.len() < MAX_WATCHED && !self.watched.contains_key(&path) {
-                // Where it fails, the slow look finds what changes.
+                // When this fails, the slow look finds what changes.
                 drop(watcher.watch(&path, RecursiveMode::NonRecursive));
                 self.watched.insert(path, mark);
             }
@@ -234,11 +235,11 @@ impl Follower {
     }
 }
 
-/// The folder of a file below a root, or the nearest one above it that is there.
+/// The folder of a file below a root, or the nearest existing one above it.
 fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, Mark)> {
     let there = Folder::open(root);
     let Ok(folder) = &there else {
-        // The root may be made later: its own folder tells of that.
+        // The root may be made later: its parent folder will report that.
         let above = super::folder_of(root);
         let mark = Folder::open(&above).ok()?.look(Path::new(".")).ok()?.1;
         return Some((above, mark));
@@ -259,7 +260,7 @@ mod tests {
 
     const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
-    /// What one look tells of the manifests: how many policies there are, and how many files may hold one.
+    /// The manifests of one look: how many policies there are, and how many files may hold one.
     fn told(follower: &mut Follower, at: Instant) -> Option<(usize, usize)> {
         follower.look(at).found.map(|found| found.map(|found| (found.policies.len(), found.unread.len())).unwrap())
     }
@@ -270,7 +271,7 @@ mod tests {
         let (path, begun) = (folder.path().join("a.yaml"), Instant::now());
         let mut follower = Follower { files: Some(Files::new(folder.path(), None)), ..Follower::default() };
         fs::write(&path, POLICY).unwrap();
-        // Not quiet yet: it may hold the policy that was read at the start.
+        // Not quiet yet: it may hold a policy.
         assert_eq!(told(&mut follower, begun), Some((0, 1)));
         assert_eq!(told(&mut follower, begun + PAUSE), None);
         fs::remove_file(&path).unwrap();

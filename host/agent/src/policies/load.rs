@@ -1,5 +1,5 @@
-//! From a policy's manifest to compiled guests with accepted settings. Never publishes what it loaded:
-//! a revision that fails anywhere is refused whole.
+//! From a policy's manifest to compiled guests with accepted settings. A revision that fails anywhere is refused as a
+//! whole.
 
 use super::Written;
 use serde_json::{Map, Value};
@@ -26,13 +26,13 @@ pub(crate) struct Loaded {
 
 /// Why a policy is not loaded.
 pub(super) enum Unloaded {
-    /// It cannot be.
+    /// It cannot be loaded.
     Refused(Refusal),
-    /// It takes long, and the engine is in haste.
+    /// Compiling takes long, and the engine is set not to wait.
     Slow,
 }
 
-/// Checks a manifest, brings and compiles its guests, and has them judge their settings.
+/// Checks a manifest, fetches and compiles its guests, and has them judge their settings.
 ///
 /// # Errors
 /// With the first thing that is wrong.
@@ -43,7 +43,7 @@ pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal
     })
 }
 
-/// Checks what a manifest says, which takes no component.
+/// Checks a manifest without its components.
 ///
 /// # Errors
 /// With the first thing that is wrong.
@@ -52,7 +52,7 @@ pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
     manifest::parse(value).and_then(check::policy).map_err(invalid)
 }
 
-/// Refuses a policy about a cluster that nobody is connected to.
+/// Refuses a policy that names a cluster without a connection.
 ///
 /// # Errors
 /// With the field that names it.
@@ -65,7 +65,7 @@ pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Resu
     Err(Refusal { word: Word::PolicyInvalid, message })
 }
 
-/// Brings and compiles the guests of a policy, and has them judge their settings.
+/// Fetches and compiles the guests of a policy, and has them judge their settings.
 ///
 /// # Errors
 /// With the first thing that is wrong.
@@ -78,7 +78,7 @@ pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<L
     Ok(Loaded { revision, trigger, decide })
 }
 
-/// The components that a manifest names, whether the policy is good or not.
+/// The components that a manifest names, even if the policy is not valid.
 pub(super) fn components(written: &Written) -> BTreeSet<Location> {
     let named = ["/spec/guests/decide/component", "/spec/guests/trigger/component"]
         .into_iter()
@@ -86,7 +86,7 @@ pub(super) fn components(written: &Written) -> BTreeSet<Location> {
     named.map(|text| Location::parse(text, &written.base)).collect()
 }
 
-/// One guest: bytes, code, description, settings.
+/// Loads one guest: bytes, code, description, settings.
 fn guest(
     engine: &Engine,
     role: &str,
@@ -127,7 +127,7 @@ fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) 
     }
 }
 
-/// The engine's words are the agent's words; the engine only spells them.
+/// The agent's word with this text, which the engine only spells; `ContractBroken` for any other text.
 pub(crate) fn word(text: &str) -> Word {
     Word::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(Word::ContractBroken)
 }

@@ -1,5 +1,5 @@
-//! Loading in the background: each policy for itself, what ships first, then what loads quickly. What takes long is begun
-//! again, one at a time, and holds up nobody meanwhile. Never looks at what was loaded.
+//! Loads policies in the background, each on its own: builtin ones first, then those that load quickly. A load that
+//! takes long is begun again in a queue of its own, one at a time, and holds up no other policy.
 
 use crate::policies::Source;
 use crate::policies::at_work::Changes;
@@ -18,12 +18,13 @@ use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_engine::Engine;
 
-/// How many of one pace are loaded at once, not counting those that take longer than [`GRACE`].
+/// How many jobs of one pace run at once, not counting those that take longer than [`GRACE`].
 const AT_ONCE: usize = 2;
-/// How many are loaded at once although others wait for them: each holds the bytes of its components.
+/// How many quick jobs run at once, counting those that take longer than [`GRACE`]: each holds the bytes of its
+/// components.
 const AT_MOST: usize = 6;
 
-/// A policy whose guests are to be brought and compiled.
+/// A policy whose guests are to be fetched and compiled.
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) number: u64,
@@ -42,15 +43,15 @@ impl Job {
 /// How long a job may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// It brings what ships only.
+    /// It uses builtin guests only.
     Builtin,
-    /// Others wait for it.
+    /// Others wait for it, so it may not take long.
     Quick,
-    /// It takes long; nobody waits for it but its like.
+    /// It takes long; only other slow jobs wait for it.
     Slow,
 }
 
-/// What became of a job.
+/// The result of a job.
 pub(super) struct Done {
     pub(super) policy: Arc<str>,
     pub(super) number: u64,
@@ -59,7 +60,7 @@ pub(super) struct Done {
     pub(super) marks: BTreeMap<Location, Option<Mark>>,
 }
 
-/// A job that is being done.
+/// A job that is running.
 struct Running {
     policy: Arc<str>,
     since: Instant,
@@ -70,20 +71,20 @@ struct Running {
 pub(super) struct Loads {
     engine: Engine,
     queue: VecDeque<(Pace, Job)>,
-    /// What a job came to, or the job where it takes long.
+    /// The results of jobs; a job itself when it takes too long.
     tasks: JoinSet<Result<Done, Box<Job>>>,
     running: BTreeMap<Id, Running>,
-    /// Jobs of those that bring what ships only.
+    /// How many jobs use builtin guests only.
     builtin: usize,
 }
 
 impl Loads {
-    /// With nothing to do.
+    /// Without jobs.
     pub(super) fn new(engine: Engine) -> Self {
         Self { engine, queue: VecDeque::new(), tasks: JoinSet::new(), running: BTreeMap::new(), builtin: 0 }
     }
 
-    /// Takes a job in place of one for the same policy that did not begin.
+    /// Adds a job; it replaces one for the same policy that did not begin.
     pub(super) fn add(&mut self, job: Job) {
         let queued = self.queue.iter().position(|(_, queued)| queued.policy.name == job.policy.name);
         if let Some((pace, _)) = queued.and_then(|at| self.queue.remove(at)) {
@@ -104,16 +105,16 @@ impl Loads {
         self.queue.len() + self.running.len()
     }
 
-    /// Whether any of them brings what ships only.
+    /// Whether any job uses builtin guests only.
     pub(super) fn builtin(&self) -> bool {
         self.builtin > 0
     }
 
-    /// The next job that is done; waits for it.
+    /// Waits for the next job that is done.
     pub(super) async fn next(&mut self) -> Done {
         loop {
             self.begin();
-            // One that takes long makes room for the next.
+            // A job that has run longer than `GRACE` makes room for the next one.
             let done = tokio::time::timeout(GRACE, self.tasks.join_next_with_id()).await;
             match done {
                 Ok(Some(Ok((id, done)))) => {
@@ -123,7 +124,7 @@ impl Loads {
                             self.begin();
                             return done;
                         }
-                        // Another one for the same policy came meanwhile, and counts instead.
+                        // A newer job for the same policy was added meanwhile, and replaces this one.
                         Err(job) if self.queue.iter().any(|(_, other)| other.policy.name == job.policy.name) => {}
                         Err(job) => self.queue.push_back((Pace::Slow, *job)),
                     }
@@ -136,14 +137,14 @@ impl Loads {
         }
     }
 
-    /// A job that was being done is not any more.
+    /// Removes a job that has ended.
     fn freed(&mut self, id: Id) {
         if let Some(running) = self.running.remove(&id) {
             self.ended(running.pace);
         }
     }
 
-    /// Begins what may begin now.
+    /// Begins the jobs that may begin now.
     fn begin(&mut self) {
         loop {
             let next = self.queue.iter().position(|(pace, job)| self.may_begin(*pace, job));
@@ -155,7 +156,7 @@ impl Loads {
         }
     }
 
-    /// One job of a policy at a time; what ships comes first and waits for no file.
+    /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
     fn may_begin(&self, pace: Pace, job: &Job) -> bool {
         if self.running.values().any(|running| running.policy == job.policy.name) {
             return false;
@@ -172,7 +173,7 @@ impl Loads {
     }
 }
 
-/// What a job comes to; the job itself where it takes longer than the engine waits.
+/// Runs a job; returns the job itself when it takes longer than the engine waits.
 fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
     let again = Box::new(job.clone());
     let Job { number, policy, base, components } = job;
@@ -194,7 +195,7 @@ fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
 pub(crate) struct Loading(JoinHandle<(Swap, Changes)>);
 
 impl Loading {
-    /// Reads policies while the caller goes on, and begins to load them: compiling takes a core for a while, and
+    /// Reads policies and begins to load them while the caller goes on: compiling takes a core for a while, and
     /// manifests can be read meanwhile.
     pub(crate) fn start(engine: Engine, source: Source, connections: BTreeSet<String>) -> Self {
         Self(tokio::spawn(async move {
@@ -207,10 +208,10 @@ impl Loading {
         }))
     }
 
-    /// The policies, once all are loaded or refused, and what changed with them: for `AtWork::publish`.
+    /// Waits until all policies are loaded or refused; returns them and their changes, for `AtWork::publish`.
     ///
     /// # Errors
-    /// When loading ended by a fault of ours.
+    /// When loading ended by a bug in the agent.
     pub(crate) async fn done(self) -> anyhow::Result<(Swap, Changes)> {
         let (mut swap, mut changes) = self.read().await?;
         while swap.loads().count() > 0 {
@@ -220,17 +221,17 @@ impl Loading {
         Ok((swap, changes))
     }
 
-    /// The same, but without those whose components take longer than they should: they come later.
+    /// The same, without policies whose components take longer than [`GRACE`]: they come later.
     ///
     /// # Errors
-    /// As [`Loading::done`].
+    /// As for [`Loading::done`].
     pub(crate) async fn begun(self) -> anyhow::Result<(Swap, Changes)> {
         let (mut swap, mut changes) = self.read().await?;
         let until = Instant::now() + GRACE;
         while swap.loads().count() > 0 {
             match tokio::time::timeout_at(until, swap.next()).await {
                 Ok(done) => changes.extend(swap.finish(done)),
-                // What ships is trusted to end soon, and nothing should begin without it.
+                // Builtin guests are trusted to load soon, and nothing should begin without them.
                 Err(_) if swap.loads().builtin() => {
                     let done = swap.next().await;
                     changes.extend(swap.finish(done));

@@ -1,4 +1,4 @@
-//! The policies among the `FleetPolicy` objects of an API server. Never judges one, never reads one from the server.
+//! The policies among the `FleetPolicy` objects of an API server. Sends no request.
 
 use super::Written;
 use serde_json::{Value, json};
@@ -6,8 +6,8 @@ use transom_api::status::PolicyStatus;
 use transom_artifacts::Base;
 use transom_core::object::Object;
 
-/// Every policy that is there and not being deleted, in order of name. Its place is the object's name; components that
-/// are files lie at `base`. Of the object only what a policy says is taken, so that a new status is no new policy.
+/// Every policy that is not being deleted, in order of name. Its place is the object's name; component files lie at
+/// `base`. Only the fields that define a policy are taken, so that a new status does not make it a new policy.
 pub(crate) fn written(objects: &[Object], base: &Base) -> Vec<Written> {
     let there = objects.iter().filter(|object| !object.deleting());
     let mut all: Vec<_> = there.map(|object| one(object, base)).collect();
@@ -27,7 +27,7 @@ fn one(object: &Object, base: &Base) -> Written {
     Written { place: format!("FleetPolicy {}", reference.name), base: base.clone(), value }
 }
 
-/// The status that an object has already, where an agent wrote one.
+/// The status that an object has, if an agent wrote one.
 pub(crate) fn status(object: &Object) -> Option<PolicyStatus> {
     let status = object.body.get("status").filter(|status| !status.is_null())?;
     serde_json::from_value(Value::clone(status)).ok()

@@ -1,16 +1,16 @@
-//! When the content of a file counts: after it has been the same for a while, or after it has not been for too long.
-//! Each file for itself. Never looks at a file or a clock.
+//! Decides when the content of a file counts: after it has been the same for a while, or after it has kept changing for
+//! too long. Each file is judged on its own. Does no I/O and reads no clock.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use transom_artifacts::folder::Mark;
 
-/// How long a file must have been as it is, so that it is not read half written.
+/// How long a file must stay the same before it counts, so that it is not read half written.
 pub(super) const QUIET: Duration = Duration::from_millis(200);
-/// A file that is not quiet for so long is read as it is.
+/// A file that keeps changing for this long is read as it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Files, by what counts of them and what is there now. A mark stands for a content.
+/// Files with the mark that counts, and those with a change that does not count yet. A mark stands for a content.
 #[derive(Debug)]
 pub(super) struct Settling<K, M = Mark> {
     taken: BTreeMap<K, M>,
@@ -31,7 +31,7 @@ impl<K, M> Default for Settling<K, M> {
 }
 
 impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
-    /// Takes what is there now, and gives what counts from now on; each file for itself.
+    /// Takes the current marks of files, and returns those that count from now on.
     pub(super) fn look(&mut self, now: Instant, mut there: BTreeMap<K, Option<M>>) -> BTreeMap<K, Option<M>> {
         for known in self.taken.keys().chain(self.moving.keys()) {
             there.entry(known.clone()).or_default();
@@ -62,17 +62,17 @@ impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
         settled
     }
 
-    /// Whether everything that is there counts.
+    /// Whether no file has a change that does not count yet.
     pub(super) fn is_quiet(&self) -> bool {
         self.moving.is_empty()
     }
 
-    /// What changes, and does not count yet.
+    /// The files with a change that does not count yet.
     pub(super) fn moving(&self) -> impl Iterator<Item = &K> {
         self.moving.keys()
     }
 
-    /// Forgets what nobody asks about any more.
+    /// Forgets the files that are not wanted any more.
     pub(super) fn retain(&mut self, mut wanted: impl FnMut(&K) -> bool) {
         self.taken.retain(|key, _| wanted(key));
         self.moving.retain(|key, _| wanted(key));
@@ -101,7 +101,7 @@ mod tests {
         let taken = looks(&seen);
         assert_eq!(taken[2], [("changed", Some(1)), ("quiet", Some(7))]);
         assert_eq!(taken[12], [("changed", Some(2))]);
-        // What never is quiet is read all the same, now and then.
+        // A file that keeps changing is read now and then all the same.
         assert_eq!(taken[20], [("busy", Some(20))]);
         assert_eq!(taken.iter().flatten().count(), 4);
     }

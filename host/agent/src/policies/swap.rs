@@ -1,6 +1,6 @@
-//! A changed policy or component becomes a new revision beside the old one, and takes over whole or is refused. Each
-//! policy is loaded for itself; what takes no component, such as a suspension, counts at once.
-//! Never waits for a component: what is loaded comes back as [`Done`].
+//! Turns a changed policy or component into a new revision beside the old one; it takes over as a whole or is refused.
+//! Each policy is loaded on its own; a change that needs no component, such as a suspension, counts at once. Does not
+//! wait for a component: results come back as [`Done`].
 
 mod beside;
 mod bounding;
@@ -24,44 +24,44 @@ use transom_core::policy::Policy;
 use transom_core::signal::Signal;
 use transom_engine::Engine;
 
-/// How long a component may take until a narrower grant of its policy bounds the earlier revision.
+/// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// Takes what is written, has it loaded, and keeps what is at work.
+/// Takes the written policies, has them loaded, and keeps what is at work.
 pub(crate) struct Swap {
     loads: Loads,
     source: Source,
-    /// What is written under each name, good or bad.
+    /// The manifests under each name, valid or not.
     newest: BTreeMap<Arc<str>, Newest>,
     /// The last revision of each policy that could be loaded whole.
     good: BTreeMap<Arc<str>, Arc<Loaded>>,
     at_work: AtWork,
     /// The connections that policies may name.
     connections: BTreeSet<String>,
-    /// Counts up with every load, also of a policy that was removed and is written again.
+    /// The number of the last load. It only grows, also when a policy is removed and written again.
     number: u64,
 }
 
-/// What is written under one name.
+/// The manifests under one name.
 struct Newest {
     written: Vec<Written>,
     place: Place,
-    /// What it says, where that makes sense.
+    /// The checked policy; `None` when the manifest is not valid.
     policy: Option<Policy>,
     /// Whether it cannot be loaded.
     failed: bool,
-    /// Whether it may not work beside another policy.
+    /// Whether it is refused because of another policy that it may not work beside.
     taken: bool,
-    /// When its components began to be loaded, while they are.
+    /// When its components began to be loaded; `None` when they are not being loaded.
     loading: Option<Instant>,
-    /// The load that counts; an older one counts no more.
+    /// The number of the load that counts; the result of an older one is dropped.
     number: u64,
-    /// The components as they were when they were loaded last.
+    /// The marks of the components at the last load.
     marks: BTreeMap<Location, Option<Mark>>,
 }
 
 impl Swap {
-    /// With nothing taken yet; policies may name these connections.
+    /// Without policies yet; they may name these connections.
     pub(super) fn new(engine: Engine, source: Source, connections: BTreeSet<String>) -> Self {
         Self {
             loads: Loads::new(engine),
@@ -84,7 +84,7 @@ impl Swap {
         &self.at_work
     }
 
-    /// Takes these policies in place of those before, when they are others.
+    /// Replaces the policies by these, if they differ.
     pub(super) fn give(&mut self, policies: Found) -> Changes {
         if matches!(&self.source, Source::Given(before) if *before == policies) {
             return Vec::new();
@@ -93,7 +93,8 @@ impl Swap {
         self.see(Ok(policies))
     }
 
-    /// Takes what is written now: has loaded what is new, and bounds, refuses or removes what takes no component.
+    /// Takes the policies that are written now: starts to load new ones, and at once bounds, refuses or removes what
+    /// needs no component.
     pub(super) fn see(&mut self, found: Result<Found, String>) -> Changes {
         let found = match found {
             Ok(found) => found,
@@ -104,7 +105,7 @@ impl Swap {
         };
         let mut by_name: BTreeMap<Arc<str>, Vec<Written>> = BTreeMap::new();
         for written in &found.policies {
-            // One without a name is refused under its place.
+            // A policy without a name is refused under its place.
             by_name.entry(written.name().unwrap_or(&written.place).into()).or_default().push(written.clone());
         }
         let mut changes = self.unwritten(&found, &by_name);
@@ -120,7 +121,7 @@ impl Swap {
         changes
     }
 
-    /// Removes the policies that are written no more. What stands at a place that cannot be read now is not gone.
+    /// Removes the policies that are no longer written. A policy at a place that cannot be read now is not gone.
     fn unwritten(&mut self, found: &Found, by_name: &BTreeMap<Arc<str>, Vec<Written>>) -> Changes {
         let mut changes = Vec::new();
         let missing: Vec<_> = self.newest.keys().filter(|name| !by_name.contains_key(*name)).cloned().collect();
@@ -137,7 +138,7 @@ impl Swap {
                 continue;
             };
             if let (Some(why), Some(newest)) = (found.why(&place), self.newest.get_mut(&name)) {
-                // Whatever is read there next is new, also the same.
+                // Whatever is read there next counts as new, even the same content.
                 newest.written.iter_mut().for_each(|written| drop(written.value.take()));
                 let message = format!("{place}: {why}");
                 changes.extend(self.refuse(&name, Refusal { word: Word::ManifestInvalid, message }, false));
@@ -146,7 +147,7 @@ impl Swap {
         changes
     }
 
-    /// Takes what is written under one name.
+    /// Takes the manifests under one name.
     fn take(&mut self, name: &Arc<str>, written: Vec<Written>) -> Changes {
         let places: Vec<_> = written.iter().map(|written| written.place.as_str()).collect();
         let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
@@ -187,7 +188,7 @@ impl Swap {
         changes
     }
 
-    /// Has the newest manifest of a policy loaded.
+    /// Starts to load the newest manifest of a policy.
     fn load(&mut self, name: &Arc<str>) {
         let Some(newest) = self.newest.get_mut(name) else { return };
         let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else { return };
@@ -198,7 +199,7 @@ impl Swap {
         self.loads.add(Job { number: newest.number, policy: policy.clone(), base: written.base.clone(), components });
     }
 
-    /// Has loaded again what names components that are other ones now.
+    /// Loads the policies again whose components changed.
     pub(super) fn see_components(&mut self, marks: &BTreeMap<Location, Option<Mark>>) {
         let other = |newest: &Newest| {
             newest.loading.is_none()
@@ -208,17 +209,17 @@ impl Swap {
         changed.iter().for_each(|name| self.load(name));
     }
 
-    /// What is being loaded.
+    /// The loads that are queued or running.
     pub(super) fn loads(&self) -> &Loads {
         &self.loads
     }
 
-    /// The next thing that was loaded or refused; waits for it.
+    /// Waits for the next policy that was loaded or refused.
     pub(super) async fn next(&mut self) -> Done {
         self.loads.next().await
     }
 
-    /// Takes what was loaded.
+    /// Takes the result of a load.
     pub(super) fn finish(&mut self, done: Done) -> Changes {
         let name = Arc::clone(&done.policy);
         let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
@@ -226,10 +227,11 @@ impl Swap {
             return Vec::new();
         };
         newest.loading = None;
-        // What changed while it was loaded is another content than the one before.
+        // These marks are older than the load, so a component that changed during it counts as changed.
         newest.marks = done.marks;
         newest.failed = done.result.is_err();
-        // One that could not be loaded until now took part in nothing: what it owns may be another one's.
+        // A policy that could not be loaded until now did not count among the others; what it owns may belong to
+        // another one.
         let before = if newest.failed { Changes::new() } else { self.overlaps() };
         let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
             self.at_work.loading(self.loads.count());
@@ -258,7 +260,7 @@ impl Swap {
         [before, now, after].concat()
     }
 
-    /// Refuses the newest manifest. `anew`: it is another one, or its components are; then it is told again.
+    /// Refuses the newest manifest. `anew`: the manifest or its components changed, so the refusal is reported again.
     fn refuse(&mut self, name: &Arc<str>, refusal: Refusal, anew: bool) -> Changes {
         let place = self.newest.get(name).map(|newest| newest.place.clone()).unwrap_or_default();
         let bound = self.good.get(name).is_some_and(|good| {
@@ -273,7 +275,7 @@ impl Swap {
         }
     }
 
-    /// Changes what is known; gives what that changed.
+    /// Changes what is known, and returns the changes of policies.
     fn change(&self, change: impl FnOnce(&mut Known)) -> Changes {
         let mut known = self.at_work.lock();
         let before = known.catalogue.clone();
@@ -281,7 +283,7 @@ impl Swap {
         known.catalogue.since(&before)
     }
 
-    /// Tells what cannot be read, each thing once for as long as it lasts.
+    /// Logs what cannot be read, each thing once for as long as it lasts.
     fn tell_broken(&self, broken: Vec<(String, String)>) {
         let before = std::mem::replace(&mut self.at_work.lock().broken, broken.clone());
         for (place, message) in broken.into_iter().filter(|one| !before.contains(one)) {
@@ -289,7 +291,8 @@ impl Swap {
         }
     }
 
-    /// The components that policies name, refused ones too: what is missing or broken may be put right.
+    /// The component files that policies name. Those of refused policies count, too: a missing or broken file may be
+    /// put right.
     pub(super) fn components(&self) -> BTreeSet<Location> {
         let all = self.newest.values().flat_map(|newest| newest.written.iter().flat_map(load::components));
         all.filter(|location| location.file().is_some()).collect()

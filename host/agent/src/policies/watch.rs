@@ -1,5 +1,5 @@
-//! Has policies, components and `FleetPolicy` objects that changed loaded, and what was loaded put to work.
-//! Never touches a file, and never waits for one policy before it takes another.
+//! Has changed policies, components and `FleetPolicy` objects loaded, and puts the results to work. No policy waits for
+//! another one.
 
 use crate::agent::Agent;
 use crate::policies::Source;
@@ -17,10 +17,10 @@ use transom_artifacts::Base;
 use transom_core::catalogue::Change;
 use transom_core::signal::Signal;
 
-/// How often it is asked whether a `FleetPolicy` object changed, and whether a component takes long.
+/// How often to check whether a `FleetPolicy` object changed, and whether a component takes long.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Follows policies until the task is ended. Components that `FleetPolicy` objects name as files lie at `base`.
+/// Follows policies until the task is aborted. The component files of `FleetPolicy` objects lie at `base`.
 pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
@@ -60,7 +60,8 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
     }
 }
 
-/// What does more waits until what it needs is watched, and holds up nothing meanwhile; all else counts at once.
+/// Puts changes to work. A revision that was loaded or swapped waits, in a task of its own, until what it needs is
+/// watched; all other changes count at once.
 fn put_to_work(agent: &Arc<Agent>, at_work: &AtWork, changes: Changes) {
     let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
     let (later, now): (Changes, Changes) = changes.into_iter().partition(|(_, change)| more(change));
@@ -70,11 +71,11 @@ fn put_to_work(agent: &Arc<Agent>, at_work: &AtWork, changes: Changes) {
     }
 }
 
-/// Has watched what the policies at work need, and puts what changed to work: each policy as soon as the connections that
-/// it names are ready, so that one that is away or slow holds up no policy without it.
+/// Watches what the policies at work need, and puts changes to work: each policy as soon as the connections that it
+/// names are ready, so that one that is slow or does not answer holds up no other policy.
 pub(crate) async fn begin(agent: Arc<Agent>, at_work: AtWork, changes: Changes) {
     agent.connections.watch(|| at_work.catalogue());
-    // What needs no connection, as a refusal, is told even where there is nothing of the kind.
+    // Changes that need no connection, such as a refusal. They are published even when there are none.
     let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
     for (policy, change) in changes {
         by_need.entry(at_work.clusters(&policy)).or_default().push((policy, change));

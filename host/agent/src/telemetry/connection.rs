@@ -1,5 +1,5 @@
-//! What is told of connections: which API servers are used, and which of them do not answer. Never a credential, nor what
-//! stands in a URL beside the place.
+//! Log lines about connections: which API servers are used, and which of them do not answer. They contain no
+//! credential, and of a URL only the place.
 
 use std::path::Path;
 use tracing::{info, warn};
@@ -8,17 +8,17 @@ use transom_api::Word;
 /// The target of lines about connections; a run that ends shows them, too.
 const CONNECTION: &str = "transom::connection";
 
-/// An API server is about to be used; a pod's identity has no context.
+/// Logs that an API server is about to be used; a pod's identity has no context.
 pub(crate) fn uses(connection: &str, context: Option<&str>, server: &str) {
     info!(target: CONNECTION, connection, context, server, "uses the API server");
 }
 
-/// A directory is about to be used.
+/// Logs that a directory is about to be used.
 pub(crate) fn uses_directory(connection: &str, directory: &Path) {
     info!(connection, directory = %directory.display(), "uses the directory");
 }
 
-/// An API server has not answered yet; it is asked again.
+/// Logs that an API server has not answered yet; it is asked again.
 pub(crate) fn away(place: &str, reason: Word, message: &str) {
     warn!(
         target: CONNECTION, connection = place, reason = reason.as_str(),
@@ -26,7 +26,7 @@ pub(crate) fn away(place: &str, reason: Word, message: &str) {
     );
 }
 
-/// An API server that was away at the start has answered.
+/// Logs that an API server that did not answer at the start has answered.
 pub(crate) fn answers(place: &str) {
     info!(target: CONNECTION, connection = place, "answers");
 }

@@ -1,4 +1,4 @@
-//! Log lines as text: logfmt behind the sentence, one event on one line, whatever the names in it hold.
+//! Log lines as text: the message, then the fields in logfmt, one event on one line, with hidden characters escaped.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 use transom_core::redact::visible::visible;
 
-/// Fields as `name=value`; a value with a space, a quote or an equals sign stands in quotes, as JSON writes them.
+/// Fields as `name=value`; a value with a space, a quote or an equals sign is quoted, as in JSON.
 pub(super) struct Logfmt;
 
 impl<'w> FormatFields<'w> for Logfmt {
@@ -57,7 +57,8 @@ fn logfmt(value: &str) -> String {
     format!("\"{}\"", visible(&escaped))
 }
 
-/// Standard error, where what is written at once is one line. JSON stays JSON: letters that are hidden stand in its strings.
+/// Standard error, where each write is one line. JSON stays valid: characters that are hidden occur only in its
+/// strings.
 pub(super) struct Lines;
 
 impl Write for Lines {

@@ -1,5 +1,5 @@
-//! Traces for OpenTelemetry: a span for each reconcile, and below it one for each read, call of a guest and plan that is
-//! applied. Never a name of an object, a message, or anything from a document.
+//! Traces for OpenTelemetry: a span for each reconcile, and below it one for each read, call of a guest and plan that
+//! is applied. A span contains no name of an object, no message, and no content.
 
 mod client;
 
@@ -22,11 +22,11 @@ use transom_core::report::Report;
 use transom_core::work::WorkItem;
 use transom_engine::Receipt;
 
-/// The variables that say where traces go; the first is for traces alone. Where none is set there are none.
+/// The variables that say where traces go; the first is for traces alone. Without them there are no traces.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const NAME: &str = "transom";
 
-/// The traces of this process, once they are wanted.
+/// The traces of this process, once they are started.
 static TRACES: OnceLock<Traces> = OnceLock::new();
 
 struct Traces {
@@ -34,10 +34,10 @@ struct Traces {
     tracer: SdkTracer,
 }
 
-/// Starts to send traces, where a variable says whereto; the other variables of OpenTelemetry are heeded, too.
+/// Starts to send traces, if a variable names an endpoint; the other variables of OpenTelemetry apply, too.
 ///
 /// # Errors
-/// When a variable is wrong; the value is not told, as it may hold a credential.
+/// When a variable is wrong. The value is not quoted, as it may hold a credential.
 pub(crate) fn start(runtime: &Handle) -> anyhow::Result<()> {
     let given = |name| env::var(name).ok().filter(|value| !value.is_empty()).map(|value| (name, value));
     let Some((name, endpoint)) = ENDPOINTS.into_iter().find_map(given) else { return Ok(()) };
@@ -47,12 +47,12 @@ pub(crate) fn start(runtime: &Handle) -> anyhow::Result<()> {
     let exporter = exporter.build().context("failed to start traces")?;
     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build();
     let tracer = provider.tracer(NAME);
-    // A second start in one process (tests) goes on with the first.
+    // A second start in one process (tests) keeps the first.
     let _ = TRACES.set(Traces { provider, tracer });
     Ok(())
 }
 
-/// What tells this program apart from others that send traces.
+/// What distinguishes this program from others that send traces.
 fn resource() -> Resource {
     let attributes = env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     let named = env::var_os("OTEL_SERVICE_NAME").is_some() || attributes.contains("service.name=");
@@ -61,19 +61,19 @@ fn resource() -> Resource {
     resource.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build()
 }
 
-/// Sends what is left; for the end of the process, while the runtime still works.
+/// Sends what is left. For the end of the process, while the runtime still works.
 pub(crate) fn stop() {
     if let Some(traces) = TRACES.get() {
-        // The client has said why nobody takes them.
+        // The client has logged why the collector does not take them.
         let _ = traces.provider.shutdown();
     }
 }
 
-/// The span of one reconcile; it ends at the latest with the value.
+/// The span of one reconcile; it ends at the latest when this is dropped.
 pub(crate) struct Reconcile(Context);
 
 impl Reconcile {
-    /// Begins it.
+    /// Begins the span.
     pub(crate) fn begin(work: &WorkItem) -> Self {
         let Some(traces) = TRACES.get() else { return Self(Context::new()) };
         let attributes = [
@@ -85,12 +85,12 @@ impl Reconcile {
         Self(Context::new().with_span(builder.start_with_context(&traces.tracer, &Context::new())))
     }
 
-    /// What is done as a part of it.
+    /// Runs a future as a part of the span.
     pub(crate) async fn follow<T>(&self, part: impl Future<Output = T>) -> T {
         part.with_context(self.0.clone()).await
     }
 
-    /// Ends it with what it came to.
+    /// Ends the span with the result.
     pub(crate) fn end(self, report: &Report) {
         let (span, reason) = (self.0.span(), report.reason.to_string());
         span.set_attribute(KeyValue::new("transom.state", format!("{:?}", report.state)));
@@ -102,7 +102,7 @@ impl Reconcile {
     }
 }
 
-/// A part of the reconcile that is under way here, if one is.
+/// Begins a child span of the current reconcile, if there is one.
 fn begin(part: SpanBuilder) -> Option<Span> {
     let reconcile = Context::current();
     let traces = TRACES.get().filter(|_| reconcile.has_active_span())?;
@@ -117,7 +117,7 @@ fn end(span: Option<Span>, failure: Option<String>) {
     span.end();
 }
 
-/// Follows the reading of an object.
+/// Traces the reading of an object.
 pub(crate) async fn gather<T>(kind: &str, read: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let span =
         begin(SpanBuilder::from_name("gather").with_attributes([KeyValue::new("transom.kind", kind.to_owned())]));
@@ -126,7 +126,7 @@ pub(crate) async fn gather<T>(kind: &str, read: impl Future<Output = Result<T, F
     read
 }
 
-/// Follows the steps of a plan.
+/// Traces the steps of a plan.
 pub(crate) async fn apply(steps: impl Future<Output = Outcome>) -> Outcome {
     let span = begin(SpanBuilder::from_name("apply"));
     let outcome = steps.await;
@@ -134,7 +134,7 @@ pub(crate) async fn apply(steps: impl Future<Output = Outcome>) -> Outcome {
     outcome
 }
 
-/// A call of a guest that ended just now.
+/// Traces a guest call that ended just now.
 pub(crate) fn invoked(asked: &'static str, receipt: &Receipt, failure: Option<&'static str>) {
     let began = SystemTime::now() - Duration::from_micros(receipt.micros);
     let call = SpanBuilder::from_name("invoke").with_start_time(began);

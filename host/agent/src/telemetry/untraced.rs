@@ -1,4 +1,4 @@
-//! What stands in for traces in a binary without the feature `otel`. Never does anything.
+//! Replaces `traces` in a binary without the feature `otel`; does nothing.
 
 use tokio::runtime::Handle;
 use transom_core::failure::Failure;
@@ -7,42 +7,42 @@ use transom_core::report::Report;
 use transom_core::work::WorkItem;
 use transom_engine::Receipt;
 
-/// Nothing is sent.
+/// Sends nothing.
 #[expect(clippy::unnecessary_wraps, reason = "the same as with the feature")]
 pub(crate) fn start(_: &Handle) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nothing is left.
+/// There is nothing left to send.
 pub(crate) fn stop() {}
 
-/// Nothing about a reconcile.
+/// Stands for the span of a reconcile.
 pub(crate) struct Reconcile;
 
 impl Reconcile {
-    /// Nothing begins.
+    /// Begins no span.
     pub(crate) fn begin(_: &WorkItem) -> Self {
         Self
     }
 
-    /// The part itself.
+    /// Runs the future.
     pub(crate) async fn follow<T>(&self, part: impl Future<Output = T>) -> T {
         part.await
     }
 
-    /// Nothing ends.
+    /// Ends no span.
     pub(crate) fn end(self, _: &Report) {}
 }
 
-/// The reading itself.
+/// Reads without a span.
 pub(crate) async fn gather<T>(_: &str, read: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     read.await
 }
 
-/// The steps themselves.
+/// Runs the steps without a span.
 pub(crate) async fn apply(steps: impl Future<Output = Outcome>) -> Outcome {
     steps.await
 }
 
-/// Nothing about a call.
+/// Records nothing.
 pub(crate) fn invoked(_: &'static str, _: &Receipt, _: Option<&'static str>) {}

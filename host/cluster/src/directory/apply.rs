@@ -1,5 +1,5 @@
 //! Performs a plan on the agent's own folder: whole objects and field patches, each as one atomic rename.
-//! Never touches a file of a user; never decides, never goes on after a failed step.
+//! Does not write a user's file.
 
 use super::Shared;
 use super::change::{Content, Edit, News, Print};
@@ -27,7 +27,8 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
         let failed = result.is_err();
-        // An object that was made whole is not judged by: to read each again would only take time.
+        // Only patched objects are read back: the caller does not need the state of an object that the agent made
+        // whole.
         let patched = result.is_ok() && kind == WriteKind::Patch;
         let left = patched.then(|| shared.read_one(&target).ok().flatten()).flatten().map(Box::new);
         outcome.steps.push(StepOutcome { target, kind, result, left });
@@ -38,20 +39,20 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
     outcome
 }
 
-/// Removes the fields of ours that objects left behind when they went: an object that comes again starts anew.
+/// Removes the field patches of objects that are gone, so that an object that comes back starts without them.
 pub(super) fn forget_orphans(shared: &Shared) {
     let orphans = shared.store().orphans();
     for target in orphans {
         let file = object_file(&target);
         let _writing = shared.stripe(&file);
         if shared.own.is_some() && shared.store().orphans().contains(&target) {
-            // What cannot be removed now is tried again with the next change; nobody sees it meanwhile.
+            // A failed removal is retried with the next change; meanwhile the patch has no effect.
             drop(Writer { shared, target: &target, file: &file }.remove(Layer::Patch, &Seen::Absent));
         }
     }
 }
 
-/// Performs one step while nobody else writes the same object.
+/// Performs one step, with exclusive access to the own files of the object.
 fn perform(shared: &Shared, target: &ObjectRef, step: Step) -> Result<(), WriteFailure> {
     let file = object_file(target);
     let _writing = shared.stripe(&file);
@@ -84,7 +85,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Fails when the object is not as it was read; no version stands for no object.
+    /// Fails if the object is not as it was read; `None` means that it must be absent.
     fn expect(&self, version: Option<&str>) -> Result<(), WriteFailure> {
         let seen = self.shared.store().seen(self.target);
         match (&seen, version) {
@@ -97,17 +98,17 @@ impl Writer<'_> {
         }
     }
 
-    /// A write that came too late.
+    /// The failure of a write because the object changed.
     fn conflict(&self, why: &str) -> WriteFailure {
         WriteFailure { reason: Word::WriteConflict, message: format!("failed to write {}: {why}", self.target) }
     }
 
-    /// A write that did not work.
+    /// The failure of a write for another reason.
     fn failed(&self, why: impl std::fmt::Display) -> WriteFailure {
         WriteFailure { reason: Word::WriteFailed, message: format!("failed to write {}: {why}", self.target) }
     }
 
-    /// Makes the whole object, in place of one that we made or laid over one of a user.
+    /// Writes the whole object, in place of one that the agent made or laid over a user's object.
     fn make(&self, body: &Value) -> Result<(), WriteFailure> {
         let text = body.to_string();
         if text.len() > self.shared.limits.object_bytes {
@@ -130,7 +131,7 @@ impl Writer<'_> {
         self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Arc::new(self.target.clone()), made), &seen)
     }
 
-    /// Lays fields over the object of a user; an object that we made is changed itself.
+    /// Lays fields over a user's object; an object that the agent made is rewritten.
     fn patch(&self, fields: &[(String, Value)]) -> Result<(), WriteFailure> {
         let (effective, patch) = {
             let store = self.shared.store();
@@ -171,7 +172,8 @@ impl Writer<'_> {
         self.put(Layer::Patch, &text, Content::Patch(Arc::new(self.target.clone()), patch), &seen)
     }
 
-    /// Removes an object that we made; one of a user only from what is shown, where nothing is written.
+    /// Removes an object that the agent made. A user's object is only hidden in memory, if nothing may be written; else
+    /// this fails.
     fn delete(&self) -> Result<(), WriteFailure> {
         let users = {
             let store = self.shared.store();
@@ -192,7 +194,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes one own file and takes it over into the state; a directory that may not be written keeps it in memory.
+    /// Writes one own file and updates the state; a directory that may not be written keeps it in memory only.
     fn put(&self, layer: Layer, text: &str, content: Content, expected: &Seen) -> Result<(), WriteFailure> {
         let place = Place::new(layer, self.file);
         self.check_free(&place)?;
@@ -206,7 +208,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Removes one own file and takes that over into the state.
+    /// Removes one own file and updates the state.
     fn remove(&self, layer: Layer, expected: &Seen) -> Result<(), WriteFailure> {
         if let Some(own) = &self.shared.own {
             own.remove(&own_file(layer, self.file)).map_err(|cause| self.failed(cause))?;
@@ -217,7 +219,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Tells what a write changed beyond what the writer expects to see: its own writes are no news to it.
+    /// Notifies listeners of a write, without the object itself if it is as the writer expects.
     fn tell(&self, store: &super::store::Store, mut news: Vec<News>, expected: &Seen) {
         if store.seen(self.target) == *expected {
             news.retain(|news| !matches!(news, News::Object(reference) if **reference == *self.target));
@@ -225,7 +227,7 @@ impl Writer<'_> {
         self.shared.tell(store, &news);
     }
 
-    /// Fails when the file belongs to another object: two versions of one kind share it.
+    /// Fails if the file holds another object: two versions of one kind share a file.
     fn check_free(&self, place: &Place) -> Result<(), WriteFailure> {
         match self.shared.store().holder(place) {
             Some(other) if *other != *self.target => {
@@ -236,7 +238,7 @@ impl Writer<'_> {
     }
 }
 
-/// An object as it stands in a file of ours.
+/// The text of an object in a file of the agent.
 pub(super) fn object_text(body: &Value) -> String {
     to_yaml_in_order(body, &["apiVersion", "kind", "metadata", "type"])
 }

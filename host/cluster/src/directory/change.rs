@@ -1,4 +1,4 @@
-//! What happens to the state: what became of a file, and what is told of it. Values only.
+//! Changes of the state: what became of a file, and the news about it. Plain values, no I/O.
 
 use super::manifest::{Fault, Found};
 use super::patch::Patch;
@@ -10,35 +10,35 @@ use transom_api::Word;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 
-/// Something to tell.
+/// A notification.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum News {
-    /// The object looks different, or is gone.
+    /// The object changed, or is gone.
     Object(Arc<ObjectRef>),
     /// Something cannot be read.
     Unreadable(Box<Unreadable>),
-    /// What could not be read can be, or is gone.
+    /// A place became readable, or is gone.
     Readable(String),
 }
 
-/// What a file was when it was read.
+/// Identifies the content of a file when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Print {
     /// Keyed hash of its bytes.
     pub(super) bytes: u64,
-    /// What tells that it did not change since.
+    /// Proves that it did not change since; `None` if it had changed too recently.
     pub(super) stamp: Option<Stamp>,
 }
 
-/// What a file holds.
+/// The content of a file.
 pub(super) enum Content {
     /// Objects of a user.
     Objects(Vec<Found>),
-    /// An object that we made.
+    /// An object that the agent made.
     Made(Arc<ObjectRef>, Made),
-    /// Fields that we laid over an object.
+    /// Fields that the agent laid over an object.
     Patch(Arc<ObjectRef>, Patch),
-    /// Nothing of use.
+    /// Nothing usable.
     Nothing,
 }
 
@@ -46,17 +46,17 @@ pub(super) enum Content {
 pub(super) enum Edit {
     /// It is gone.
     Remove,
-    /// Nothing is known about it now.
+    /// It cannot be judged now.
     Keep,
     /// It has the same bytes.
     Same(Option<Stamp>),
-    /// It holds this now.
+    /// It has this content now.
     Put(Print, Content),
-    /// It cannot be used; what it held last stays.
+    /// It cannot be used; its last content stays.
     Refuse(Option<Print>, Fault),
 }
 
-/// Objects that stand in several files.
+/// The report of objects that are in several files.
 pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) -> Unreadable {
     let shown: Vec<String> = objects.iter().take(3).map(ToString::to_string).collect();
     let more = objects.len().saturating_sub(shown.len());

@@ -1,4 +1,4 @@
-//! Why a directory cannot be used at all. Never about one file in it: that is an observation.
+//! Why a directory cannot be used at all. An unusable file in it is an observation instead.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The root is not there or cannot be listed.
+    /// The root does not exist or cannot be listed.
     #[error("failed to open the directory `{path}`: {cause}")]
     Root {
         /// The root.
@@ -36,7 +36,7 @@ pub enum OpenError {
         /// Why.
         cause: io::Error,
     },
-    /// The own folder holds the root.
+    /// The root lies inside the own folder.
     #[error("failed to use the agent's own folder `{path}`: the manifests lie inside it")]
     Inside {
         /// The own folder.

@@ -1,5 +1,5 @@
-//! What was not told yet, for one listener: names, not values, so that it stays small however slow the listener is.
-//! Never tells an older value than the present one, and never one object twice for one change.
+//! The queue of one listener. It holds names and no values, so it stays small however slow the listener is.
+//! The listener always reads the present value, and an object is queued only once.
 
 use super::Shared;
 use super::change::News;
@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 
-/// One thing to tell.
+/// An entry of the queue.
 enum Item {
     News(News),
     Synced,
 }
 
-/// What one listener was not told yet.
+/// The pending news of one listener.
 #[derive(Default)]
 pub(super) struct Feed {
     queue: Mutex<Queue>,
@@ -29,12 +29,12 @@ struct Queue {
 }
 
 impl Feed {
-    /// The queue; a listener that panicked leaves it whole.
+    /// The queue. A poisoned lock is usable, because no panic leaves the queue half changed.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what there is to tell.
+    /// Adds news.
     pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
         let mut queue = self.queue();
         for news in news {
@@ -47,13 +47,13 @@ impl Feed {
         self.ready.notify_one();
     }
 
-    /// Ends what was there at the start.
+    /// Marks the end of the objects that were present at the start.
     pub(super) fn push_synced(&self) {
         self.queue().items.push_back(Item::Synced);
         self.ready.notify_one();
     }
 
-    /// Takes the next thing to tell.
+    /// Takes the next entry.
     fn pop(&self) -> Option<Item> {
         let mut queue = self.queue();
         let item = queue.items.pop_front();
@@ -64,7 +64,7 @@ impl Feed {
     }
 }
 
-/// What a directory tells: every object, `Synced`, then changes.
+/// The observations of a directory: every object, `Synced`, then changes.
 pub struct Observations {
     pub(super) shared: Arc<Shared>,
     pub(super) feed: Arc<Feed>,
@@ -81,7 +81,7 @@ impl Observations {
         }
     }
 
-    /// The next observation, when there is one now.
+    /// The next observation, if there is one now.
     pub fn try_next(&mut self) -> Option<Observation> {
         loop {
             match self.feed.pop()? {
@@ -91,7 +91,7 @@ impl Observations {
                 Item::News(News::Object(reference)) => match self.shared.read_one(&reference) {
                     Ok(Some(object)) => return Some(Observation::Present(object)),
                     Ok(None) => return Some(Observation::Gone(reference.as_ref().clone())),
-                    // It stands in several files by now; that is told by itself.
+                    // Its fault, such as several files with the object, has news of its own.
                     Err(_) => {}
                 },
             }

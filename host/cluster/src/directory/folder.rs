@@ -1,5 +1,5 @@
-//! A folder of the agent's own, open: what lies below it is reached by name from its descriptor, never through a link.
-//! Never opens, changes or removes anything but regular files and folders.
+//! An open folder of the agent: everything below it is reached by name from its descriptor, never through a link.
+//! Opens, changes and removes only regular files and folders.
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Only its owner may enter.
+/// Only the owner has access.
 const PRIVATE: Mode = Mode::RWXU;
-/// A folder that is opened must be one, and no link to one.
+/// Opens only a folder, and no link to one.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// An open folder.
@@ -20,7 +20,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens a folder by its path. Links before its name are followed, its name is not.
+    /// Opens a folder by its path. Follows links before its name, but not a link in place of the folder.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let name = path.file_name().unwrap_or(path.as_os_str());
         let look = || rustix::fs::lstat(path);
@@ -33,12 +33,12 @@ impl Folder {
         opened.map(Self).map_err(|error| refused(error, name, || self.look(name)))
     }
 
-    /// Opens the folder at a path of names below this one; this one itself when there are none.
+    /// Opens the folder at a path below this one; this folder itself for an empty path.
     pub(super) fn descend(&self, path: &Path) -> io::Result<Self> {
         path.iter().try_fold(self.again()?, |folder, name| folder.sub(name))
     }
 
-    /// The same, and makes what is not there.
+    /// Like `descend`, but makes missing folders.
     pub(super) fn make(&self, path: &Path) -> io::Result<Self> {
         path.iter().try_fold(self.again()?, |folder, name| match rustix::fs::mkdirat(&folder.0, name, PRIVATE) {
             Ok(()) | Err(Errno::EXIST) => folder.sub(name),
@@ -46,17 +46,17 @@ impl Folder {
         })
     }
 
-    /// The same folder under one more descriptor.
+    /// The same folder with another descriptor.
     fn again(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// What this folder is.
+    /// The metadata of this folder.
     pub(super) fn stat(&self) -> io::Result<Stat> {
         Ok(rustix::fs::fstat(&self.0)?)
     }
 
-    /// Sets who may do what in this folder.
+    /// Sets the permissions of this folder.
     pub(super) fn allow(&self, mode: Mode) -> io::Result<()> {
         Ok(rustix::fs::fchmod(&self.0, mode)?)
     }
@@ -66,12 +66,12 @@ impl Folder {
         self.0.into()
     }
 
-    /// What lies in this folder under a name; a link counts as itself.
+    /// The metadata of an entry of this folder. Does not follow a link.
     pub(super) fn look(&self, name: &OsStr) -> rustix::io::Result<Stat> {
         rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Every name in this folder, with what it is.
+    /// Every entry of this folder: its name and its type.
     pub(super) fn entries(&self) -> io::Result<Vec<(OsString, FileType)>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -92,7 +92,7 @@ impl Folder {
         Ok(entries)
     }
 
-    /// Opens a regular file to read it. Never waits: a pipe is refused like a link.
+    /// Opens a regular file for reading. Does not block: a pipe is refused like a link.
     pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.0, name, flags, Mode::empty());
@@ -100,18 +100,19 @@ impl Folder {
         if file.metadata()?.is_file() { Ok(file) } else { Err(unfit(name, "it is no regular file")) }
     }
 
-    /// Makes a file that is not there yet; only its owner may read it.
+    /// Creates a file that must not exist yet; only its owner may read it.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Gives a file of this folder a name in another, in place of what has it there; a link there is replaced itself.
+    /// Moves a file of this folder to another folder and name. Replaces an existing file; a link there is replaced
+    /// itself.
     pub(super) fn rename(&self, name: &OsStr, folder: &Self, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, name, &folder.0, to)?)
     }
 
-    /// Removes a regular file; nothing there is no error.
+    /// Removes a regular file; an absent one is no error.
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
         let removed = match self.look(name) {
             Ok(stat) if !FileType::from_raw_mode(stat.st_mode).is_file() => {
@@ -126,13 +127,13 @@ impl Folder {
         }
     }
 
-    /// Removes a folder when nothing is in it.
+    /// Removes an empty folder.
     pub(super) fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 }
 
-/// Why something was not opened: the system's words for a link do not say that it is one.
+/// Why an entry was not opened. The system's error for a link does not say that it is a link.
 fn refused(error: Errno, name: &OsStr, look: impl FnOnce() -> rustix::io::Result<Stat>) -> io::Error {
     if !matches!(error, Errno::NOTDIR | Errno::LOOP) {
         return error.into();
@@ -144,7 +145,7 @@ fn refused(error: Errno, name: &OsStr, look: impl FnOnce() -> rustix::io::Result
     }
 }
 
-/// Something in the way of what is ours.
+/// The error for an entry that the agent did not make.
 fn unfit(name: &OsStr, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("`{}`: {why}", name.display()))
 }

@@ -1,5 +1,5 @@
-//! Reads files into the state: all of them at the start, later those that changed. Work is shared by the cores.
-//! Never reads the bytes of a file whose stamp says that it did not change, never parses equal bytes twice.
+//! Reads files into the state: all files at the start, later those that changed. Several threads share the work.
+//! Reads no file whose stamp proves that it is unchanged, and does not parse the same bytes twice.
 
 use super::Shared;
 use super::change::{Content, Edit, News, Print};
@@ -15,35 +15,35 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// First line of a file of a whole object that was laid over one of a user.
+/// Start of the first line of a whole object's file, if the object was laid over a user's object.
 const OVER: &str = "# made of the user's object ";
-/// Files per thread below which another thread is not worth its start.
+/// Files per thread; for fewer, another thread is not worth starting.
 const SHARE: usize = 16;
 
 /// Files of more bytes than this are parsed one at a time.
 const LARGE: usize = 256 << 10;
 
-/// What a scan asks on its way.
+/// The callbacks of a scan.
 pub(super) struct Scan<'a> {
-    /// Called with every folder before it is listed.
+    /// Called for every folder before it is listed.
     pub(super) folder: &'a mut dyn FnMut(&Path) -> io::Result<()>,
-    /// Whether a file is left for later, because it is being written.
+    /// Whether to leave a file for later, because it is being written.
     pub(super) later: &'a dyn Fn(&Place) -> bool,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Default)]
 pub(super) struct Scanned {
     /// Files that changed, are new or are gone.
     pub(super) files: BTreeSet<Place>,
-    /// Those of them that changed so recently that they may be half written.
+    /// Those of `files` that changed so recently that they may be half written.
     pub(super) fresh: Vec<Place>,
-    /// What was told already.
+    /// The news that listeners got already.
     pub(super) news: Vec<News>,
 }
 
 impl Scanned {
-    /// Adds what was found elsewhere.
+    /// Adds the result of another scan.
     pub(super) fn add(&mut self, other: Self) {
         self.files.extend(other.files);
         self.fresh.extend(other.fresh);
@@ -51,7 +51,7 @@ impl Scanned {
     }
 }
 
-/// Finds the files at or below a folder that changed or are gone. `folder` is nothing for all layers.
+/// Finds the files at or below a folder that are new, changed or gone. `folder` is `None` for all layers.
 pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> Scanned {
     let mut found = BTreeMap::new();
     let mut closed = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> S
     Scanned { files, fresh, news: shared.refuse_folders(folder, closed) }
 }
 
-/// The files whose stamps are not the known ones, and the known files that were not found where it was looked.
+/// The files whose stamp is not the known one, and the known files that are gone from the folders that could be listed.
 fn changed(
     shared: &Shared,
     folder: Option<&Place>,
@@ -95,13 +95,13 @@ fn changed(
     changed
 }
 
-/// Reads files again and takes over what they hold as one change.
+/// Reads files again and applies their content as one change.
 pub(super) fn refresh(shared: &Shared, places: BTreeSet<Place>) -> Vec<News> {
     take_over(shared, read_files(shared, places))
 }
 
-/// Reads files again, on as many threads as it is worth. Files of ours are taken over at once: they are never
-/// half written, and nothing moves between them.
+/// Reads files again, on as many threads as are worth it. Applies the agent's own files at once: they are never half
+/// written, and no object moves between them.
 pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place, Edit)> {
     let places: Vec<Place> = places.into_iter().collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -113,7 +113,7 @@ pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place
             if place.layer == Layer::User {
                 edits.push((place.clone(), read(shared, place)));
             } else {
-                // It is not read while we write it.
+                // The agent does not write the file meanwhile.
                 let _writing = shared.stripe(&place.path);
                 take_over(shared, [(place.clone(), read(shared, place))]);
             }
@@ -130,7 +130,7 @@ pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place
     })
 }
 
-/// Takes over what became of files, and tells it.
+/// Applies edits of files to the state and notifies the listeners.
 pub(super) fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
     let mut store = shared.store_mut();
     let news = store.change(edits);
@@ -138,12 +138,12 @@ pub(super) fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place,
     news
 }
 
-/// Forgets a file in memory.
+/// Removes a file from a directory in memory.
 pub(super) fn take_away(shared: &Shared, place: Place) {
     take_over(shared, [(place, Edit::Remove)]);
 }
 
-/// Takes in the bytes of a file in memory.
+/// Sets the bytes of a file of a directory in memory.
 pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
     let print = Print { bytes: 0, stamp: None };
     let edit = match content(shared, &place, bytes) {
@@ -153,14 +153,14 @@ pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
     take_over(shared, [(place, edit)]);
 }
 
-/// Reads one file, unless its bytes are the known ones.
+/// Reads one file, and parses it unless its bytes are the known ones.
 fn read(shared: &Shared, place: &Place) -> Edit {
     let mut read = open(shared, place);
     if place.layer == Layer::User && read.as_ref().is_err_and(gone) {
         if !shared.tree.is_there() {
             return Edit::Keep;
         }
-        // The whole root may have been away for a moment.
+        // The file may only have been missing because the whole root was away for a moment.
         read = open(shared, place);
     }
     let (bytes, stamp) = match read {
@@ -177,7 +177,7 @@ fn read(shared: &Shared, place: &Place) -> Edit {
     if shared.store().print(place).is_some_and(|known| known.bytes == print.bytes) {
         return Edit::Same(stamp);
     }
-    // What a large file costs while it is read is paid for one of them at a time.
+    // Only one large file is parsed at a time, to bound the memory that this takes.
     let _alone = (bytes.len() > LARGE).then(|| shared.large());
     match content(shared, place, &bytes) {
         Ok(content) => Edit::Put(print, content),
@@ -185,14 +185,14 @@ fn read(shared: &Shared, place: &Place) -> Edit {
     }
 }
 
-/// The bytes of a file that counts, and its stamp from before they were read.
+/// The bytes of a file that counts, and its stamp from before they were read; `None` for other files.
 fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<Stamp>)>> {
     let Some((file, metadata)) = shared.tree.open(place)? else { return Ok(None) };
     let bytes = read_whole(file, &metadata, shared.limits.file_bytes)?;
     Ok(Some((bytes, Stamp::of(&metadata))))
 }
 
-/// The bytes of a file, when there are not too many of them.
+/// The bytes of a file; an error if there are more than `limit`.
 pub(super) fn read_whole(file: File, metadata: &Metadata, limit: u64) -> io::Result<Vec<u8>> {
     if metadata.len() > limit {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -205,7 +205,7 @@ pub(super) fn read_whole(file: File, metadata: &Metadata, limit: u64) -> io::Res
     Ok(bytes)
 }
 
-/// What the bytes of a file hold. A file of ours that is not as we write it holds nothing: it is made again.
+/// Parses the bytes of a file. An own file that is not as the agent writes it has no content, so it is made again.
 fn content(shared: &Shared, place: &Place, bytes: &[u8]) -> Result<Content, Fault> {
     match place.layer {
         Layer::User => manifest::objects(bytes, &shared.name, shared.limits).map(Content::Objects),
@@ -214,7 +214,7 @@ fn content(shared: &Shared, place: &Place, bytes: &[u8]) -> Result<Content, Faul
     }
 }
 
-/// The object in a file of ours.
+/// The object in a file of the agent.
 fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     let mut found = manifest::objects(bytes, &shared.name, shared.limits).ok()?;
     let one = found.pop().filter(|one| found.is_empty() && *object_file(&one.reference) == *place.path)?;
@@ -223,7 +223,7 @@ fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     Some(Content::Made(one.reference, Made { text: one.text, weight: one.weight, over }))
 }
 
-/// The text of a file of ours.
+/// The text of a file of the agent.
 pub(super) fn made_file(made: &Made, yaml: &str) -> String {
     match &made.over {
         Some(over) => format!("{OVER}{over}\n{yaml}"),
@@ -231,7 +231,7 @@ pub(super) fn made_file(made: &Made, yaml: &str) -> String {
     }
 }
 
-/// The fields in a file of ours; nothing when one byte of it is another than we wrote.
+/// The fields in a file of the agent; `None` if one byte differs from what was written.
 fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     Patch::is_whole(bytes).then_some(())?;
     let document = manifest::document(bytes, shared.limits)?;

@@ -1,4 +1,4 @@
-//! Bytes of a manifest file to objects. Never shows a value of a document in an error.
+//! Parses the bytes of a manifest file into objects. An error contains no value of the file.
 
 use super::Limits;
 use base64::Engine as _;
@@ -10,39 +10,39 @@ use transom_core::document::{self, DocumentError, List, parse_each, parse_one};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
-/// How deep Lists may lie in Lists.
+/// How deep Lists may be nested.
 const LIST_DEPTH: usize = 4;
-/// A List of more bytes than this is read an item at a time.
+/// A List with more bytes than this is read item by item.
 const LARGE: usize = 1 << 20;
-/// Most values in one document.
+/// The most values in one document.
 const NODES: usize = 10_000_000;
-/// So many objects a file may have, whatever their size.
+/// The most objects in a file, whatever their size.
 const MANY: usize = 10_000;
-/// Bytes that the objects of a file must have on average when there are more: what is kept of each is larger than a small
-/// one is, and a file must not cost more than eight times its bytes.
+/// The least bytes per object, on average, for a file with more objects. The kept form of an object is larger than a
+/// small object, and a file must not take more than eight times its bytes.
 const LEAST: usize = 96;
-/// Most maps and lists inside each other.
+/// The deepest nesting of maps and lists.
 const DEPTH: usize = 100;
 
-/// One object of a file: its name, and the whole of it as compact JSON.
+/// One object of a file: its reference, and all of it as compact JSON.
 #[derive(Clone, PartialEq)]
 pub(super) struct Found {
     /// Which object.
     pub(super) reference: Arc<ObjectRef>,
     /// Compact JSON.
     pub(super) text: Arc<str>,
-    /// Bytes that it takes at most once it is parsed.
+    /// Upper bound of the bytes that it takes once it is parsed.
     pub(super) weight: usize,
 }
 
-/// Why a file cannot be used; it holds no value of the file.
+/// Why a file cannot be used. Contains no value of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     /// The reason in one word.
     pub(super) reason: Word,
     /// Document, line, column or field, and what is wrong there.
     pub(super) message: String,
-    /// The object concerned, when it is known.
+    /// The object concerned, if it is known.
     pub(super) objects: Vec<Arc<ObjectRef>>,
 }
 
@@ -58,19 +58,19 @@ impl Fault {
     }
 }
 
-/// Every object of a file, in its order; Lists are flattened, `stringData` is part of `data`.
-/// The first fault refuses the whole file, so that a half-written file is never half believed.
+/// Every object of a file, in its order; Lists are flattened, `stringData` becomes part of `data`. The first fault
+/// refuses the whole file, so that no part of a half-written file is used.
 pub(super) fn objects(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
     let list = (bytes.len() > LARGE).then(|| List::of(bytes)).flatten();
     match list.map(|list| items(&list, bytes.len(), cluster, limits)) {
         Some(Ok(found)) => Ok(found),
-        // It may be written in a way that only a parser understands.
+        // The file may have a form that only the full parser understands.
         Some(Err(fault)) => documents(bytes, cluster, limits).map_err(|_| fault),
         None => documents(bytes, cluster, limits),
     }
 }
 
-/// Every object of a file, a document at a time.
+/// Every object of a file, document by document.
 fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
     let mut found = Vec::new();
     parse_each(bytes, budget(limits), |parsed| {
@@ -85,7 +85,7 @@ fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, 
     Ok(found)
 }
 
-/// Every object of one List, an item at a time.
+/// Every object of one List, item by item.
 fn items(list: &List<'_>, bytes: usize, cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
     let fault = |mut error: DocumentError, offset: usize| {
         error.line = error.line.map(|line| line + offset);
@@ -113,7 +113,7 @@ fn items(list: &List<'_>, bytes: usize, cluster: &str, limits: Limits) -> Result
     Ok(found)
 }
 
-/// Refuses one more object than a file of so many bytes may have.
+/// Fails if a file of this size may not have one more object.
 fn allow_one_more(objects: usize, bytes: usize) -> Result<(), Fault> {
     if objects < MANY.max(bytes / LEAST) {
         return Ok(());
@@ -122,27 +122,27 @@ fn allow_one_more(objects: usize, bytes: usize) -> Result<(), Fault> {
     Err(Fault::invalid(format!("it has too many small objects: {most}")))
 }
 
-/// The value of a file of one document; nothing when it is no such file.
+/// The value of a file of one document; `None` if the file is no such file.
 pub(super) fn document(bytes: &[u8], limits: Limits) -> Option<Value> {
     parse_one(bytes, budget(limits)).ok()
 }
 
-/// What a file may cost.
+/// The parser's limits for a file.
 fn budget(limits: Limits) -> document::Limits {
     document::Limits { bytes: usize::try_from(limits.file_bytes).unwrap_or(usize::MAX), nodes: NODES, depth: DEPTH }
 }
 
-/// What is wrong with a document, and where; the parser's error holds nothing of it.
+/// The fault of a document: what is wrong, and where. The parser's error contains no value of it.
 fn unparsable(number: usize, error: &DocumentError) -> Fault {
     Fault::invalid(format!("document {number}, {error}"))
 }
 
-/// The reference of an object that was parsed; nothing when it has none.
+/// The reference of a parsed object; `None` if it has none.
 pub(super) fn reference(document: &Value, cluster: &str) -> Option<ObjectRef> {
     name(document.as_object()?, cluster).ok()
 }
 
-/// What is called with an object and its place in the file.
+/// A callback with an object and its place in the file.
 type EachObject<'a> = &'a mut dyn FnMut(Map<String, Value>, &str) -> Result<(), Fault>;
 
 /// Calls `each` with every object of a document that may be a list.
@@ -168,7 +168,7 @@ fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> 
     Ok(())
 }
 
-/// An item with its kind and version: an API server leaves them out of the items of a typed list.
+/// Adds kind and version to an item, because an API server leaves them out of the items of a typed list.
 fn of_kind(mut item: Value, kind: Option<&str>, list: &Map<String, Value>) -> Value {
     if let (Some(kind), Some(item)) = (kind, item.as_object_mut()) {
         item.entry("kind").or_insert_with(|| Value::String(kind.to_owned()));
@@ -177,14 +177,14 @@ fn of_kind(mut item: Value, kind: Option<&str>, list: &Map<String, Value>) -> Va
     item
 }
 
-/// Whether an object is a list, and of which kind when it says so; one with a name is an object of its own.
+/// Whether an object is a list, and the kind of its items if its own kind says so. An object with a name is no list.
 fn list_of(object: &Map<String, Value>) -> Option<Option<String>> {
     let item_kind = object.get("kind")?.as_str()?.strip_suffix("List")?;
     let named = object.get("metadata").and_then(|metadata| metadata.get("name")).is_some();
     (!named).then(|| (!item_kind.is_empty()).then(|| item_kind.to_owned()))
 }
 
-/// One object, checked for what every object must have.
+/// Checks one object for the fields that every object must have.
 fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize) -> Result<Found, Fault> {
     let reference = name(&object, cluster).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
     if reference.kind == "Secret" && reference.api_version == "v1" {
@@ -203,7 +203,7 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
     Ok(Found { reference: reference.into(), text: text.into(), weight })
 }
 
-/// The reference of an object, or which field is wrong.
+/// The reference of an object, or the field that is wrong.
 fn name(object: &Map<String, Value>, cluster: &str) -> Result<ObjectRef, String> {
     let metadata = match object.get("metadata") {
         Some(Value::Object(metadata)) => metadata,
@@ -225,7 +225,7 @@ fn name(object: &Map<String, Value>, cluster: &str) -> Result<ObjectRef, String>
     })
 }
 
-/// A text that must be there and not empty; `path` is how the error names it.
+/// A text that must be present and not empty; `path` names it in the error.
 fn required(map: &Map<String, Value>, key: &str, path: &str) -> Result<String, String> {
     match map.get(key) {
         None | Some(Value::Null) => Err(format!("`{path}` is missing")),
@@ -235,7 +235,7 @@ fn required(map: &Map<String, Value>, key: &str, path: &str) -> Result<String, S
     }
 }
 
-/// Takes line ends out of `data`, as an API server does: `base64` wraps its lines.
+/// Removes line ends from `data`, as an API server does: `base64` wraps its lines.
 fn join_lines(object: &mut Map<String, Value>) {
     let data = object.get_mut("data").and_then(Value::as_object_mut);
     for value in data.into_iter().flat_map(Map::values_mut) {
@@ -245,7 +245,7 @@ fn join_lines(object: &mut Map<String, Value>) {
     }
 }
 
-/// Moves `stringData` into `data`, where it wins, as an API server does.
+/// Moves `stringData` into `data`, where it takes precedence, as on an API server.
 fn fold_string_data(object: &mut Map<String, Value>) -> Result<(), String> {
     let plain = match object.remove("stringData") {
         None | Some(Value::Null) => return Ok(()),
@@ -334,7 +334,7 @@ mod tests {
         for text in [json.to_string(), format!("{json:#}")] {
             assert!(read(&text).unwrap() == whole);
         }
-        // One is cut within a quoted text, one has an anchor of an earlier item: both are read whole.
+        // One List is cut inside a quoted text, one refers to an anchor of an earlier item: both need the full parser.
         for odd in [
             "- {apiVersion: v1, kind: ConfigMap, metadata: {name: q}, data: {x: \"a\n- b\"}}\n",
             "- {apiVersion: v1, kind: ConfigMap, metadata: {name: q}, data: {x: *x}}\n",

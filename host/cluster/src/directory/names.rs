@@ -1,17 +1,17 @@
-//! Names of the agent's own files: what Kubernetes calls an object, as a path. Two names never become one.
+//! Paths of the agent's own files, from the names of objects. Different names have different paths.
 
 use super::own::STATUS;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
 use transom_core::reference::ObjectRef;
 
-/// Longest part of a file name that is taken from a name as it is, in bytes.
+/// The longest part of a file name that one name may fill unchanged, in bytes.
 const NAME: usize = 180;
-/// Longest name of a file without its ending, in bytes.
+/// The longest file name without its extension, in bytes.
 const FILE: usize = 245;
 
 /// The file of an object below `objects` or `patches`: `<namespace or _cluster>/<Kind>.<name>.yaml`, and
-/// `<Kind>.<name>_<group>.yaml` when its kind is of a group. No other part of a name has a `_`.
+/// `<Kind>.<name>_<group>.yaml` if its kind has a group. No other part of a name contains a `_`.
 pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
     let folder = reference.namespace.as_deref().map_or("_cluster".to_owned(), segment);
     let mut file = format!("{}.{}", segment(&reference.kind), segment(&reference.name));
@@ -25,7 +25,7 @@ pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
     Path::new(&folder).join(format!("{file}.yaml"))
 }
 
-/// The file of a primary's status below `status`: `<policy>/<namespace>.<name>.yaml`.
+/// The file of a primary object's status below `status`: `<policy>/<namespace>.<name>.yaml`.
 pub(super) fn status_file(policy: &str, primary: &ObjectRef) -> PathBuf {
     let namespace =
         primary.namespace.as_deref().map_or("_cluster".to_owned(), |name| segment(name).replace('.', "%2E"));
@@ -37,8 +37,8 @@ pub(super) fn policy_file(policy: &str) -> PathBuf {
     Path::new(STATUS).join(format!("{}.yaml", segment(policy)))
 }
 
-/// A name as part of a path: what Kubernetes allows stays, the rest becomes `%XX`, what is too long ends in a digest.
-/// Two names never become one.
+/// A name as part of a path: keeps what Kubernetes allows, writes other bytes as `%XX`, and ends a long name in a
+/// digest. Different names stay different.
 pub(super) fn segment(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());
     for (index, byte) in name.bytes().enumerate() {

@@ -1,5 +1,5 @@
-//! The agent's own folder: whose it is, and writes that are there whole or not at all. All of it is reached through its
-//! open descriptor. Never calls fsync, because all of it can be made again from the manifests.
+//! The agent's own folder: checks that the agent made it, and replaces files atomically, through its open descriptor.
+//! Does not call fsync: everything in it can be made again from the manifests.
 
 use super::folder::Folder;
 use super::tree::{OBJECTS, PATCHES, gone};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Folder of files that are not finished.
+/// Folder of unfinished files.
 const UNFINISHED: &str = "tmp";
 /// Folder of status files.
 pub(super) const STATUS: &str = "status";
-/// Tells git to leave the folder out, which holds credentials.
+/// Keeps git from tracking the folder, which contains credentials.
 const IGNORE: (&str, &[u8]) = (".gitignore", b"*\n");
-/// How often a write is tried when the folder goes away under it, or a name is taken.
+/// How often a write is tried if the folder disappears meanwhile, or a name is taken.
 const TRIES: usize = 4;
-/// Only its owner may do anything in the folder. The sticky bit is the mark of a folder that the agent made: git stores
-/// none, so that no clone brings it.
+/// Only the owner has access. The sticky bit marks a folder that the agent made: git does not store it, so a clone does
+/// not have it.
 const MARKED: Mode = Mode::RWXU.union(Mode::SVTX);
 
 /// The agent's own folder, open for writing.
@@ -31,18 +31,18 @@ pub(super) struct Own {
     held: Mutex<Held>,
 }
 
-/// The folder that was there when it was taken.
+/// The folder that the agent has taken.
 #[derive(Debug)]
 struct Held {
-    /// Device and number.
+    /// Device and inode.
     id: (u64, u64),
-    /// Held open: its lock says that an agent is at work here.
+    /// Held open for its lock, which keeps other agents out.
     _lock: File,
 }
 
 impl Own {
-    /// Makes the folder, or takes the one that is there when it is ours; takes its lock, and removes what a killed agent
-    /// left unfinished. An error of kind `WouldBlock` says that another agent is at work in it.
+    /// Makes the folder, or takes an existing one that the agent made; locks it, and removes what a killed agent left
+    /// unfinished. An error of kind `WouldBlock` means that another agent uses it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let own = Self { path: path.to_owned(), next: AtomicU64::new(0), held: Mutex::new(take(path)?) };
         let unfinished = own.folder()?.sub(OsStr::new(UNFINISHED))?;
@@ -53,14 +53,14 @@ impl Own {
         Ok(own)
     }
 
-    /// The folder as it is now. One that somebody removed is made again; another one in its place is taken when it is
-    /// ours and no other agent has it by now.
+    /// The present folder. Makes it again if it was removed. Takes another folder in its place if the agent made that
+    /// and no other agent uses it.
     fn folder(&self) -> io::Result<Folder> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match Folder::open(&self.path) {
             Ok(folder) if id(&folder)? == held.id => return Ok(folder),
             Err(error) if !gone(&error) => return Err(error),
-            // A root that is gone is not made again.
+            // If the root is gone, the folder is not made again.
             Err(error) if !self.path.parent().is_some_and(Path::exists) => return Err(error),
             _ => {}
         }
@@ -76,7 +76,7 @@ impl Own {
         Folder::open(&self.path)
     }
 
-    /// Writes the file that keeps git from taking credentials, unless it is there as we write it.
+    /// Writes the file that keeps git from tracking credentials, unless it has the right content.
     fn keep_from_git(&self) -> io::Result<()> {
         let (name, text) = IGNORE;
         let mut found = Vec::new();
@@ -86,7 +86,7 @@ impl Own {
         if found == text { Ok(()) } else { self.write(Path::new(name), text) }
     }
 
-    /// Opens a file of ours; nothing when there is none.
+    /// Opens a file of the folder; `None` if it does not exist.
     pub(super) fn file(&self, file: &Path) -> io::Result<Option<File>> {
         let (parent, name) = parts(file);
         match self.folder().and_then(|folder| folder.descend(parent)?.file(name)) {
@@ -95,7 +95,7 @@ impl Own {
         }
     }
 
-    /// The names in a folder of ours, and what they are; none when there is no such folder.
+    /// The entries of a subfolder, with their types; none if it does not exist.
     pub(super) fn entries(&self, folder: &Path) -> io::Result<Vec<(OsString, FileType)>> {
         match self.folder().and_then(|own| own.descend(folder)?.entries()) {
             Err(error) if gone(&error) => Ok(Vec::new()),
@@ -108,7 +108,7 @@ impl Own {
         let mut written = Ok(());
         for _ in 0..TRIES {
             written = self.try_write(file, bytes);
-            // A folder went away under it, or a name was taken by what somebody put there.
+            // A folder disappeared meanwhile, or another program took the name.
             let again = |error: &io::Error| gone(error) || error.kind() == io::ErrorKind::AlreadyExists;
             if !written.as_ref().is_err_and(again) {
                 break;
@@ -125,13 +125,13 @@ impl Own {
         let (parent, end) = parts(file);
         let written = new.write_all(bytes).and_then(|()| unfinished.rename(&name, &folder.make(parent)?, end));
         if written.is_err() {
-            // The first error is the one to tell; what stays here is removed at the next start.
+            // Report the first error. A leftover file is removed at the next start.
             drop(unfinished.remove(&name));
         }
         written
     }
 
-    /// Removes a file, and its folder when that was the last one in it. Nothing there is no error.
+    /// Removes a file, and its folder if that is empty then. An absent file is no error.
     pub(super) fn remove(&self, file: &Path) -> io::Result<()> {
         let (parent, name) = parts(file);
         let folder = match self.folder().and_then(|folder| folder.descend(parent)) {
@@ -141,14 +141,15 @@ impl Own {
         folder.remove(name)?;
         let (above, last) = parts(parent);
         if above.iter().count() > 0 {
-            // Not empty is the ordinary case.
+            // Usually fails, because the folder is not empty.
             drop(self.folder().and_then(|own| own.descend(above)?.remove_empty(last)));
         }
         Ok(())
     }
 }
 
-/// Fails when a folder that is only read is none of ours; one that is not there, or cannot be entered, is told by reading it.
+/// Fails if a folder that is only read was not made by the agent. An absent or inaccessible folder is reported when it
+/// is read.
 pub(super) fn check_readable(path: &Path) -> io::Result<()> {
     match Folder::open(path) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
@@ -157,7 +158,7 @@ pub(super) fn check_readable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file of a folder that is only read; nothing when there is none. What is a link or a pipe is none.
+/// Opens a file of a folder that is only read; `None` if there is none. A link or a pipe does not count as a file.
 pub(super) fn file_in(own: &Path, file: &Path) -> io::Result<Option<File>> {
     let (parent, name) = parts(file);
     match Folder::open(own).and_then(|own| own.descend(parent)?.file(name)) {
@@ -166,7 +167,7 @@ pub(super) fn file_in(own: &Path, file: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Makes the folder or takes the one that is there, with its lock.
+/// Makes the folder or takes the existing one, and locks it.
 fn take(path: &Path) -> io::Result<Held> {
     match rustix::fs::mkdir(path, MARKED) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -189,14 +190,14 @@ fn take(path: &Path) -> io::Result<Held> {
     Ok(Held { id, _lock: lock })
 }
 
-/// The user that the process acts as; nothing where the system does not say so in a file.
+/// The effective user of the process; `None` where the system does not report it in a file.
 fn user() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Fails when the agent did not make the folder: then whoever brought it decides what is in it, and who reads it.
+/// Fails if the agent did not make the folder: then another user controls its content, and who reads it.
 fn check_mark(folder: &Folder) -> io::Result<()> {
     let is_marked = Mode::from_raw_mode(folder.stat()?.st_mode).contains(Mode::SVTX);
     if is_marked || folder.entries()?.is_empty() {
@@ -209,7 +210,7 @@ fn check_mark(folder: &Folder) -> io::Result<()> {
     ))
 }
 
-/// Fails when anything in the folder is neither a regular file nor a folder.
+/// Fails if the folder contains anything but regular files and folders.
 fn check_entries(folder: &Folder, path: &Path) -> io::Result<()> {
     for (name, kind) in folder.entries()? {
         let at = path.join(&name);
@@ -227,7 +228,7 @@ fn refused(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// Device and number of a folder.
+/// Device and inode of a folder.
 fn id(folder: &Folder) -> io::Result<(u64, u64)> {
     let stat = folder.stat()?;
     Ok((stat.st_dev, stat.st_ino))

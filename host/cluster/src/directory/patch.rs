@@ -1,30 +1,30 @@
-//! Fields that the agent lays over an object of a user, remembered with the value that they were computed from.
-//! Never rewrites the user's file; never lets a change of the user go unseen.
+//! Fields that the agent lays over a user's object, each with the user's value from which it was computed.
+//! A later change by the user takes effect.
 
 use super::names::digest;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 
-/// How the first line of a patch's file starts: the digest of all that follows it. What a damaged file says would count as
-/// the user's, and stay.
+/// Start of the first line of a patch's file, followed by the digest of the rest. Without this check, values of a
+/// damaged file would pass for the user's, and stay.
 const SEAL: &str = "# transom ";
 
 /// The fields laid over one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Patch {
-    /// In the order in which they are laid.
+    /// In the order in which they are applied.
     pub(super) fields: Vec<FieldPatch>,
 }
 
-/// One field laid over.
+/// One field of a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FieldPatch {
     /// Dotted path.
     pub(super) path: String,
-    /// What the user's file said when the value was computed; nothing when it did not have the field.
+    /// The user's value when `value` was computed; `None` if the user's object did not have the field.
     pub(super) base: Option<Value>,
-    /// The value laid over it; nothing removes the field.
+    /// The value laid over it; `None` removes the field.
     pub(super) value: Option<Value>,
 }
 
@@ -37,7 +37,7 @@ impl Patch {
         }
     }
 
-    /// Takes one more field over `body`, the user's own object; a field that is as the user has it is forgotten.
+    /// Sets one field over `body`, the user's own object. A field that equals the user's value is dropped.
     pub(super) fn take(&mut self, body: &Value, path: &str, value: &Value) {
         let base = get(body, path).cloned();
         let value = Some(value.clone()).filter(|value| !value.is_null());
@@ -55,7 +55,7 @@ impl Patch {
         }
     }
 
-    /// The file of a patch.
+    /// The text of a patch's file.
     pub(super) fn file(&self, reference: &ObjectRef) -> String {
         let fields: Vec<Value> = self.fields.iter().map(FieldPatch::document).collect();
         let mut metadata = Map::new();
@@ -71,7 +71,7 @@ impl Patch {
         format!("{SEAL}{}\n{text}", digest(text.as_bytes()))
     }
 
-    /// Whether the bytes of a patch's file are as it was written.
+    /// Whether the bytes of a patch's file are unchanged since they were written.
     pub(super) fn is_whole(bytes: &[u8]) -> bool {
         let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
         let (first, rest) = bytes.split_at(end);
@@ -79,7 +79,7 @@ impl Patch {
         rest.get(1..).is_some_and(|rest| seal == Some(digest(rest).as_bytes()))
     }
 
-    /// The patch of a file that was parsed; nothing when it is none.
+    /// The patch in a parsed file; `None` if it is none.
     pub(super) fn from_document(document: &Value) -> Option<Self> {
         let fields = document.get("fields")?.as_array()?.iter().map(FieldPatch::from_document);
         Some(Self { fields: fields.collect::<Option<_>>()? })
@@ -87,8 +87,9 @@ impl Patch {
 }
 
 impl FieldPatch {
-    /// The field as it is seen: a three-way merge of what the user had, what we made of it, and what the user has now.
-    /// Lists merge by element, so that the user's new element and ours are both there; anything else is the user's.
+    /// The effective value of the field: a three-way merge of what the user had, what the agent made of it, and what
+    /// the user has now. Lists merge by element, so that new elements of both are kept; for any other conflict the
+    /// user's value counts.
     fn seen(&self, now: Option<&Value>) -> Option<Value> {
         if now == self.base.as_ref() {
             return self.value.clone();
@@ -104,7 +105,7 @@ impl FieldPatch {
         if merged.is_empty() && now.is_none() { None } else { Some(Value::Array(merged)) }
     }
 
-    /// As it stands in a file.
+    /// The form in a file.
     fn document(&self) -> Value {
         let mut field = Map::new();
         field.insert("path".to_owned(), json!(self.path));
@@ -116,14 +117,14 @@ impl FieldPatch {
         Value::Object(field)
     }
 
-    /// From its form in a file.
+    /// Reads the form in a file.
     fn from_document(field: &Value) -> Option<Self> {
         let part = |key| field.get(key).filter(|value| !value.is_null()).cloned();
         Some(Self { path: field.get("path")?.as_str()?.to_owned(), base: part("base"), value: part("value") })
     }
 }
 
-/// The elements of a list; an absent one has none.
+/// The elements of a list, none for an absent one; `None` for any other value.
 fn elements(value: Option<&Value>) -> Option<&[Value]> {
     match value {
         None => Some(&[]),
@@ -137,7 +138,8 @@ pub(super) fn get<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(body, |value, key| value.get(key)).filter(|value| !value.is_null())
 }
 
-/// Sets or removes the value under a dotted path; maps on the way are made, anything else there stays.
+/// Sets or removes the value under a dotted path. Makes missing maps on the way; does nothing if a value on the way is
+/// no map.
 pub(super) fn set(body: &mut Value, path: &str, value: Option<Value>) {
     let (parents, last) = path.rsplit_once('.').map_or(("", path), |(parents, last)| (parents, last));
     let mut at = body;

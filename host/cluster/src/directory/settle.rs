@@ -1,14 +1,13 @@
-//! When a changed path is quiet enough to be read, as a value: instants come as arguments.
-//! Never asks a clock, never looks at a file.
+//! Decides when a changed path is quiet enough to be read. Instants come as arguments: does no I/O.
 
 use super::signals::MOST;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How many settling times a change waits at most for others to end.
+/// The most settling times that a change waits for other changes.
 const RESTLESS: u32 = 5;
-/// How many settling times a program may keep a file open that it began to write; then it is read as it is.
+/// How many settling times a program may keep a file open for writing; then it is read as it is.
 const OPEN: u32 = 600;
 
 /// What happened to a path.
@@ -16,20 +15,20 @@ const OPEN: u32 = 600;
 pub(super) enum Touch {
     /// Bytes were written, and the writer has not closed the file yet.
     Writing,
-    /// It is whole: closed, renamed or removed.
+    /// The file is complete: closed, renamed or removed.
     Whole,
     /// Anything else.
     Other,
 }
 
-/// A path that changed and was not looked at since.
+/// A path that changed and was not read since.
 struct Change {
     first: Instant,
     last: Instant,
     writing: bool,
 }
 
-/// The paths that changed and were not looked at since.
+/// The paths that changed and were not read since.
 pub(super) struct Settling {
     settle: Duration,
     changes: BTreeMap<PathBuf, Change>,
@@ -41,7 +40,7 @@ impl Settling {
         Self { settle, changes: BTreeMap::new() }
     }
 
-    /// Notes that something happened to a path.
+    /// Records what happened to a path.
     pub(super) fn note(&mut self, path: PathBuf, touch: Touch, now: Instant) {
         let change = self.changes.entry(path).or_insert(Change { first: now, last: now, writing: false });
         change.last = now;
@@ -52,7 +51,7 @@ impl Settling {
         }
     }
 
-    /// Forgets the paths that are whole when there are too many of them; then everything is to be looked at.
+    /// If there are too many paths, forgets the complete ones and returns true: then everything must be scanned.
     pub(super) fn crowd(&mut self) -> bool {
         let crowded = self.changes.len() > MOST;
         if crowded {
@@ -61,18 +60,18 @@ impl Settling {
         crowded
     }
 
-    /// Whether a path changed and was not looked at since.
+    /// Whether a path changed and was not read since.
     pub(super) fn contains(&self, path: &Path) -> bool {
         self.changes.contains_key(path)
     }
 
-    /// When there is something to take.
+    /// When the next path is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.whole_due().into_iter().chain(self.changes.values().filter_map(|change| self.writing_due(change))).min()
     }
 
-    /// Takes the paths that are due. Those that are whole go together, so that a file and its new name,
-    /// or all that one command wrote, are one change.
+    /// Takes the paths that are due. Complete paths are taken together, so that a file and its new name, or everything
+    /// that one command wrote, are one change.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<PathBuf> {
         let whole = self.whole_due().is_some_and(|due| due <= now);
         let is_due = |change: &Change| self.writing_due(change).map_or(whole, |due| due <= now);
@@ -84,8 +83,8 @@ impl Settling {
         due
     }
 
-    /// When the paths that are whole are due: after one quiet settling time of all of them, or when the first
-    /// of them waited long enough.
+    /// When the complete paths are due: after all of them were quiet for one settling time, or when the first of them
+    /// has waited long enough.
     fn whole_due(&self) -> Option<Instant> {
         let whole = || self.changes.values().filter(|change| !change.writing);
         let quiet = whole().map(|change| change.last).max()? + self.settle;
@@ -93,7 +92,7 @@ impl Settling {
         Some(quiet.min(first + self.settle * RESTLESS))
     }
 
-    /// When a file that is being written is read although nobody closed it.
+    /// When a file is read although its writer has not closed it.
     fn writing_due(&self, change: &Change) -> Option<Instant> {
         change.writing.then(|| change.last + self.settle * OPEN)
     }
@@ -105,7 +104,7 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(100);
 
-    /// After how many settling times a path is due that was touched at these.
+    /// After how many settling times a path is due that was touched at these times.
     fn due(touches: &[(u32, Touch)]) -> u32 {
         let start = Instant::now();
         let mut settling = Settling::new(STEP);

@@ -1,5 +1,5 @@
-//! What the parts of one directory share: its folders, its state behind a short lock, its listeners.
-//! Never holds a lock while it waits for a file.
+//! What the parts of one directory share: its folders, its state, its listeners.
+//! The lock of the state is not held during file I/O.
 
 use super::change::News;
 use super::feed::Feed;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 
-/// How many writes of ours may go on at once.
+/// The most writes to own files at a time.
 const STRIPES: usize = 64;
 
 /// What the parts of one directory share.
@@ -25,9 +25,9 @@ pub(super) struct Shared {
     pub(super) name: String,
     /// Its folders.
     pub(super) tree: Tree,
-    /// What is refused.
+    /// The size limits.
     pub(super) limits: Limits,
-    /// The own folder, when it may be written.
+    /// The own folder, if it may be written.
     pub(super) own: Option<Own>,
     /// Key of versions and prints, one per run.
     pub(super) key: RandomState,
@@ -38,7 +38,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// With nothing read yet.
+    /// Has read nothing yet.
     pub(super) fn new(name: String, tree: Tree, limits: Limits, own: Option<Own>) -> Self {
         let key = RandomState::new();
         let store = RwLock::new(Store::new(key.clone()));
@@ -46,34 +46,34 @@ impl Shared {
         Self { name, tree, limits, own, key, store, feeds: Mutex::default(), stripes, large: Mutex::default() }
     }
 
-    /// The same state in memory only, with nobody listening.
+    /// A copy of the state in memory, without listeners.
     pub(super) fn copy(&self) -> Self {
         let (key, store) = (self.key.clone(), RwLock::new(self.store().clone()));
         Self { key, store, ..Self::new(self.name.clone(), self.tree.clone(), self.limits, None) }
     }
 
-    /// The state, to look at.
+    /// The state, for reading.
     pub(super) fn store(&self) -> RwLockReadGuard<'_, Store> {
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, to change.
+    /// The state, for writing.
     pub(super) fn store_mut(&self) -> RwLockWriteGuard<'_, Store> {
         self.store.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps others from writing or reading the own file of the same object.
+    /// Locks the own file of an object, for reading and writing.
     pub(super) fn stripe(&self, file: &Path) -> Option<MutexGuard<'_, ()>> {
         let index = usize::try_from(self.key.hash_one(file)).unwrap_or_default() % STRIPES;
         self.stripes.get(index).map(|stripe| stripe.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps others from parsing a large file meanwhile.
+    /// Locks the parsing of large files.
     pub(super) fn large(&self) -> MutexGuard<'_, ()> {
         self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new listener, who is told what changes from now on.
+    /// Adds a listener that is told what changes from now on.
     pub(super) fn listen_from_now(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let _unchanged = self.store();
@@ -81,7 +81,7 @@ impl Shared {
         feed
     }
 
-    /// A new listener, who is told everything from the start.
+    /// Adds a listener that is told everything from the start.
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let store = self.store();
@@ -92,7 +92,8 @@ impl Shared {
         feed
     }
 
-    /// Tells every listener; the state is locked, so that news come in the order of the changes.
+    /// Notifies every listener. The caller holds the lock of the state, so that news arrive in the order of the
+    /// changes.
     pub(super) fn tell(&self, _changed: &Store, news: &[News]) {
         if news.is_empty() {
             return;
@@ -107,7 +108,7 @@ impl Shared {
         });
     }
 
-    /// One object, parsed outside of the lock.
+    /// Reads one object; parses it outside the lock.
     pub(super) fn read_one(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let (seen, effective) = {
             let store = self.store();
@@ -121,7 +122,7 @@ impl Shared {
         Ok(body.map(|body| Object { reference: reference.clone(), version: version_text(&seen), body }))
     }
 
-    /// Tells of folders that cannot be listed or watched, and of those that can again.
+    /// Records folders that cannot be listed or watched, and those that can again; notifies the listeners.
     pub(super) fn refuse_folders(&self, scanned: Option<&Place>, closed: Vec<(Place, io::Error)>) -> Vec<News> {
         let mut store = self.store_mut();
         let mut news = Vec::new();

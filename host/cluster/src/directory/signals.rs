@@ -1,5 +1,5 @@
-//! What the system told since the follower looked last: each path once, however often it was touched.
-//! Never holds more paths than reading the whole tree once is worth.
+//! File events of the system that the follower has not taken yet: each path once, however often it was touched.
+//! Their number is bounded; with more, the whole tree is scanned.
 
 use super::settle::Touch;
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// More paths than this are not told one by one: everything is looked at again.
+/// With more paths than this, everything is scanned instead.
 pub(super) const MOST: usize = 10_000;
 
-/// What was told and not taken yet.
+/// The events that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// Paths, with what happened to them last.
+    /// The paths, with the last thing that happened to each.
     pub(super) touched: BTreeMap<PathBuf, Touch>,
-    /// Something was missed.
+    /// Some events were missed.
     pub(super) rescan: bool,
-    /// The follower is to end.
+    /// The follower must end.
     pub(super) stop: bool,
 }
 
@@ -27,7 +27,7 @@ impl Heard {
     }
 }
 
-/// The place where those who hear and the one who follows meet.
+/// Passes events from the system's watcher to the follower.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     heard: Mutex<Heard>,
@@ -44,7 +44,7 @@ impl Signals {
         let mut heard = self.heard();
         if heard.touched.len() >= MOST && !heard.touched.contains_key(&path) {
             heard.rescan = true;
-            // A file that is being written is not to be read by a look at everything.
+            // Keep the files that are being written: a scan must not read them.
             heard.touched.retain(|_, touch| *touch == Touch::Writing);
         }
         if heard.touched.len() < MOST || heard.touched.contains_key(&path) {
@@ -55,19 +55,19 @@ impl Signals {
         self.news.notify_one();
     }
 
-    /// Something was missed: everything is to be looked at.
+    /// Some events were missed: everything must be scanned.
     pub(super) fn rescan(&self) {
         self.heard().rescan = true;
         self.news.notify_one();
     }
 
-    /// The follower is to end.
+    /// The follower must end.
     pub(super) fn stop(&self) {
         self.heard().stop = true;
         self.news.notify_one();
     }
 
-    /// Takes what was told; waits for something until then, or for ever.
+    /// Takes the events; waits for one until a time, or forever.
     pub(super) fn wait(&self, until: Option<Instant>) -> Heard {
         let mut heard = self.heard();
         while heard.is_empty() {
@@ -80,7 +80,7 @@ impl Signals {
         std::mem::take(&mut heard)
     }
 
-    /// Takes what was told until now.
+    /// Takes the present events without waiting.
     pub(super) fn take(&self) -> Heard {
         std::mem::take(&mut self.heard())
     }

@@ -1,5 +1,5 @@
-//! What is known about one object: what users' files say, what the agent made of it, and what is seen as a result.
-//! Never touches a file; what is seen depends on nothing but the texts.
+//! The state of one object: its sources in users' files, what the agent made of it, and the effective object.
+//! The effective object depends only on these texts. Does no I/O.
 
 use super::manifest::Fault;
 use super::names::digest;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use transom_api::Word;
 
-/// How many of the files that one object stands in are named.
+/// How many files of a duplicate object are named.
 const NAMED: usize = 4;
 
 /// One object in one file of a user.
@@ -22,7 +22,7 @@ pub(super) struct Source {
     pub(super) file: Arc<Path>,
     /// Compact JSON.
     pub(super) text: Arc<str>,
-    /// Bytes that it takes at most once it is parsed.
+    /// Upper bound of the bytes that it takes once it is parsed.
     pub(super) weight: usize,
 }
 
@@ -31,46 +31,46 @@ pub(super) struct Source {
 pub(super) struct Made {
     /// Compact JSON.
     pub(super) text: Arc<str>,
-    /// Bytes that it takes at most once it is parsed.
+    /// Upper bound of the bytes that it takes once it is parsed.
     pub(super) weight: usize,
-    /// Digest of the user's object that it was laid over; nothing when there was none.
+    /// Digest of the user's object that it was laid over; `None` if there was none.
     pub(super) over: Option<Box<str>>,
 }
 
-/// What is seen of an object.
+/// The effective state of an object, by its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It is not there.
+    /// The object does not exist.
     #[default]
     Absent,
-    /// Its value has this version.
+    /// The object exists, at this version.
     Value(u64),
-    /// It stands in several files, which are these.
+    /// The object is in several files, which are these.
     Duplicate(Arc<str>),
 }
 
-/// Where the value that is seen comes from.
+/// The effective object, with its source.
 pub(super) enum Effective {
-    /// It is not there.
+    /// The object does not exist.
     Absent,
-    /// It stands in several files.
+    /// The object is in several files.
     Duplicate(Arc<str>),
-    /// The user's, with what we laid over it.
+    /// The user's object, with the fields that the agent laid over it.
     Users(Arc<str>, Option<Arc<Patch>>),
-    /// One that we made.
+    /// An object that the agent made.
     Made(Arc<str>),
 }
 
 /// Everything known about one object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
-    /// Users' files that have it; one is right.
+    /// Users' files that contain it; more than one is an error.
     pub(super) users: Vec<Source>,
-    /// The whole object that we made.
+    /// The whole object that the agent made.
     pub(super) made: Option<Box<Made>>,
-    /// The fields that we laid over it.
+    /// The fields that the agent laid over it.
     pub(super) patch: Option<Arc<Patch>>,
-    /// What was seen last.
+    /// The state as of the last update.
     pub(super) seen: Seen,
 }
 
@@ -80,7 +80,8 @@ impl Slot {
         self.users.is_empty() && self.made.is_none() && self.patch.is_none()
     }
 
-    /// What is seen. A user's object wins over one that we made, unless ours was made of exactly that object.
+    /// The effective object. A user's object takes precedence over one that the agent made, unless the agent made its
+    /// own from exactly that object.
     pub(super) fn effective(&self) -> Effective {
         match (self.users.as_slice(), &self.made) {
             ([], None) => Effective::Absent,
@@ -93,20 +94,20 @@ impl Slot {
         }
     }
 
-    /// Bytes that the value takes at most once it is parsed, the fields that are laid over it aside.
+    /// Upper bound of the bytes that the object takes once it is parsed, without the fields laid over it.
     pub(super) fn weigh(&self) -> usize {
         let made = self.made.as_ref().map_or(0, |made| made.weight);
         match self.users.as_slice() {
             [] => made,
             [user] => made.max(user.weight),
-            // Of several none is read.
+            // A duplicate object is not parsed.
             _ => 0,
         }
     }
 }
 
 impl Effective {
-    /// Whether a text stands anywhere in the value as it is kept, fields that are laid over it aside.
+    /// Whether the kept text of the object contains a text; without the fields laid over it.
     pub(super) fn holds(&self, text: &str) -> bool {
         match self {
             Self::Absent | Self::Duplicate(_) => false,
@@ -114,7 +115,7 @@ impl Effective {
         }
     }
 
-    /// The value, parsed; nothing when there is none.
+    /// The parsed object; `None` if it does not exist.
     pub(super) fn value(&self) -> Result<Option<Value>, Fault> {
         let parse = |text: &str| {
             serde_json::from_str::<Value>(text).map_err(|_| Fault::invalid("it does not parse".to_owned()))
@@ -135,19 +136,19 @@ impl Effective {
         }
     }
 
-    /// What is seen, with a version that is keyed per run: a plain hash of a Secret would be an oracle.
+    /// The state, with a version that is keyed per run: with a plain hash, the value of a Secret could be guessed.
     pub(super) fn seen(&self, key: &RandomState) -> Seen {
         match self {
             Self::Absent => Seen::Absent,
             Self::Duplicate(files) => Seen::Duplicate(Arc::clone(files)),
             Self::Made(text) | Self::Users(text, None) => Seen::Value(version(key, text)),
-            // What is laid over it counts as it is kept: nothing has to be parsed to tell two versions apart.
+            // The version covers patch and text as they are kept, so no parsing is needed to compare two versions.
             Self::Users(text, Some(patch)) => Seen::Value(key.hash_one((text, patch))),
         }
     }
 }
 
-/// The version of a value.
+/// The version of an object's text.
 pub(super) fn version(key: &RandomState, text: &str) -> u64 {
     key.hash_one(text)
 }

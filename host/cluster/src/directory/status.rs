@@ -1,5 +1,5 @@
-//! Status as files: one per policy and primary, one per policy, one of everything that cannot be read.
-//! Never writes one that differs in nothing but times; what there was is compared by its first line.
+//! Status as files: one per policy and primary object, one per policy, and one for everything that cannot be read.
+//! A file is not rewritten if only times differ; the first line of a file has the digest to compare.
 
 use super::Shared;
 use super::names::{digest, policy_file, status_file};
@@ -20,19 +20,19 @@ use transom_core::time::format_rfc3339;
 
 /// The file of everything that cannot be read.
 const UNREADABLE: &str = "unreadable.yaml";
-/// How many places are shown in it; the rest is counted.
+/// How many places it shows; further places are only counted.
 const SHOWN_PLACES: usize = 200;
-/// How many objects of one place are shown; the rest is counted.
+/// How many objects of one place it shows; further objects are only counted.
 const SHOWN_OBJECTS: usize = 10;
-/// What a policy's own status may cost when it is read back: more than it ever has.
+/// The parser's limits for a status file: more than one ever needs.
 const OWN_LIMITS: Limits = Limits { bytes: 1 << 18, nodes: 10_000, depth: 16 };
-/// The most that is read of a file of ours that is none of an object.
+/// The most bytes that are read of an own file that contains no object.
 const OWN_BYTES: u64 = 16 << 20;
 /// How the first line of a primary's status file starts.
 const MARK: &str = "# transom ";
 
-/// Writes a primary's status. It says what is the case and not what was done last: after any interruption
-/// it comes out the same.
+/// Writes the status of a primary object. The status describes the present state and not the last action, so it is the
+/// same after any interruption.
 pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     let mut body = Map::new();
     body.insert("policy".to_owned(), json!(report.policy));
@@ -58,7 +58,7 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     write(shared, &status_file(&report.policy, &report.primary), body, &condition, report.at_seconds)
 }
 
-/// Writes a policy's own status when more than its times differ from what is there.
+/// Writes a policy's own status if more than its times differs.
 pub(super) fn publish_policy(shared: &Shared, policy: &str, status: &PolicyStatus) -> io::Result<()> {
     let Some(own) = &shared.own else { return Ok(()) };
     if policy_status(shared, policy)?.is_some_and(|before| before.same_but_times(status)) {
@@ -71,7 +71,7 @@ pub(super) fn publish_policy(shared: &Shared, policy: &str, status: &PolicyStatu
     own.write(&policy_file(policy), to_yaml_in_order(&body, &["policy", "revision", "counts"]).as_bytes())
 }
 
-/// A policy's own status as it is there; nothing when there is none, or someone made it unreadable.
+/// The present status of a policy; `None` if there is none, or it was made unreadable.
 pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<PolicyStatus>> {
     let Some(own) = &shared.own else { return Ok(None) };
     let Some(text) = read(own, &policy_file(policy))? else { return Ok(None) };
@@ -79,7 +79,7 @@ pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<
     Ok(document.and_then(|value| serde_json::from_value(value).ok()))
 }
 
-/// What a primary's status file says; nothing when there is none, or it is not what we write.
+/// The status in a primary object's status file; `None` if there is no file, or the agent did not write it so.
 pub(super) fn reported(shared: &Shared, policy: &str, primary: &ObjectRef) -> io::Result<Option<PrimaryStatus>> {
     let Some(own) = &shared.tree.own else { return Ok(None) };
     let Some(file) = file_in(own, &status_file(policy, primary))? else { return Ok(None) };
@@ -103,12 +103,12 @@ pub(super) fn reported(shared: &Shared, policy: &str, primary: &ObjectRef) -> io
     }))
 }
 
-/// Removes a primary's status.
+/// Removes the status of a primary object.
 pub(super) fn forget(shared: &Shared, policy: &str, primary: &ObjectRef) -> io::Result<()> {
     shared.own.as_ref().map_or(Ok(()), |own| own.remove(&status_file(policy, primary)))
 }
 
-/// Removes every status but the given ones.
+/// Removes every status except the given ones.
 pub(super) fn retain(
     shared: &Shared,
     policies: &BTreeSet<String>,
@@ -142,7 +142,7 @@ fn status_files(own: &Own) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The bytes of a file that is small as we write it; what is more is not ours.
+/// The bytes of an own file, up to `OWN_BYTES`: the agent writes no larger one.
 fn read(own: &Own, file: &Path) -> io::Result<Option<Vec<u8>>> {
     let Some(file) = own.file(file)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -150,7 +150,7 @@ fn read(own: &Own, file: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Writes the list of everything that cannot be read, or removes it when there is nothing.
+/// Writes the list of everything that cannot be read, or removes the file if there is nothing.
 pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
     let Some(own) = &shared.own else { return Ok(()) };
     let unreadable = shared.store().unreadable();
@@ -173,7 +173,7 @@ pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
     own.write(Path::new(UNREADABLE), text.as_bytes())
 }
 
-/// A condition in the shape of Kubernetes, without its time.
+/// A condition in the form of Kubernetes, without its time.
 struct Condition<'a> {
     kind: &'a str,
     status: &'a str,
@@ -182,14 +182,15 @@ struct Condition<'a> {
     generation: Option<i64>,
 }
 
-/// The first line of a status file: digest of what counts, status of the condition, and since when it has that.
+/// The first line of a status file: digest of the compared fields, status of the condition, and since when it has that
+/// status.
 struct Mark {
     digest: String,
     status: String,
     since: String,
 }
 
-/// Writes a status file when more than the time differs.
+/// Writes a status file if more than its time differs.
 fn write(
     shared: &Shared,
     file: &Path,
@@ -222,7 +223,7 @@ fn write(
     own.write(file, format!("{MARK}{counted} {} {since}\n{yaml}", condition.status).as_bytes())
 }
 
-/// The first line of a status file; nothing when there is no such file or someone rewrote it.
+/// The first line of a status file; `None` if there is no file, or its first line was changed.
 fn mark(own: &Own, file: &Path) -> io::Result<Option<Mark>> {
     let Some(file) = own.file(file)? else { return Ok(None) };
     let mut line = String::new();

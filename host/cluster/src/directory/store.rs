@@ -1,5 +1,5 @@
-//! The whole state in memory: what every file holds, and what is seen of every object. Compact text, parsed on demand.
-//! Never touches a file; a change tells what looks different after it, and nothing else.
+//! The whole state in memory: the content of every file, and the effective state of every object.
+//! Keeps compact text and parses it on demand. A change returns news only of what differs after it. Does no I/O.
 
 use super::change::{Content, Edit, News, Print, duplicate};
 use super::manifest::Fault;
@@ -29,12 +29,12 @@ pub(super) struct Store {
     slots: BTreeMap<Arc<ObjectRef>, Box<Slot>>,
     problems: BTreeMap<String, Unreadable>,
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
-    /// Objects that are gone and left fields of ours behind.
+    /// Objects that are gone, but still have a field patch.
     orphans: BTreeSet<Arc<ObjectRef>>,
 }
 
 impl Store {
-    /// With nothing in it; `key` is that of the versions.
+    /// An empty store; `key` is that of the versions.
     pub(super) fn new(key: RandomState) -> Self {
         Self {
             key,
@@ -47,7 +47,7 @@ impl Store {
         }
     }
 
-    /// What a file was when it was read.
+    /// The print of a file when it was read.
     pub(super) fn print(&self, place: &Place) -> Option<Print> {
         self.files.get(place).map(|file| file.print)
     }
@@ -58,12 +58,12 @@ impl Store {
         self.files.range(folder.clone()..).map(|(place, _)| place).take_while(inside).cloned().collect()
     }
 
-    /// Every object that is seen or cannot be.
+    /// Every object that exists, including duplicates.
     pub(super) fn references(&self) -> impl Iterator<Item = &Arc<ObjectRef>> {
         self.slots.iter().filter(|(_, slot)| slot.seen != Seen::Absent).map(|(reference, _)| reference)
     }
 
-    /// Every object of a kind that is seen.
+    /// Every readable object of a kind.
     pub(super) fn of_kind(&self, first: ObjectRef) -> impl Iterator<Item = &ObjectRef> {
         let kind = (first.cluster.clone(), first.api_version.clone(), first.kind.clone());
         self.slots
@@ -89,17 +89,17 @@ impl Store {
         self.slots.get(reference).map(Box::as_ref)
     }
 
-    /// What is seen of an object.
+    /// The state of an object, as of the last update.
     pub(super) fn seen(&self, reference: &ObjectRef) -> Seen {
         self.slots.get(reference).map(|slot| slot.seen.clone()).unwrap_or_default()
     }
 
-    /// Where the value of an object comes from.
+    /// The effective object, with its source.
     pub(super) fn effective(&self, reference: &ObjectRef) -> Effective {
         self.slots.get(reference).map_or(Effective::Absent, |slot| slot.effective())
     }
 
-    /// Has an object seen as if no file of a user had it; for a state that lies in memory only.
+    /// Hides an object in users' files; for a state in memory only.
     pub(super) fn hide(&mut self, reference: &ObjectRef) -> Vec<News> {
         if let Some(slot) = self.slots.get_mut(reference) {
             slot.users.clear();
@@ -107,7 +107,7 @@ impl Store {
         self.settle(BTreeSet::from([Arc::new(reference.clone())]))
     }
 
-    /// Takes over what became of several files as one change: an object that moved between them is not gone.
+    /// Applies edits of several files as one change, so that an object that moved between them is not gone.
     pub(super) fn change(&mut self, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
         let mut news = Vec::new();
         let mut touched = BTreeSet::new();
@@ -135,7 +135,7 @@ impl Store {
         news
     }
 
-    /// Puts into the slots what a file holds.
+    /// Adds the content of a file to the slots.
     fn put(&mut self, place: &Place, print: Print, content: Content) -> Vec<Arc<ObjectRef>> {
         let mut objects = Vec::new();
         match content {
@@ -144,12 +144,12 @@ impl Store {
                 for found in found {
                     let (reference, slot) = self.entry(found.reference);
                     if slot.users.is_empty() {
-                        // One is right: room for more would be wasted on nearly every object.
+                        // Nearly every object has exactly one source, so more room would be wasted.
                         slot.users.reserve_exact(1);
                     }
                     let again = slot.users.last().is_some_and(|user| Arc::ptr_eq(&user.file, &place.path));
                     slot.users.push(Source { file: Arc::clone(&place.path), text: found.text, weight: found.weight });
-                    // All of one file are taken out together.
+                    // `take_out` removes all sources of one file at once.
                     objects.extend((!again).then_some(reference));
                 }
             }
@@ -169,7 +169,7 @@ impl Store {
         objects
     }
 
-    /// Notes why a file cannot be used; what it held last stays.
+    /// Records why a file cannot be used; its last content stays.
     fn refuse(&mut self, place: &Place, print: Option<Print>, fault: Fault) -> Option<News> {
         if let Some(print) = print {
             self.files.entry(place.clone()).or_insert(File { print, objects: Vec::new() }).print = print;
@@ -184,42 +184,43 @@ impl Store {
         Some(News::Unreadable(Box::new(problem)))
     }
 
-    /// The folders at or below one, or all, that could not be listed.
+    /// The folders that could not be listed, at or below one folder or everywhere.
     pub(super) fn closed_folders(&self, scanned: Option<&Place>) -> Vec<Place> {
         let inside =
             |folder: &&Place| scanned.is_none_or(|at| at.layer == folder.layer && folder.path.starts_with(&at.path));
         self.closed.iter().filter(inside).cloned().collect()
     }
 
-    /// Notes that a folder cannot be listed; what is known of its files stays.
+    /// Records that a folder cannot be listed; the known state of its files stays.
     pub(super) fn close(&mut self, folder: &Place, fault: Fault) -> Option<News> {
         self.closed.insert(folder.clone());
         self.refuse(folder, None, fault)
     }
 
-    /// Notes that a folder can be listed again, or is gone.
+    /// Records that a folder can be listed again, or is gone.
     pub(super) fn reopened(&mut self, folder: &Place) -> Option<News> {
         self.closed.remove(folder);
         self.mended(&folder.to_string())
     }
 
-    /// Objects that are gone and left fields of ours behind; none while something cannot be read, where they may be.
+    /// Objects that are gone, but still have a field patch. None while anything is unreadable, because the objects may
+    /// be there.
     pub(super) fn orphans(&self) -> Vec<Arc<ObjectRef>> {
         if self.problems.is_empty() { self.orphans.iter().cloned().collect() } else { Vec::new() }
     }
 
-    /// What is told when a place has no fault any more.
+    /// Removes the fault of a place; returns the news.
     fn mended(&mut self, place: &str) -> Option<News> {
         self.problems.remove(place).map(|problem| News::Readable(problem.place))
     }
 
-    /// The slot of an object, made when there is none.
+    /// The slot of an object; makes it if there is none.
     fn entry(&mut self, reference: Arc<ObjectRef>) -> (Arc<ObjectRef>, &mut Slot) {
         let reference = self.slots.get_key_value(&reference).map_or(reference, |(known, _)| Arc::clone(known));
         (Arc::clone(&reference), self.slots.entry(reference).or_default())
     }
 
-    /// Takes out of the slots what a file put into them.
+    /// Removes the content of a file from the slots.
     fn take_out(&mut self, place: &Place) -> Vec<Arc<ObjectRef>> {
         let Some(file) = self.files.remove(place) else { return Vec::new() };
         for reference in &file.objects {
@@ -233,14 +234,14 @@ impl Store {
         file.objects
     }
 
-    /// Looks again at what was touched, and tells what looks different.
+    /// Updates the state of the touched objects; returns news of those that differ.
     fn settle(&mut self, touched: BTreeSet<Arc<ObjectRef>>) -> Vec<News> {
         let mut news = Vec::new();
         let mut groups = BTreeSet::new();
         for reference in touched {
             let Some(slot) = self.slots.get_mut(&reference) else { continue };
             let now = match slot.effective().seen(&self.key) {
-                // The names are kept once, however many objects stand in these files.
+                // Share one text of file names between all duplicates in the same files.
                 Seen::Duplicate(files) => {
                     let known = self.duplicates.get_key_value(&files).map(|(known, _)| Arc::clone(known));
                     Seen::Duplicate(known.unwrap_or(files))
@@ -275,7 +276,7 @@ impl Store {
         news
     }
 
-    /// What is told about the objects that stand in the same several files.
+    /// The news about the duplicates in the same files.
     fn group(&mut self, files: Arc<str>) -> News {
         match self.duplicates.get(&files) {
             Some(objects) if !objects.is_empty() => News::Unreadable(Box::new(duplicate(&files, objects))),
@@ -286,12 +287,12 @@ impl Store {
         }
     }
 
-    /// The object that a file of ours holds.
+    /// The object in an own file.
     pub(super) fn holder(&self, place: &Place) -> Option<&ObjectRef> {
         self.files.get(place)?.objects.first().map(AsRef::as_ref)
     }
 
-    /// The file of a user that holds an object, for messages.
+    /// The user's file that contains an object, for messages.
     pub(super) fn users_file(&self, reference: &ObjectRef) -> Option<&Path> {
         self.slots.get(reference)?.users.first().map(|user| user.file.as_ref())
     }
@@ -306,7 +307,7 @@ mod tests {
     use serde_json::json;
     use std::path::PathBuf;
 
-    /// A change of a file: which of few files, and what is in it now.
+    /// A change of a file: which of a few files, and its new content.
     #[derive(Clone, Debug)]
     enum Act {
         Remove(Layer, u8),
@@ -366,7 +367,7 @@ mod tests {
         }
     }
 
-    /// What is seen of every object, from the start or as it was told.
+    /// The state of every object, from the start or as listeners were told.
     fn seen(store: &Store) -> BTreeMap<u8, Seen> {
         (0..4).map(|name| (name, store.seen(&reference(name)))).collect()
     }
@@ -383,7 +384,8 @@ mod tests {
     }
 
     proptest! {
-        /// However it came to it, the state is that of the files; whoever listened knows it; nothing was told in vain.
+        /// Whatever the order of changes: the state is that of the files, a listener knows all of it, and no news was
+        /// superfluous.
         #[test]
         fn the_state_depends_on_the_files_alone(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
             let mut store = Store::new(RandomState::new());
@@ -403,7 +405,7 @@ mod tests {
                 }
                 for (name, now) in seen(&store) {
                     if matches!(now, Seen::Duplicate(_)) {
-                        // This is told with its files.
+                        // News of the files report this.
                         told.insert(name, now);
                     }
                 }

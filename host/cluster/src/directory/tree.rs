@@ -1,4 +1,4 @@
-//! Which files of the tree count, and as what. Never reads one.
+//! Decides which files of the tree count, and for which layer; lists and opens them.
 
 use super::folder::Folder;
 use rustix::fs::{FileType, OFlags, Stat};
@@ -16,10 +16,10 @@ use transom_core::redact::visible::visible;
 pub(super) const OBJECTS: &str = "objects";
 /// Folder of field patches, in the agent's own folder.
 pub(super) const PATCHES: &str = "patches";
-/// The least age at which an equal time of change proves that nothing changed, on any system.
+/// The least age of a modification time for which an equal stamp proves, on any system, that nothing changed.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What a file is to us.
+/// The role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Layer {
     /// A manifest of the user.
@@ -33,7 +33,7 @@ pub(super) enum Layer {
 /// A file: its layer and its path below that layer's folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
-    /// What the file is.
+    /// The role of the file.
     pub(super) layer: Layer,
     /// Relative path.
     pub(super) path: Arc<Path>,
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// For people: what cannot be seen in a name is spelled.
+/// For messages: escapes invisible characters.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = match self.layer {
@@ -64,24 +64,24 @@ impl fmt::Display for Place {
     }
 }
 
-/// What tells an unchanged file from a changed one without reading it.
+/// Distinguishes a changed file from an unchanged one without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     modified: SystemTime,
     bytes: u64,
-    /// Another file under the same name may have both of these.
+    /// Another file with the same name may have the same time and size.
     inode: u64,
 }
 
 impl Stamp {
-    /// The stamp of a file; nothing when it changed so recently that an equal stamp would prove nothing.
+    /// The stamp of a file; `None` if it changed so recently that an equal stamp would prove nothing.
     pub(super) fn of(metadata: &Metadata) -> Option<Self> {
         let modified = metadata.modified().ok()?;
         let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= TICK);
         settled.then(|| Self { modified, bytes: metadata.len(), inode: metadata.ino() })
     }
 
-    /// The same for a file of ours, which was looked at without being opened.
+    /// The same for an own file, from its metadata without opening it.
     fn of_own(stat: &Stat) -> Option<Self> {
         let (seconds, nanos) = (u64::try_from(stat.st_mtime).ok()?, u32::try_from(stat.st_mtime_nsec).ok()?);
         let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))?;
@@ -95,11 +95,11 @@ impl Stamp {
 pub(super) struct Tree {
     /// The user's folder, or the one file; canonical.
     pub(super) root: PathBuf,
-    /// The agent's own folder, when there is one; canonical.
+    /// The agent's own folder, if there is one; canonical.
     pub(super) own: Option<PathBuf>,
 }
 
-/// What a walk tells.
+/// A step of a walk.
 pub(super) enum Step<'a> {
     /// A folder is about to be listed.
     Folder(&'a Path),
@@ -119,13 +119,13 @@ impl Tree {
         }
     }
 
-    /// Where a file lies.
+    /// The path of a file.
     pub(super) fn path(&self, place: &Place) -> PathBuf {
         let base = self.base(place.layer).unwrap_or_default();
         if place.path.as_os_str().is_empty() { base } else { base.join(&place.path) }
     }
 
-    /// What lies at a path: nothing when it is outside, hidden, or of the agent's other folders.
+    /// The place of a path; `None` if it is outside the tree, hidden, or in another folder of the agent.
     pub(super) fn place(&self, path: &Path) -> Option<Place> {
         if let Some(inside) = self.own.as_ref().and_then(|own| path.strip_prefix(own).ok()) {
             let mut parts = inside.components();
@@ -141,7 +141,7 @@ impl Tree {
         shown.then(|| Place::new(Layer::User, inside))
     }
 
-    /// Tells every folder and file of every layer.
+    /// Calls `each` for every folder and file of every layer.
     pub(super) fn walk_all(&self, each: &mut dyn FnMut(Step<'_>)) {
         for folder in Place::roots() {
             if self.base(folder.layer).is_some() {
@@ -150,7 +150,8 @@ impl Tree {
         }
     }
 
-    /// Tells a folder and what is below it; what is gone meanwhile is not told. Links to folders are not followed.
+    /// Calls `each` for a folder and everything below it; skips what disappears meanwhile. Does not follow links to
+    /// folders.
     pub(super) fn walk(&self, folder: &Place, each: &mut dyn FnMut(Step<'_>)) {
         let is_root = folder.layer == Layer::User && folder.path.as_os_str().is_empty();
         match self.list(folder, each) {
@@ -160,7 +161,7 @@ impl Tree {
         }
     }
 
-    /// Tells a folder and the files in it, and gives the folders in it.
+    /// Calls `each` for a folder and the files in it; returns the folders in it.
     fn list(&self, folder: &Place, each: &mut dyn FnMut(Step<'_>)) -> io::Result<Vec<Place>> {
         let path = self.path(folder);
         if folder.layer != Layer::User {
@@ -179,9 +180,9 @@ impl Tree {
         Ok(folders)
     }
 
-    /// The same in the agent's own folder, where links are nothing at all.
+    /// The same in the agent's own folder, where links are ignored.
     fn list_own(&self, folder: &Place, path: &Path, each: &mut dyn FnMut(Step<'_>)) -> io::Result<Vec<Place>> {
-        // It is opened first: what is no folder is not watched either.
+        // Open first, so that only a real folder is watched.
         let open = self.own_folder(folder.layer, &folder.path)?;
         each(Step::Folder(path));
         let mut folders = Vec::new();
@@ -200,15 +201,15 @@ impl Tree {
         Ok(folders)
     }
 
-    /// A folder at or below that of a layer of ours, open.
+    /// Opens a folder at or below that of an own layer.
     fn own_folder(&self, layer: Layer, path: &Path) -> io::Result<Folder> {
         let own = self.own.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let name = if layer == Layer::Patch { PATCHES } else { OBJECTS };
         Folder::open(own)?.descend(&Path::new(name).join(path))
     }
 
-    /// Where a user's file that counts ends, and its stamp: a manifest by its name, and a regular file, perhaps behind a
-    /// link that does not lead into the agent's own folder. Nothing for any other.
+    /// The real path and the stamp of a user's file that counts: it has the name of a manifest and is a regular file,
+    /// or a link to one outside the agent's own folder. `None` for any other file.
     fn users_file(&self, place: &Place) -> io::Result<Option<(PathBuf, Option<Stamp>)>> {
         let mut path = self.path(place);
         if !is_manifest(&path) {
@@ -225,8 +226,8 @@ impl Tree {
         Ok(metadata.is_file().then(|| (path, Stamp::of(&metadata))))
     }
 
-    /// Opens a file that counts, with what it is; nothing when it is none. Never waits for one, whatever takes its place
-    /// meanwhile: what was opened is looked at once more.
+    /// Opens a file that counts, and returns its metadata; `None` for any other file. Does not block on a pipe that
+    /// takes its place meanwhile, because the opened file is checked once more.
     pub(super) fn open(&self, place: &Place) -> io::Result<Option<(File, Metadata)>> {
         let file = if place.layer == Layer::User {
             let Some((path, _)) = self.users_file(place)? else { return Ok(None) };
@@ -243,23 +244,23 @@ impl Tree {
         Ok(metadata.is_file().then_some((file, metadata)))
     }
 
-    /// Whether the root is there; while it is not, nothing in it counts as gone.
+    /// Whether the root exists. While it does not, no file in it counts as gone.
     pub(super) fn is_there(&self) -> bool {
         self.root.is_dir()
     }
 }
 
-/// Whether an error says that there is nothing at the path.
+/// Whether an error says that nothing exists at the path.
 pub(super) fn gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Names that start with a dot are hidden, as everywhere; so are the lock files of editors.
+/// Names that start with a dot are hidden, as usual; so are the lock files of editors.
 fn hidden(name: &OsStr) -> bool {
     matches!(name.as_encoded_bytes().first(), Some(b'.' | b'#'))
 }
 
-/// Whether a file name is one of a manifest; names of editors' backups end in something else.
+/// Whether a file has the name of a manifest; backup files of editors have other extensions.
 pub(super) fn is_manifest(path: &Path) -> bool {
     let known = path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json");
     known && path.file_name().is_some_and(|name| !hidden(name))

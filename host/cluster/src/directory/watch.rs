@@ -1,5 +1,5 @@
-//! Follows the tree: what changed is read again when it is quiet, what was missed is found by a scan.
-//! Never reads a file that did not change.
+//! Follows the tree: reads changed files once they are quiet, and scans for changes whose events were missed.
+//! Does not read an unchanged file.
 
 use super::Shared;
 use super::apply;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many settling times pass until a folder that could not be listed is tried again.
+/// How many settling times pass before a folder that could not be listed is tried again.
 const RETRY: u32 = 20;
-/// How often all of a look is put off because a file was touched while it was read.
+/// How often a whole pass is put off because a file was touched while it was read.
 const PATIENCE: u32 = 3;
-/// Whether the system says when a file that was written is closed.
+/// Whether the system reports that a written file was closed.
 const TELLS_CLOSE: bool = cfg!(target_os = "linux");
 
 /// A thread that follows the tree until this is dropped.
@@ -47,19 +47,19 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.signals.stop();
-        // It fails only when the thread panicked, which was told.
+        // It fails only if the thread panicked, which was reported.
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
-/// Sends on what the system says, as far as it concerns content.
+/// Passes on the system's events that concern content.
 fn hear(signals: &Signals, event: notify::Result<Event>) {
     let Some(event) = event.ok().filter(|event| !event.need_rescan()) else {
         return signals.rescan();
     };
     let touch = match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => Touch::Whole,
-        // Mostly our own reading.
+        // Mostly the agent's own reads.
         EventKind::Access(_) => return,
         EventKind::Modify(ModifyKind::Data(_)) if TELLS_CLOSE => Touch::Writing,
         EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => Touch::Whole,
@@ -68,22 +68,22 @@ fn hear(signals: &Signals, event: notify::Result<Event>) {
     event.paths.into_iter().for_each(|path| signals.touch(path, touch));
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Follower {
     shared: Arc<Shared>,
     watcher: RecommendedWatcher,
     settling: Settling,
     settle: Duration,
-    /// When everything is looked at again, because something was missed or could not be listed.
+    /// When everything is scanned again, because an event was missed or a folder could not be listed.
     rescan: Option<Instant>,
-    /// How often the last look was put off.
+    /// How often the last pass was put off.
     put_off: u32,
     signals: Arc<Signals>,
     stopped: bool,
 }
 
 impl Follower {
-    /// With nothing watched yet.
+    /// Watches nothing yet.
     fn new(shared: Arc<Shared>, watcher: RecommendedWatcher, settle: Duration, signals: Arc<Signals>) -> Self {
         let settling = Settling::new(settle);
         Self { shared, watcher, settling, settle, rescan: None, put_off: 0, signals, stopped: false }
@@ -102,30 +102,31 @@ impl Follower {
         }
     }
 
-    /// Notes what was told.
+    /// Records events.
     fn note(&mut self, heard: Heard, now: Instant) {
         for (path, touch) in heard.touched {
             self.settling.note(path, touch, now);
         }
         if self.settling.crowd() || heard.rescan {
-            // One that is due earlier stays: what never rests is looked at, too.
+            // An earlier time stays, so that a tree that never rests is scanned, too.
             self.rescan = self.rescan.into_iter().chain([now + self.settle]).min();
         }
         self.stopped |= heard.stop;
     }
 
-    /// Notes everything that happened until now. The watcher's thread answers a request and sends on what the system
-    /// told in any order, but it does both before it takes the next request.
+    /// Records everything that happened until now. The watcher's thread handles a request and passes on events in any
+    /// order, but it does both before it takes the next request.
     fn catch_up(&mut self) {
         for _ in 0..2 {
-            // The root is watched already, or it is away; the answer does not matter.
+            // The result does not matter: the root is watched already, or it is away.
             drop(self.watcher.watch(&self.shared.tree.root, RecursiveMode::NonRecursive));
         }
         let heard = self.signals.take();
         self.note(heard, Instant::now());
     }
 
-    /// Watches everything, and finds what changed since it was read. What may have been half written is read again.
+    /// Watches everything, and finds what changed since the tree was read. Files that may have been half written are
+    /// read again.
     fn begin(&mut self, now: Instant) {
         let mut missed = self.scan(None);
         for place in std::mem::take(&mut missed.fresh) {
@@ -135,7 +136,7 @@ impl Follower {
         load::refresh(&self.shared, missed.files);
     }
 
-    /// Looks at everything that is due, as one change.
+    /// One pass: reads everything that is due, as one change.
     fn look(&mut self, now: Instant) {
         let mut found = Scanned::default();
         let everything = self.rescan.take_if(|at| *at <= now).is_some();
@@ -149,7 +150,7 @@ impl Follower {
         let mut edits = load::read_files(&self.shared, found.files);
         self.catch_up();
         let read = edits.len();
-        // What was touched while it was read may be half of it; it is due again.
+        // A file that was touched while it was read may be incomplete; it is due again.
         edits.retain(|(place, _)| !self.settling.contains(&self.shared.tree.path(place)));
         let mut news = found.news;
         if edits.len() < read && self.put_off < PATIENCE {
@@ -162,7 +163,7 @@ impl Follower {
             apply::forget_orphans(&self.shared);
         }
         if news.iter().any(|news| !matches!(news, News::Object(_))) {
-            // It is written again with the next change of what cannot be read; nothing depends on it.
+            // A failed write is repeated with the next change of what cannot be read; nothing depends on the file.
             drop(status::publish_unreadable(&self.shared));
         }
         if self.rescan.is_none() && !self.shared.store().closed_folders(None).is_empty() {
@@ -170,8 +171,8 @@ impl Follower {
         }
     }
 
-    /// What to read because of one path that changed: a folder is scanned, a file is read, known files below
-    /// a folder that is gone are forgotten.
+    /// The files to read after a change of one path: scans a folder, reads a file, and forgets the known files below a
+    /// folder that is gone.
     fn look_at(&mut self, path: &Path) -> Scanned {
         if self.shared.tree.own.as_deref() == Some(path) {
             let mut found = self.scan(Some(&Place::new(Layer::Made, Path::new(""))));
@@ -190,20 +191,20 @@ impl Follower {
         Scanned { files: known.into_iter().chain([place]).collect(), fresh: Vec::new(), news }
     }
 
-    /// Files of a mounted ConfigMap are links into a folder whose name starts with two dots: when that is
-    /// exchanged, nothing else tells of it.
+    /// The files of a mounted ConfigMap are links into a folder whose name starts with two dots. When that folder is
+    /// exchanged, only its own name has an event.
     fn look_at_links(&mut self, path: &Path) -> Scanned {
         let swapped = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
         let folder = path.parent().filter(|_| swapped).and_then(|folder| self.shared.tree.place(folder));
         folder.map(|folder| self.scan(Some(&folder))).unwrap_or_default()
     }
 
-    /// Watches and scans a folder, or all of them. Files that still settle are left for later.
+    /// Watches and scans a folder, or all of them. Leaves out files that are still settling.
     fn scan(&mut self, folder: Option<&Place>) -> Scanned {
         let Self { shared, watcher, settling, .. } = self;
         let ours = folder.is_none_or(|folder| folder.layer != Layer::User);
         if let Some(own) = shared.tree.own.as_ref().filter(|_| ours) {
-            // It is not there when nothing may be written; then nothing below it is either.
+            // If nothing may be written it may not exist; then nothing below it exists either.
             drop(watcher.watch(own, RecursiveMode::NonRecursive));
         }
         let scan = Scan {
@@ -214,7 +215,7 @@ impl Follower {
     }
 }
 
-/// Watches one folder; what is gone meanwhile is no error.
+/// Watches one folder; a folder that disappears meanwhile is no error.
 fn watch_folder(watcher: &mut RecommendedWatcher, folder: &Path) -> io::Result<()> {
     match watcher.watch(folder, RecursiveMode::NonRecursive) {
         Ok(()) => Ok(()),
@@ -238,7 +239,7 @@ mod tests {
 
     const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
 
-    /// A follower that hears nothing, so that only scans find what changed.
+    /// A follower that gets no events, so that only scans find changes.
     fn deaf(root: &Path) -> Follower {
         let tree = Tree { root: root.to_owned(), own: None };
         let shared = Arc::new(Shared::new("local".to_owned(), tree, Limits::default(), None));
@@ -246,7 +247,7 @@ mod tests {
         Follower::new(shared, watcher, Duration::ZERO, Arc::default())
     }
 
-    /// What a scan of everything tells.
+    /// The news of a scan of everything.
     fn news(follower: &mut Follower) -> Vec<News> {
         let found = follower.scan(None);
         load::refresh(&follower.shared, found.files)

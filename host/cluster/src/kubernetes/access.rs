@@ -1,5 +1,5 @@
-//! Who holds a token, and whether they may get a path: asked of the API server, remembered for a minute.
-//! Never keeps or shows a token.
+//! Whether the holder of a token may get a path: asks the API server, and caches the answer for a minute.
+//! Keeps only a digest of the token.
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -11,45 +11,45 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// How long an answer is believed.
+/// How long an answer stays in the cache.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// Answers that are remembered.
+/// The most answers in the cache.
 const REMEMBERED: usize = 256;
-/// How long the API server may take.
+/// How long the API server may take for one question.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Questions at a time: whoever sends tokens that nobody knows must not become the API server's burden.
+/// How many questions are sent at a time, so that a client with unknown tokens does not burden the API server.
 const AT_ONCE: usize = 4;
 
 /// What the API server says about a token and a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever holds the token may get the path.
+    /// The holder of the token may get the path.
     Allowed,
-    /// Nobody is known by this token.
+    /// The token belongs to no known user.
     Unauthenticated,
-    /// Whoever holds it may not.
+    /// The holder of the token may not get the path.
     Forbidden,
-    /// The API server did not say.
+    /// The API server gave no answer.
     Unknown,
 }
 
-/// Asks an API server who may get a path of ours.
+/// Asks an API server who may get a path that the agent serves.
 pub struct Reviews {
     client: Client,
     answers: Mutex<BTreeMap<Question, (Instant, Access)>>,
     room: Semaphore,
 }
 
-/// A token and a path, as a digest.
+/// Digest of a token and a path.
 type Question = [u8; 32];
 
 impl Reviews {
-    /// Questions to one API server; the client needs the rights of `system:auth-delegator`.
+    /// Asks one API server; the client needs the rights of `system:auth-delegator`.
     pub fn new(client: Client) -> Self {
         Self { client, answers: Mutex::default(), room: Semaphore::new(AT_ONCE) }
     }
 
-    /// Whether the holder of a token may `get` a path of ours (nonResourceURLs).
+    /// Whether the holder of a token may `get` a path of the agent (nonResourceURLs).
     pub async fn may(&self, token: &str, path: &str) -> Access {
         let question = question(token, path);
         if let Some(access) = self.remembered(&question) {
@@ -57,7 +57,7 @@ impl Reviews {
         }
         let asked = async {
             let _room = self.room.acquire().await.ok()?;
-            // Somebody may have asked the same meanwhile.
+            // A concurrent call may have got the answer meanwhile.
             match self.remembered(&question) {
                 Some(access) => Some(access),
                 None => self.ask(token, path).await.ok(),
@@ -94,7 +94,7 @@ fn question(token: &str, path: &str) -> Question {
     Sha256::new().chain_update(path).chain_update([0]).chain_update(token).finalize().into()
 }
 
-/// Takes an answer in; what is too old goes first, then what is oldest.
+/// Caches an answer; removes expired answers, and then the oldest ones.
 fn remember(answers: &mut BTreeMap<Question, (Instant, Access)>, question: Question, access: Access, now: Instant) {
     answers.retain(|_, (since, _)| now.saturating_duration_since(*since) < BELIEVED);
     while answers.len() >= REMEMBERED {

@@ -1,5 +1,4 @@
-//! Performs a plan on an API server, one request a step, and has the cache learn what was answered at once.
-//! Never goes on after a failed step.
+//! Performs a plan on an API server, one request per step, and merges each answer into the cache at once.
 
 use super::Kubernetes;
 use transom_api::Word;
@@ -8,7 +7,7 @@ use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::{Plan, Step};
 
 impl Kubernetes {
-    /// Performs the steps of a plan in order, each only when its object is as it was read; stops at the first failure.
+    /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
     pub async fn apply(&self, plan: Plan) -> Outcome {
         let mut outcome = Outcome::default();
         for step in plan.steps {
@@ -32,7 +31,7 @@ impl Kubernetes {
         match self.writer.perform(policy, step).await {
             Ok(Some(object)) => {
                 match step {
-                    // What others have to let go first is news.
+                    // The object waits for its finalizers; listeners are told.
                     Step::Delete { .. } => self.shared.took(&object, &asking),
                     _ => self.shared.wrote(&object, &asking),
                 }
@@ -47,8 +46,8 @@ impl Kubernetes {
             }
             Err(failure) => {
                 if failure.reason == Word::WriteConflict {
-                    // The next reconcile starts from the object as it is, however far behind the watch may be; what
-                    // cannot be read now is read then.
+                    // Lets the next reconcile start from the present object, even if the watch lags. If this read
+                    // fails, that reconcile reads again.
                     let _ = self.read_fresh(target).await;
                 }
                 Err(failure)

@@ -1,4 +1,4 @@
-//! What is known of a cluster: a shelf for every watch, looked at as one. Never waits; never asks the API server.
+//! The cache of a cluster: one shelf of objects per watch, queried together. Does no I/O.
 
 mod change;
 #[cfg(test)]
@@ -13,45 +13,45 @@ use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
-/// What is known of an object without asking.
+/// What the cache knows of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Known {
-    /// It is there at this version.
+    /// The object exists, at this version.
     There(Box<str>, Content),
-    /// It is not there.
+    /// The object does not exist.
     Absent,
-    /// It must be asked for.
+    /// The object must be requested.
     Unknown,
 }
 
-/// What is known of a cluster.
+/// The cache of a cluster.
 pub(super) struct Cache {
     /// Name of the connection.
     cluster: String,
     /// Every watch.
     pub(super) watches: Vec<Watched>,
-    /// How much was learnt from answers so far.
+    /// Logical clock: advances with every merged answer and every restore of the server.
     moment: Moment,
-    /// When a server was last found to count from a lower number than before.
+    /// The moment at which versions last went back, because the server was restored from a backup.
     restored: Moment,
 }
 
-/// When something was asked; its answer is held against what was learnt since.
+/// The moment at which a request was sent. Its answer is compared with what the cache learnt since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked(Moment);
 
 impl Cache {
-    /// Knows nothing yet.
+    /// An empty cache.
     pub(super) fn new(cluster: &str) -> Self {
         Self { cluster: cluster.to_owned(), watches: Vec::new(), moment: 0, restored: 0 }
     }
 
-    /// The watch of a number.
+    /// The watch with a number.
     pub(super) fn watch(&mut self, number: u64) -> Option<&mut Watched> {
         self.watches.iter_mut().find(|watched| watched.number == number)
     }
 
-    /// The reference of an object of a scope.
+    /// The reference of the object of a scope with a key.
     pub(super) fn reference(&self, scope: &Scope, key: &str) -> ObjectRef {
         let (namespace, name) = parts(key);
         ObjectRef {
@@ -63,7 +63,7 @@ impl Cache {
         }
     }
 
-    /// What is known of an object for sure: from watches that were listed whole.
+    /// What is known of an object for certain: from watches that were listed completely.
     pub(super) fn find(&self, reference: &ObjectRef) -> Known {
         let absent = || self.about(reference).any(Watched::knows_all);
         match self.latest(reference, |watched| watched.synced) {
@@ -73,7 +73,7 @@ impl Cache {
         }
     }
 
-    /// What was last heard of an object, whether its watch is whole yet or not.
+    /// The last known state of an object, also from watches that are still being listed.
     pub(super) fn heard(&self, reference: &ObjectRef) -> Known {
         let heard = self.latest(reference, |_| true);
         heard.map_or(Known::Unknown, |kept| Known::There(kept.version.clone(), kept.content.clone()))
@@ -85,7 +85,7 @@ impl Cache {
         kept.reduce(later)
     }
 
-    /// An object with what the watches of its kind keep of it; whole where none is about it.
+    /// Cuts an object to the fields that the watches of its kind keep; leaves it whole if no watch covers it.
     pub(super) fn projected(&self, object: Object) -> Object {
         let Object { reference, version, body } = object;
         let keep = self.about(&reference).next().map(|watched| &watched.keep);
@@ -96,7 +96,7 @@ impl Cache {
         Object { reference, version, body }
     }
 
-    /// The watches whose scope and wildcards hold an object's name.
+    /// The watches whose scope and wildcards cover an object's name. Selectors are not checked.
     pub(super) fn about<'a, 'b>(&'a self, reference: &'b ObjectRef) -> impl Iterator<Item = &'a Watched> + use<'a, 'b> {
         let ObjectRef { api_version, kind, namespace, name, .. } = reference;
         self.watches
@@ -105,7 +105,7 @@ impl Cache {
             .filter(|watched| watched.keep.admits(reference))
     }
 
-    /// The objects of a kind in a namespace, or in all; each once.
+    /// The objects of a kind in a namespace, or in all; without duplicates.
     pub(super) fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
         let of_kind = |watched: &&Watched| watched.scope.kind == kind && watched.scope.api_version == api_version;
         let mut found: Vec<ObjectRef> = self
@@ -119,7 +119,7 @@ impl Cache {
         found
     }
 
-    /// The objects that carry the label of what we make; each once.
+    /// The objects that carry the agent's label; without duplicates.
     pub(super) fn ours(&self) -> Vec<ObjectRef> {
         let ours = |watched: &Watched| -> Vec<ObjectRef> {
             let marked = watched.shelf.iter(None).filter(|(_, kept)| kept.ours);
@@ -131,7 +131,7 @@ impl Cache {
         found
     }
 
-    /// Everything that cannot be followed or used now.
+    /// Every watch that cannot be followed now, and every object that cannot be used now.
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
         let watches = self.watches.iter().filter_map(|watched| self.unreadable_watch(&watched.scope));
         let faulty = |watched: &Watched| -> Vec<ObjectRef> {
@@ -144,14 +144,14 @@ impl Cache {
         watches.chain(objects.iter().filter_map(|object| self.unreadable_object(object))).collect()
     }
 
-    /// A watch that cannot be followed now.
+    /// The failure of a watch that cannot be followed now.
     pub(super) fn unreadable_watch(&self, scope: &Scope) -> Option<Unreadable> {
         let watched = self.watches.iter().find(|watched| *watched.scope == *scope)?;
         let Fault { reason, message } = watched.failure.clone()?;
         Some(Unreadable { place: self.place(scope), reason, message, objects: Vec::new() })
     }
 
-    /// An object that cannot be used now.
+    /// The fault of an object that cannot be used now.
     pub(super) fn unreadable_object(&self, reference: &ObjectRef) -> Option<Unreadable> {
         let Known::There(_, Content::Fault(fault)) = self.find(reference) else { return None };
         let message = format!("failed to read {reference}: {}", fault.message);
@@ -163,7 +163,7 @@ impl Cache {
         })
     }
 
-    /// How a watch is named: its kind and what bounds it.
+    /// Name of a watch in messages: its kind and its bounds.
     pub(super) fn place(&self, scope: &Scope) -> String {
         let cluster = if self.cluster == transom_core::reference::LOCAL { "" } else { &self.cluster };
         let mut place = if cluster.is_empty() { String::new() } else { format!("{cluster}: ") };
@@ -183,7 +183,7 @@ impl Cache {
     }
 }
 
-/// The later of two states of an object.
+/// The newer of two states of an object.
 fn later<'a>(one: &'a Kept, other: &'a Kept) -> &'a Kept {
     if newer(&other.version, &one.version) { other } else { one }
 }
@@ -208,7 +208,7 @@ mod tests {
         Arc::new(Scope { api_version, kind, namespace: None, name, fields, labels: None })
     }
 
-    /// All secrets of a type, and those of one name: an object may lie in both.
+    /// Watches all Secrets of a type, and one name: both may cover an object.
     fn cache() -> Cache {
         let mut cache = Cache::new("local");
         for (number, scope) in [(OPAQUE, scope(None, Some("type=Opaque"))), (EXACT, scope(Some("made"), None))] {
@@ -250,7 +250,7 @@ mod tests {
         Item { content: Content::Fault(fault.into()), ..item(name, version, "") }
     }
 
-    /// What is told: `=` changed, `-` gone, `!` usable or not.
+    /// News as text: `=` changed, `-` gone, `!` usable or not.
     fn told(news: &[News]) -> Vec<String> {
         let one = |News { topic, gone }: &News| match topic {
             Topic::Object(reference) => format!("{}{}", if *gone { '-' } else { '=' }, reference.name),
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(told(&event(&mut cache, EXACT, item("made", 6, "y"))), ["=made"]);
         let Known::There(version, _) = cache.find(&secret("made")) else { panic!() };
         assert_eq!((&*version, cache.list("v1", "Secret", None)), ("6", vec![secret("made")]));
-        // It changed its type: it is still there for whoever watches it by name.
+        // Its type changed, but the watch of its name still covers it.
         assert_eq!(told(&cache.told_gone(OPAQUE, "6", Some("n/made"))), Vec::<String>::new());
         assert_eq!(told(&cache.told_gone(EXACT, "7", Some("n/made"))), ["-made"]);
     }
@@ -279,13 +279,13 @@ mod tests {
         cache.watches.push(Watched::new(OPAQUE, scope(None, Some("type=Opaque")), Keep::default()));
         cache.begin(OPAQUE);
         assert_eq!(told(&cache.put(OPAQUE, item("a", 5, "x"))), Vec::<String>::new());
-        // It fails, and is begun again.
+        // The list fails and begins again.
         cache.begin(OPAQUE);
         for name in ["a", "b"] {
             assert_eq!(told(&cache.put(OPAQUE, item(name, 5, "x"))), Vec::<String>::new());
         }
         assert_eq!(told(&cache.listed(OPAQUE, "9")), ["=a", "=b"]);
-        // Another watch that begins later adds nothing to wait for.
+        // `settle` does not wait for a watch that begins later.
         cache.watches.push(Watched::new(EXACT, scope(Some("a"), None), Keep::default()));
         cache.begin(EXACT);
         assert_eq!(told(&cache.put(EXACT, item("a", 9, "y"))), ["=a"]);
@@ -360,7 +360,7 @@ mod tests {
         let asked = cache.asked();
         cache.answered_gone(&secret("made"), "8", asked);
         assert!(cache.is_unconfirmed(&secret("made")));
-        // The API server says otherwise to somebody who asked since.
+        // The answer to a later request corrects it.
         answered(&mut cache, &object("made", 8, "ours"));
         assert!(matches!(cache.find(&secret("made")), Known::There(..)));
         cache.told_gone(OPAQUE, "9", Some("n/made"));

@@ -1,4 +1,5 @@
-//! Why a request failed, in a word and a sentence. Never shows a credential, nor an answer that is none of an API server.
+//! Why a read or a watch failed: a reason and a sentence.
+//! Contains no credential, and no body that does not come from an API server.
 
 use super::connect::plugin::PluginError;
 use super::decode::Malformed;
@@ -16,24 +17,24 @@ const MESSAGE_CHARS: usize = 300;
 pub(super) enum Next {
     /// Wait, then ask the same again.
     Again,
-    /// The stream broke: go on from where it was, at once.
+    /// The stream broke: resume at its last version, at once.
     Resume,
-    /// The stream fell silent: go on from where it was, at once.
+    /// The stream fell silent: resume at its last version, at once.
     Silent,
-    /// What is known has a gap: list everything, at once.
+    /// The cache may have gaps: list everything, at once.
     Relist,
 }
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
-    /// In one word; `KindMissing` for everything that is not found, with `Next::Again` when that is sure.
+    /// The reason; `KindMissing` for everything that is not found. With `Next::Again` that is certain.
     pub(super) reason: Word,
-    /// In a sentence without its end.
+    /// One sentence without a full stop.
     pub(super) message: String,
     /// What to do about it.
     pub(super) next: Next,
-    /// What the API server asks to wait.
+    /// The wait that the API server asks for.
     pub(super) wait: Option<Duration>,
 }
 
@@ -44,7 +45,7 @@ impl From<Malformed> for Cause {
 }
 
 impl Cause {
-    /// A cause that is no answer.
+    /// A cause that is not a Status of the API server.
     pub(super) fn new(reason: Word, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), next: Next::Again, wait: None }
     }
@@ -59,48 +60,48 @@ impl Cause {
         Self::new(Word::KindMissing, "the API server does not know the kind")
     }
 
-    /// The kind is served, but not as it was asked for: its objects are no less there.
+    /// The kind is served, but only in another version, so its objects may still exist.
     pub(super) fn unserved(version: &str, served: &str) -> Self {
         Self::new(Word::ReadFailed, format!("the API server serves the kind as {served}, not as {version}"))
     }
 
-    /// The answer is none of an API server.
+    /// The answer does not come from an API server.
     pub(super) fn malformed() -> Self {
         Self { next: Next::Relist, ..Self::new(Word::ReadFailed, "the answer is none that an API server gives") }
     }
 
-    /// Versions went back: everything must be listed.
+    /// Versions went back, so everything must be listed.
     pub(super) fn restored() -> Self {
         let message = "the versions of the API server went back, as after a restore from a backup";
         Self { next: Next::Relist, ..Self::new(Word::ServerUnavailable, message) }
     }
 
-    /// A watch said nothing for longer than a healthy server does.
+    /// A watch was silent for longer than a healthy server is.
     pub(super) fn silent(after: Duration) -> Self {
         let message = format!("the watch was silent for {} s", after.as_secs());
         Self { next: Next::Silent, ..Self::new(Word::ServerUnavailable, message) }
     }
 
-    /// Whether to ask anew would be answered the same.
+    /// Whether the same request would be refused again.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self.reason, Word::KindMissing | Word::ReadForbidden)
     }
 
-    /// A stream that had begun ended before its time.
+    /// A stream ended early.
     pub(super) fn cut(self) -> Self {
         Self { next: Next::Resume, ..self }
     }
 
-    /// An error inside of a stream: what it leaves out is not known.
+    /// An error inside a stream, after which its events may have gaps.
     pub(super) fn in_stream(self) -> Self {
         Self { next: Next::Relist, ..self }
     }
 
-    /// What the API server answered.
+    /// The cause for a Status of the API server.
     pub(super) fn of_status(status: &Status) -> Self {
         let about_one = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
         let next = match status.code {
-            // The path is not known, or somebody else answered: the kind is looked up again.
+            // The path is unknown, or something other than the API server answered: the kind is resolved again.
             404 if !about_one => Next::Relist,
             410 => Next::Relist,
             _ => Next::Again,
@@ -133,7 +134,7 @@ impl Cause {
     }
 }
 
-/// The message of an API server, on one line; of somebody else in its place only the code.
+/// The message of an API server, on one line; only the status code if something else answered in its place.
 fn said(status: &Status) -> String {
     if status.reason == "Failed to parse error data" || status.message.is_empty() {
         return format!("the answer has code {} and is none that an API server gives", status.code);
@@ -142,7 +143,7 @@ fn said(status: &Status) -> String {
     plain.take(MESSAGE_CHARS).collect()
 }
 
-/// Why a server cannot be reached: what the system or TLS says, nothing that was sent.
+/// Why a server cannot be reached, as the system or TLS reports it. Contains nothing that was sent.
 fn unreachable(error: &(dyn Error + 'static)) -> String {
     let mut cause = Some(error);
     let mut said = None;

@@ -1,4 +1,5 @@
-//! From flags and environment to a client of one API server. Never shows what a kubeconfig holds.
+//! From flags and environment to a client of one API server.
+//! Messages contain no credential of a kubeconfig.
 
 mod config;
 pub(super) mod plugin;
@@ -16,45 +17,45 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use transom_api::Word;
 
-/// How long a connection may take to be made, TLS included.
+/// How long opening a connection may take, TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long the API server may take to answer for the first time.
+/// How long one attempt for the first answer may take.
 const GREETING: Duration = Duration::from_secs(10);
 
 /// Which API server, and how it is used.
 #[derive(Clone, Debug, Default)]
 pub struct KubernetesOptions {
-    /// Name of the connection; the cluster of every reference.
+    /// Name of the connection; it is the cluster of every reference.
     pub name: String,
-    /// A kubeconfig; nothing for `KUBECONFIG`, the user's own, or the pod's identity: the first that there is, and no other
-    /// one when it is broken.
+    /// Path of a kubeconfig. `None` for the first that exists of `KUBECONFIG`, the user's own kubeconfig, and the pod's
+    /// identity. A broken one is an error; the next is not tried.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig; nothing for its current one.
+    /// A context of the kubeconfig; `None` for its current one.
     pub context: Option<String>,
-    /// Whether nothing may be written: what would be written is told instead.
+    /// Whether writes are only reported, and not sent.
     pub read_only: bool,
-    /// A program and its first words, run in place of a credential plugin with the plugin's own words behind: it binds the
-    /// plugin to end with the agent. Empty for the plugin itself.
+    /// A program and its first arguments, run in place of a credential plugin with the plugin's command line appended.
+    /// It ends the plugin when the agent ends. Empty to run the plugin itself.
     pub guard: Vec<OsString>,
 }
 
-/// Why an API server cannot be used. Shown with the connection, its context and the address.
+/// Why an API server cannot be used. Displays the connection, its context and its address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to use the API server of connection {place}: {message}")]
 pub struct ConnectError {
-    /// The connection, as [`Settings::place`] calls it.
+    /// The connection, as [`Settings::place`] describes it.
     pub place: String,
     /// Why, in one word.
     pub reason: Word,
-    /// What was attempted on what, and why it failed; nothing that a kubeconfig holds.
+    /// What was attempted, and why it failed. Contains no credential.
     pub message: String,
 }
 
-/// Whether an API server has answered since the start: nothing while the first answer is waited for, then why it has not
-/// answered yet, as of the last attempt. Once it has answered, this says so for good.
+/// Whether an API server has answered since the start: `None` during the first attempt, then the failure of the last
+/// attempt. `Some(Ok)` is final.
 pub type Standing = Option<Result<(), ConnectError>>;
 
-/// Where a connection leads, and as whom; nothing was sent yet.
+/// Address and credential of a connection; no request was sent yet.
 #[derive(Clone)]
 pub struct Settings {
     pub(super) options: KubernetesOptions,
@@ -66,7 +67,7 @@ impl Settings {
     /// Reads the kubeconfig, or the pod's identity.
     ///
     /// # Errors
-    /// When there is none that can be used.
+    /// When neither can be used.
     pub async fn read(options: KubernetesOptions) -> Result<Self, ConnectError> {
         match config::of(&options).await {
             Ok((context, config)) => Ok(Self { options, context, config }),
@@ -82,12 +83,12 @@ impl Settings {
         &self.options.name
     }
 
-    /// The context of the kubeconfig; nothing for the identity of a pod.
+    /// The context of the kubeconfig; `None` for the identity of a pod.
     pub fn context(&self) -> Option<&str> {
         self.context.as_deref()
     }
 
-    /// The address of the API server, without what is no part of a place: user, password and query.
+    /// The address of the API server, without user, password and query.
     pub fn server(&self) -> String {
         let uri = &self.config.cluster_url;
         let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -95,12 +96,12 @@ impl Settings {
         format!("{scheme}://{host}{port}{}", uri.path().trim_end_matches('/'))
     }
 
-    /// What the connection is called in messages: name, context and address.
+    /// Description of the connection in messages: name, context and address.
     pub fn place(&self) -> String {
         place(self.name(), self.context(), Some(&self.server()))
     }
 
-    /// How long a first answer may take: a person may have to sign in before it.
+    /// How long the first answer may take. Longer with a credential plugin, because a person may have to sign in.
     pub(super) fn patience(&self) -> Duration {
         if self.config.auth_info.exec.is_some() { plugin::PATIENCE } else { GREETING }
     }
@@ -116,16 +117,16 @@ fn place(name: &str, context: Option<&str>, server: Option<&str>) -> String {
     if about.is_empty() { format!("`{name}`") } else { format!("`{name}` ({})", about.join(", ")) }
 }
 
-/// A client; nothing is sent to the server yet, and no credential plugin is run.
+/// Makes a client. Sends no request and runs no credential plugin.
 pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
     let mut config = settings.config.clone();
     let agent = HeaderValue::from_static(concat!("transom/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
-    // Every request of ours is paced and tried again in one place.
+    // The agent paces and retries its requests itself.
     config.default_retry = false;
-    // A server that is back is found soon: no connection waits for the long pauses between later attempts of TCP.
+    // Finds a server soon after it is back, instead of waiting for the long pauses between TCP's later attempts.
     config.connect_timeout = Some(CONNECT);
-    // kube would wait for a plugin without an end, on a thread that others need.
+    // kube would wait for a plugin without a limit, and block a thread that other tasks need.
     let made = match config.auth_info.exec.take() {
         Some(exec) => Plugin::new(exec, &settings.options.guard).client(config),
         None => Client::try_from(config),
@@ -133,8 +134,8 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
     made.map_err(|error| settings.failed(Word::ReadFailed, cause(&error)))
 }
 
-/// Asks the API server for its version until it answers, with back-off, and tells how that went: a wrong address or
-/// credential is found early, and a server that is away holds up nobody.
+/// Requests the version of the API server until it answers, with back-off, and publishes the outcome of each attempt.
+/// So a wrong address or credential is found early, and a server that is away blocks no caller.
 pub(super) async fn greet(settings: Settings, client: Client, tell: watch::Sender<Standing>) {
     let mut pace = Pace::default();
     while let Err(cause) = ask(&client).await {
@@ -150,7 +151,7 @@ async fn ask(client: &Client) -> Result<(), Cause> {
     match answer.map_err(|_| Cause::late(GREETING))? {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(unfit)) => Err(unfit.cause()),
-        // Whoever refuses to tell its version is there.
+        // A server that forbids this request has answered.
         Err(cause) if cause.reason == Word::ReadForbidden => Ok(()),
         Err(cause) if cause.reason == Word::KindMissing => {
             Err(Cause::new(Word::ReadFailed, "there is no API server at its address"))
@@ -159,7 +160,7 @@ async fn ask(client: &Client) -> Result<(), Cause> {
     }
 }
 
-/// Why no client can be made, by kind only.
+/// Why no client can be made, by the kind of error only.
 fn cause(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(_) => "its credential cannot be used".to_owned(),

@@ -1,15 +1,15 @@
-//! How many requests went to the API server, by what they did and what they were for. Never says about which object.
+//! Counts requests to the API server by verb and purpose.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// Makes an object.
+    /// Creates an object.
     Create,
-    /// Replaces fields of an object of ours.
+    /// Replaces fields of an object that the agent made.
     Update,
-    /// Sets fields of an object of a user.
+    /// Sets fields of a user's object.
     Patch,
     /// Removes an object.
     Delete,
@@ -73,14 +73,14 @@ impl Purpose {
 pub struct Counts([[AtomicU64; Verb::ALL.len()]; Purpose::ALL.len()]);
 
 impl Counts {
-    /// One more.
+    /// Counts one request.
     pub(super) fn add(&self, verb: Verb, purpose: Purpose) {
         if let Some(count) = self.0.get(purpose as usize).and_then(|of| of.get(verb as usize)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many there were.
+    /// The number of requests.
     pub fn of(&self, verb: Verb, purpose: Purpose) -> u64 {
         let count = self.0.get(purpose as usize).and_then(|of| of.get(verb as usize));
         count.map_or(0, |count| count.load(Ordering::Relaxed))

@@ -1,5 +1,5 @@
-//! Text of an API server as objects that are small to keep.
-//! Never lets an object that cannot be read stand in the way of others; never shows what one holds.
+//! Decodes the text of an API server into objects that are small to keep.
+//! An object that cannot be read becomes a fault and does not affect others; faults contain no value of it.
 
 use super::shelf::{Content, Fault, Item, Key, key};
 use serde::Deserialize;
@@ -13,12 +13,12 @@ use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 use transom_core::watches::{Keep, Scope};
 
-/// The largest object, in bytes as the API server writes it.
+/// The largest object, in bytes as the API server sends it.
 const OBJECT_BYTES: usize = 1_572_864;
-/// The most that an object may take once it is decoded whole: a map takes a hundred times its letters.
+/// The most memory that an object may take when decoded whole: a map takes a hundred times the bytes of its text.
 const DECODED_BYTES: usize = 24 << 20;
 
-/// What is said of an answer that no API server gives.
+/// The answer does not come from an API server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -28,7 +28,7 @@ pub(super) struct Line<'a> {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
-    /// What it is about.
+    /// The object of the event, or a Status.
     #[serde(borrow)]
     pub(super) object: &'a RawValue,
 }
@@ -55,7 +55,7 @@ pub(super) struct PageMeta {
     pub(super) next: String,
 }
 
-/// Which object at which version, and little more.
+/// Name, namespace and version of an object.
 #[derive(Deserialize)]
 pub(super) struct Identity<'a> {
     #[serde(borrow)]
@@ -74,7 +74,7 @@ struct IdentityMeta<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// Reads no more than the metadata.
+    /// Decodes only the metadata.
     pub(super) fn of(text: &'a str) -> Result<Self, Malformed> {
         serde_json::from_str(text).map_err(|_| Malformed)
     }
@@ -91,15 +91,15 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// An object of a watch: its version, and the object when it is one that is kept.
+/// An object that a watch delivered.
 pub(super) struct Read {
     /// Its version.
     pub(super) version: Box<str>,
-    /// The object; nothing when it is not kept.
+    /// The object; `None` if the watch does not keep it.
     pub(super) item: Option<Item>,
 }
 
-/// Reads an object of a scope and keeps what is declared of it.
+/// Decodes an object of a scope and keeps its declared fields.
 pub(super) fn object(text: &str, cluster: &str, scope: &Scope, keep: &Keep) -> Result<Read, Malformed> {
     let body = match body(text, keep.fields.as_ref()) {
         Ok(body) => body,
@@ -121,7 +121,7 @@ pub(super) fn object(text: &str, cluster: &str, scope: &Scope, keep: &Keep) -> R
     Ok(Read { version, item: keep.admits(&object.reference).then(|| kept(object, keep)) })
 }
 
-/// An object as it is kept.
+/// The object in the form that the cache keeps.
 pub(super) fn kept(object: Object, keep: &Keep) -> Item {
     let key = key(object.reference.namespace.as_deref(), &object.reference.name);
     let ours = object.label(labels::MANAGED_BY) == Some(labels::MANAGER);
@@ -129,12 +129,12 @@ pub(super) fn kept(object: Object, keep: &Keep) -> Item {
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
     }
-    // Writing a value of our own to memory cannot fail; if it did, the object would be told as one without fields.
+    // Serializing a `Value` to memory cannot fail. If it did, [`restore`] would report the object as invalid.
     let bytes = serde_json::to_vec(&body).unwrap_or_default();
     Item { key, version: object.version.into(), content: Content::Body(bytes.into()), ours }
 }
 
-/// The object behind what is kept.
+/// The object of which [`kept`] made these bytes.
 pub(super) fn restore(reference: &ObjectRef, version: &str, bytes: &[u8]) -> Result<Object, Fault> {
     let mut body: Value = serde_json::from_slice(bytes).map_err(|_| unusable())?;
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -143,8 +143,8 @@ pub(super) fn restore(reference: &ObjectRef, version: &str, bytes: &[u8]) -> Res
     Ok(Object { reference: reference.clone(), version: version.to_owned(), body })
 }
 
-/// The answer to a request for one object, without what servers note for themselves. Somebody else may have answered in
-/// the place of the API server; then the object is not at fault.
+/// The object in the answer to a GET, without `managedFields`. `Malformed` is no fault of the object: something other
+/// than the API server may have answered.
 pub(super) fn answer(text: &str, reference: &ObjectRef) -> Result<Result<Object, Fault>, Malformed> {
     let identity = Identity::of(text)?;
     identity.version()?;
@@ -168,18 +168,18 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
     read::object(text, fields).map_err(|_| unusable())
 }
 
-/// An object is larger than the limit.
+/// The fault of an object that is larger than the limit.
 pub(super) fn too_large() -> Fault {
     Fault { reason: Word::ObjectTooLarge, message: format!("it has more than the limit of {OBJECT_BYTES} bytes") }
 }
 
-/// The error of a parser may quote what it read, so it is not told.
+/// The fault of an object that cannot be parsed. A parser's error may quote the object, so it is left out.
 fn unusable() -> Fault {
     let message = "it is nested too deeply, or is no object with a name and a version".to_owned();
     Fault { reason: Word::InvalidObject, message }
 }
 
-/// An object with its name and version; items of lists do not repeat their kind.
+/// An object with its name and version. Adds kind and `apiVersion`, which the items of a list leave out.
 fn named(mut body: Value, reference: impl FnOnce(Option<String>, String) -> ObjectRef) -> Result<Object, Malformed> {
     let text = |field: &str| body.get("metadata")?.get(field)?.as_str().map(str::to_owned);
     let (namespace, name) = (text("namespace"), text("name").ok_or(Malformed)?);

@@ -1,5 +1,5 @@
-//! Warning Events on primaries: few of them, and repeats are counted in the Event that is there.
-//! Never says that something went well, never holds up the work: an Event that cannot be written is not written.
+//! Warning Events on primary objects. Their rate is limited, and a repeat is counted in the existing Event.
+//! An Event that cannot be written is dropped.
 
 use super::counts::{Purpose, Verb};
 use super::send::{Refusal, Sender};
@@ -19,18 +19,18 @@ use transom_core::time::format_rfc3339;
 use transom_core::warnings::{Telling, Warnings, is_worth};
 use transom_core::work::Key;
 
-/// Who reports, in every Event.
+/// `reportingController` of every Event.
 const CONTROLLER: &str = "transom.dev/agent";
-/// What was being done, in every Event.
+/// `action` of every Event.
 const ACTION: &str = "Reconcile";
 /// The most bytes of a note, below the API's 1,024.
 const MAX_NOTE: usize = 1_000;
-/// The most bytes of the primary's name in that of an Event.
+/// The most bytes of the primary's name in the name of an Event.
 const MAX_NAME: usize = 200;
-/// Where Events about what lies in no namespace are put.
+/// Namespace of the Events on cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Tells people about failures, on the primaries themselves.
+/// Reports failures as Events on the primary objects.
 pub struct Events {
     sender: Sender,
     /// Name of this replica.
@@ -42,17 +42,17 @@ pub struct Events {
 }
 
 impl Events {
-    /// None told yet; `instance` is the name of this replica, of at most 128 bytes.
+    /// Has reported nothing yet; `instance` is the name of this replica, of at most 128 bytes.
     pub(super) fn new(sender: Sender, instance: &str, read_only: bool) -> Self {
         let (warnings, start, names) = (Mutex::default(), Instant::now(), RandomState::new());
         Self { sender, instance: instance.to_owned(), read_only, warnings, start, names }
     }
 
-    /// Tells a report on its primary, if it is a failure and not too much was told. The uid is the primary's: without
-    /// it `kubectl describe` does not show the Event.
+    /// Reports a failure as an Event on its primary object, unless too many were reported. `uid` is the primary's:
+    /// without it `kubectl describe` does not show the Event.
     ///
     /// # Errors
-    /// When the Event cannot be written; it is not tried again.
+    /// When the Event cannot be written; the caller need not retry.
     pub async fn publish(&self, report: &Report, uid: &str) -> Result<(), WriteFailure> {
         if self.read_only || !is_worth(report) {
             return Ok(());
@@ -94,7 +94,7 @@ impl Events {
         sent.map_err(|refusal| failure::of(kind, &target, &refusal))
     }
 
-    /// A name that no other Event has.
+    /// A unique name for an Event.
     fn name(&self, primary: &ObjectRef) -> String {
         let cut = primary.name.get(..MAX_NAME).unwrap_or(&primary.name).trim_end_matches(['.', '-']);
         format!("{cut}.{:016x}", self.names.hash_one((self.start.elapsed(), &primary.name)))
@@ -147,7 +147,7 @@ fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
     })
 }
 
-/// The time as Events have it, with microseconds.
+/// The present time in the format of Events, with microseconds.
 fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = format_rfc3339(i64::try_from(now.as_secs()).unwrap_or_default());

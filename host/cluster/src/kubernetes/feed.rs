@@ -1,5 +1,5 @@
-//! What was not told yet, for one listener: names, not values, so that it stays small however slow the listener is.
-//! Never tells an older state than the present one, and never one object twice for one change.
+//! The queue of one listener. It holds topics and no values, so it stays small however slow the listener is.
+//! The listener always reads the present state, and a topic is queued only once.
 
 use super::shared::Shared;
 use std::collections::{HashMap, VecDeque};
@@ -9,27 +9,28 @@ use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
-/// One thing to tell.
+/// The subject of a notification.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Topic {
-    /// An object is other than before, or gone.
+    /// An object changed or is gone.
     Object(Arc<ObjectRef>),
     /// An object became usable or unusable.
     Fault(Arc<ObjectRef>),
-    /// A watch can be followed or not.
+    /// A watch can be followed, or cannot.
     Watch(Arc<Scope>),
 }
 
-/// One thing to tell, with whether the last word of it was that it is gone.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct News {
-    /// About what.
+    /// Its subject.
     pub(super) topic: Topic,
-    /// Whether it is gone; of what is absent without that word nobody looks after it any more.
+    /// Whether the object is gone. An object that is absent without this flag is only no longer watched, and not
+    /// reported.
     pub(super) gone: bool,
 }
 
-/// What one listener was not told yet.
+/// The pending news of one listener.
 #[derive(Default)]
 pub(super) struct Feed {
     queue: Mutex<Queue>,
@@ -43,12 +44,12 @@ struct Queue {
 }
 
 impl Feed {
-    /// The queue; a listener that panicked leaves it whole.
+    /// The queue. A poisoned lock is usable, because no panic leaves the queue half changed.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what there is to tell; of each topic only the last word counts.
+    /// Adds news; for each topic only the latest counts.
     pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
         let mut queue = self.queue();
         for News { topic, gone } in news {
@@ -60,7 +61,7 @@ impl Feed {
         self.ready.notify_one();
     }
 
-    /// Takes the next thing to tell.
+    /// Takes the next news.
     pub(super) fn pop(&self) -> Option<News> {
         let mut queue = self.queue();
         let topic = queue.order.pop_front()?;
@@ -69,7 +70,7 @@ impl Feed {
     }
 }
 
-/// What a cluster tells: every change from the moment on at which this was made.
+/// The observations of a cluster: every change since this was made.
 pub struct Observations {
     pub(super) shared: Arc<Shared>,
     pub(super) feed: Arc<Feed>,

@@ -1,5 +1,5 @@
-//! One watch, followed for as long as it is wanted: listed whole, then event by event, and again after every failure.
-//! Never forgets an object because a server could not be asked.
+//! Follows one watch while it is wanted: lists, takes event by event, and resumes or relists after a failure.
+//! A failed request removes no object from the cache.
 
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
@@ -16,36 +16,36 @@ use std::time::Instant;
 use transom_api::Word;
 use transom_core::watches::{Keep, Scope};
 
-/// Objects on a page.
+/// Objects per page.
 const PAGE: u32 = 500;
 
-/// One watch at work.
+/// The task of one watch.
 pub(super) struct Follow {
-    /// What it works on.
+    /// The state of the connection.
     pub(super) shared: Arc<Shared>,
     /// Its number in the cache.
     pub(super) number: u64,
-    /// What it asks for.
+    /// What it requests.
     pub(super) scope: Arc<Scope>,
-    /// What it keeps.
+    /// What it keeps of each object.
     pub(super) keep: Keep,
 }
 
-/// How far a watch came.
+/// How far a watch has come.
 #[derive(Default)]
 struct Progress {
-    /// From where changes are asked for; nothing when everything must be listed.
+    /// The version from which events are requested; `None` when everything must be listed.
     position: Option<String>,
-    /// Since when changes are told, in this turn.
+    /// Since when the stream of this turn is open.
     since: Option<Instant>,
-    /// Whether any was told, in this turn.
+    /// Whether the stream of this turn delivered an event.
     heard: bool,
-    /// Objects on a page, where so many as usual were too large or came too late.
+    /// Objects per page, after a page of `PAGE` objects was too large or too slow.
     page: Option<u32>,
 }
 
 impl Follow {
-    /// Follows the watch for ever; ends only when its task is ended.
+    /// Follows the watch until its task is aborted.
     pub(super) async fn run(self) {
         let mut pace = Pace::default();
         let mut progress = Progress::default();
@@ -60,12 +60,12 @@ impl Follow {
                 pace.reset();
             }
             let cause = match ended {
-                // The API server ends a watch after its time.
+                // The API server ends every watch after its timeout.
                 Ok(()) if lasted => continue,
                 Ok(()) => Cause::new(Word::ServerUnavailable, "the API server ended the watch at once").cut(),
                 Err(cause) => cause,
             };
-            // A watch that says nothing at all, twice, may stand at a version that the server will not reach for long.
+            // A silent turn that did not advance the version: the server may not reach that version for a long time.
             let stuck = cause.next == Next::Silent && !told;
             if stuck || cause.next == Next::Relist || cause.reason == Word::KindMissing {
                 progress.position = None;
@@ -79,7 +79,7 @@ impl Follow {
         }
     }
 
-    /// From the request to the end of the stream.
+    /// One turn, from the request to the end of the stream.
     async fn turn(&self, progress: &mut Progress) -> Result<(), Cause> {
         let Scope { api_version, kind, namespace, .. } = &*self.scope;
         let path = self.shared.path(api_version, kind, namespace.as_deref()).await?;
@@ -116,7 +116,7 @@ impl Follow {
         (!terms.is_empty()).then(|| terms.join(","))
     }
 
-    /// Lists page by page; gives the version of the list.
+    /// Lists page by page; returns the version of the list.
     async fn list(&self, path: &str, page_size: &mut Option<u32>) -> Result<String, Cause> {
         let labels = self.scope.labels.clone();
         let mut params = ListParams {
@@ -128,13 +128,13 @@ impl Follow {
         self.shared.begin(self.number);
         loop {
             self.counted(Verb::List);
-            // What a list leaves out that was begun is not known: it is made anew before anybody hears of its failure.
+            // A list that fails after its first page has gaps: it is made anew before its failure is reported.
             let begun = params.continue_token.is_some();
             let later = |cause: Cause| if begun && !cause.is_refusal() { cause.in_stream() } else { cause };
             let bytes = match stream::page(&self.shared.client, path, &params).await.map_err(later)? {
                 Ok(bytes) => bytes,
                 Err(unfit) => {
-                    // Nobody needs pages of so large objects; with a page of one there is nothing left to try.
+                    // Retry with smaller pages. A page of one object cannot be made smaller.
                     let limit = params.limit.filter(|limit| *limit > 1).ok_or_else(|| later(unfit.cause()))?;
                     *page_size = Some((limit / 8).max(1));
                     params.limit = *page_size;
@@ -165,8 +165,8 @@ impl Follow {
         Ok(())
     }
 
-    /// Takes one event; gives the version up to which everything is known now. An object and the place of the watch
-    /// change together: an answer that comes in between would be taken for news.
+    /// Takes one event; returns the version that the watch has reached. The object and the version change in one step:
+    /// an answer merged in between would cause news.
     fn event(&self, line: &Line<'_>) -> Result<String, Cause> {
         let text = line.object.get();
         match &*line.kind {
@@ -203,7 +203,7 @@ impl Follow {
         }
     }
 
-    /// Everything was listed at a version.
+    /// The list is complete, at a version.
     fn listed(&self, version: &str) -> Result<(), Cause> {
         if version.is_empty() {
             return Err(Cause::malformed());
@@ -213,7 +213,8 @@ impl Follow {
         Ok(())
     }
 
-    /// Refuses a version that lies before what was told already: the server was restored, and all is listed anew.
+    /// Refuses a version older than one that was already reported: the server was restored, and everything is listed
+    /// anew.
     fn forward(&self, version: &str) -> Result<(), Cause> {
         if self.shared.went_back(self.number, version) { Err(Cause::restored()) } else { Ok(()) }
     }

@@ -1,35 +1,35 @@
-//! How the watches of a connection do, for readiness and metrics. Never names an object.
+//! Health of the watches of a connection, for readiness and metrics.
 
 use super::shared::Shared;
 use transom_api::Word;
 use transom_core::watches::Scope;
 
-/// How the watches of a connection do.
+/// Health of the watches of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Each watch.
+    /// Health of each watch.
     pub watches: Vec<WatchHealth>,
 }
 
-/// How one watch does.
+/// Health of one watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchHealth {
-    /// What it asks for.
+    /// What it requests.
     pub scope: Scope,
-    /// Whether everything was listed once, with what is kept now.
+    /// Whether it was listed completely, with what is kept now.
     pub synced: bool,
-    /// Why it cannot be followed now, and what is wrong.
+    /// Why it cannot be followed now: reason and message.
     pub failure: Option<(Word, String)>,
-    /// Objects kept.
+    /// How many objects it keeps.
     pub objects: usize,
-    /// How often it stopped before its time, since it is wanted.
+    /// How often it ended early, since it is wanted.
     pub restarts: u64,
-    /// Seconds since the API server last said something; it says something every minute.
+    /// Seconds since the last message of the API server, which sends one every minute.
     pub silent_seconds: u64,
 }
 
 impl Shared {
-    /// How the watches do.
+    /// Health of the watches.
     pub(super) fn health(&self) -> Health {
         let cache = self.cache();
         let watches = cache.watches.iter().map(|watched| WatchHealth {

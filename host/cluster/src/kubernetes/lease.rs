@@ -1,5 +1,5 @@
-//! One leader among replicas, by a Lease: takes it, renews it, gives it back. Never judges it: that is `core::lease`;
-//! never lets anybody believe longer than the lease allows that this replica leads.
+//! Leader election by a Lease: acquires, renews and releases it. The rules are in `core::lease`.
+//! Leadership ends by the clock, so no writer relies on it for longer than the lease allows.
 
 mod candidate;
 mod leading;
@@ -16,32 +16,32 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use transom_core::lease::Timing;
 
-/// Which Lease, and who wants it.
+/// Which Lease, and the replica that wants it.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease; [`transom_core::rights::LEASE`] is the one that `transom rbac` grants.
     pub name: String,
-    /// Name of this replica, as people know it: the pod's.
+    /// Name of this replica for people: the pod's name.
     pub instance: String,
-    /// How long things take.
+    /// The durations of the election.
     pub timing: Timing,
 }
 
-/// What a candidate is told to do.
+/// An order to a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Nothing yet: whoever is not ready would hold the lease and do no work.
+    /// Do nothing yet: a replica that is not ready would hold the lease and do no work.
     Wait,
-    /// To stand for the lease.
+    /// Try to hold the lease.
     Stand,
-    /// To give it back, and to end.
+    /// Release the lease and end.
     Stop,
 }
 
-/// A candidate: a task that ends with this value. When it is dropped without [`Leadership::release`] the lease is left
-/// to end by itself.
+/// A candidate; dropping this value ends its task. Without [`Leadership::release`] the lease is not released, but
+/// expires.
 pub struct Leadership {
     leading: Leading,
     order: watch::Sender<Order>,
@@ -49,11 +49,11 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// One that asks for nothing before [`Leadership::stand`]. Needs the rights to get, create and update that one Lease.
-    /// Must be called inside of a tokio runtime.
+    /// A candidate that sends no request before [`Leadership::stand`]. Needs the rights to get, create and update that
+    /// one Lease. Must be called inside a tokio runtime.
     pub fn new(kubernetes: &Kubernetes, options: &LeaseOptions) -> Self {
         let leases = Api::namespaced(kubernetes.shared.client.clone(), &options.namespace);
-        // Another process may bear the same name: a pod's container that was started again.
+        // Another process may have the same name: a restarted container of the pod.
         let me = format!("{}_{:016x}", options.instance, RandomState::new().hash_one(&options.instance));
         let (tell, leading) = leading::channel();
         let (order, told) = watch::channel(Order::Wait);
@@ -62,19 +62,19 @@ impl Leadership {
         Self { leading, order, task: tokio::spawn(candidate.run()) }
     }
 
-    /// Stands for the lease from now on: for when this replica could do the work at once.
+    /// Tries to hold the lease from now on. Call this once this replica could begin to work at once.
     pub fn stand(&self) {
         self.order.send_replace(Order::Stand);
     }
 
-    /// Whether this replica leads, for whoever writes.
+    /// Whether this replica leads: a handle for writers.
     pub fn leading(&self) -> Leading {
         self.leading.clone()
     }
 
-    /// Gives the lease back, if it is ours, so that another replica need not wait for its end: from the call on
-    /// [`Leading::leads`] is false, so that everything must have been written before. Bound it in time: it asks again
-    /// until the API server answers.
+    /// Releases the lease, if this replica holds it, so that another replica need not wait until it expires.
+    /// [`Leading::leads`] is false from the call on, so finish all writes before. Add a timeout: it retries until the
+    /// API server answers.
     pub async fn release(mut self) {
         self.leading.stop();
         self.order.send_replace(Order::Stop);

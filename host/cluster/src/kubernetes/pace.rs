@@ -1,18 +1,18 @@
-//! How long a watch waits before it asks again. Never longer than half a minute, unless the API server asks for it.
+//! The back-off of a watch: at most 30 s, or up to 60 s if the API server asks for it.
 
 use super::cause::{Cause, Next};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 use transom_api::Word;
 
-/// A watch that ended sooner did nothing useful.
+/// A stream that ended sooner did no useful work.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
-/// Failures of a stream in a row that are nobody's business yet.
+/// How many failures of a stream in a row are not reported.
 const UNTOLD: u32 = 3;
 /// The longest wait that an API server may ask for.
 const ASKED: Duration = Duration::from_secs(60);
 
-/// Failures in a row, and what follows.
+/// Counts failures in a row for the back-off.
 #[derive(Default)]
 pub(super) struct Pace {
     failures: u32,
@@ -21,19 +21,19 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Something worked.
+    /// A request succeeded.
     pub(super) fn reset(&mut self) {
         *self = Self { random: self.random.clone(), ..Self::default() };
     }
 
-    /// Whether a failure is told. A stream that broke is asked for again first, and so is a server that says when: it may
-    /// be setting up a kind that was just installed.
+    /// Whether a failure is reported. A broken stream is retried first. So is a request for which the server names a
+    /// wait: it may be setting up a kind that was just installed.
     pub(super) fn tells(&self, cause: &Cause) -> bool {
         let first = cause.wait.is_some() || cause.next != Next::Again;
         !first || self.failures > UNTOLD
     }
 
-    /// How long to wait after one more failure: away servers are asked often, missing rights and kinds seldom.
+    /// How long to wait after one more failure: shorter for an unavailable server, longer for missing rights and kinds.
     pub(super) fn wait(&mut self, cause: &Cause) -> Duration {
         if self.last != Some(cause.reason) {
             self.failures = 0;
@@ -53,7 +53,8 @@ impl Pace {
     }
 }
 
-/// How long the API server may keep one watch open, in seconds: less than five minutes, and not all at the same time.
+/// How long the API server may keep one watch open, in seconds: less than five minutes, and spread so that not all
+/// watches end at the same time.
 pub(super) fn watch_seconds() -> u32 {
     let spread = RandomState::new().hash_one(0) % 60;
     u32::try_from(spread).unwrap_or_default() + 230

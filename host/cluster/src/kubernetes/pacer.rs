@@ -1,4 +1,4 @@
-//! Lets requests go at the pace of `core::share::pace`: makes them wait for room, and for the end of a pause. Never sends one.
+//! Delays requests according to `core::share::pace`: until there is room, and until a pause has ended.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,24 +7,24 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use transom_core::share::pace::{Admission, Ending, Pace, Ticket};
 
-/// The pace of one API server, shared by all that write to it.
+/// The pace of one API server, shared by all writers.
 pub(super) struct Pacer {
     pace: Mutex<Pace>,
-    /// There may be room for one more.
+    /// Notified when there may be room for one more request.
     freed: Notify,
     start: Instant,
     seeds: RandomState,
     asked: AtomicU64,
 }
 
-/// The right to have one request go on; to be ended with what became of it.
+/// Permission for one request; end it with the outcome of the request.
 pub(super) struct Permit<'a> {
     pacer: &'a Pacer,
     ticket: Option<Ticket>,
 }
 
 impl Pacer {
-    /// Nothing goes on yet.
+    /// No request is under way yet.
     pub(super) fn new() -> Self {
         Self {
             pace: Mutex::default(),
@@ -35,7 +35,7 @@ impl Pacer {
         }
     }
 
-    /// Waits until a request may start; nothing when that is not before the deadline.
+    /// Waits until a request may start; `None` if that is not before the deadline.
     pub(super) async fn enter(&self, deadline: Instant) -> Option<Permit<'_>> {
         loop {
             let seed = self.seeds.hash_one(self.asked.fetch_add(1, Ordering::Relaxed));
@@ -43,7 +43,7 @@ impl Pacer {
                 let mut pace = self.pace();
                 (pace.admit(self.now_ms(), seed), pace.has_room())
             };
-            // Whoever is woken wakes the next one, so that none is left behind.
+            // A woken waiter wakes the next one, so that none is left waiting while there is room.
             if room {
                 self.freed.notify_one();
             }
@@ -71,7 +71,7 @@ impl Pacer {
 }
 
 impl Permit<'_> {
-    /// What became of the request.
+    /// Ends the request with its outcome.
     pub(super) fn end(mut self, ending: Ending) {
         self.give_back(ending);
     }
@@ -84,7 +84,7 @@ impl Permit<'_> {
     }
 }
 
-/// A request that was given up half-way is one that nobody answered.
+/// A dropped permit counts as a request without an answer.
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.give_back(Ending::Lost);

@@ -1,5 +1,4 @@
-//! The status of FleetPolicy objects: the newest, only when it differs, at most once in five seconds for each policy.
-//! Never writes another field of a FleetPolicy, and never decides what its status says.
+//! Writes the status of FleetPolicy objects: the newest one, only if it differs, at most once in 5 s for each policy.
 
 use super::counts::{Purpose, Verb};
 use super::send::{Refusal, Sender};
@@ -19,39 +18,39 @@ use transom_core::latest::{Latest, Next};
 use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
-/// Under which name the status stands in the managed fields.
+/// Field manager of the status.
 const FIELD_MANAGER: &str = "transom";
 const KIND: &str = "FleetPolicy";
 const PLURAL: &str = "fleetpolicies";
-/// Between two writes for one policy.
+/// The least time between two writes for one policy.
 const INTERVAL_MS: u64 = 5_000;
-/// A day: how long to wait when nothing is to be written.
+/// One day: how long to wait when there is nothing to write.
 const LONG: Duration = Duration::from_secs(86_400);
 
-/// The status of the policies of one API server.
+/// Writes the status of the policies of one API server.
 pub struct PolicyStatuses {
     sender: Sender,
     read_only: bool,
     by_policy: Mutex<BTreeMap<String, Latest<Value>>>,
-    /// Held by whoever writes now.
+    /// Held during writes, so that only one task writes.
     turn: tokio::sync::Mutex<()>,
     news: Notify,
     start: Instant,
 }
 
 impl PolicyStatuses {
-    /// Nothing is known yet; one that is read-only never writes.
+    /// Knows no status yet; never writes if `read_only`.
     pub(super) fn new(sender: Sender, read_only: bool) -> Self {
         let (by_policy, turn) = (Mutex::default(), tokio::sync::Mutex::default());
         Self { sender, read_only, by_policy, turn, news: Notify::new(), start: Instant::now() }
     }
 
-    /// The status that a policy has on the server: it is not written again.
+    /// The status that a policy has on the server; the same one is not written again.
     pub fn found(&self, policy: &str, status: Value) {
         self.latest(|all| all.entry(policy.to_owned()).or_insert_with(|| Latest::new(INTERVAL_MS)).found(status));
     }
 
-    /// The status that a policy should have: the value of its field `status`.
+    /// Publishes the value of a policy's field `status`; [`Self::run`] writes it.
     pub fn publish(&self, policy: &str, status: Value) {
         if self.read_only {
             return;
@@ -60,13 +59,13 @@ impl PolicyStatuses {
         self.news.notify_one();
     }
 
-    /// A policy is gone.
+    /// A policy was deleted.
     pub fn forget(&self, policy: &str) {
         self.latest(|all| all.remove(policy));
     }
 
-    /// Writes what is published, as long as it is polled; `told` hears of each write that fails. What fails is tried
-    /// again with back-off, unless the policy is gone or the status is invalid.
+    /// Writes published statuses as long as it is polled, and calls `told` for each failed write. A failed write is
+    /// repeated with back-off, unless the policy is gone or the status is invalid.
     pub async fn run(&self, told: impl Fn(&str, &WriteFailure)) {
         loop {
             let wake_at = self.flush(&told).await;
@@ -77,7 +76,7 @@ impl PolicyStatuses {
         }
     }
 
-    /// Writes once what is left, however soon that is after the write before; for before the end.
+    /// Writes every pending status once, without waiting for the interval; for the end of the process.
     pub async fn finish(&self, told: impl Fn(&str, &WriteFailure)) {
         let _turn = self.turn.lock().await;
         let left = |(policy, latest): (&String, &Latest<Value>)| Some((policy.clone(), latest.left()?.clone()));
@@ -87,7 +86,7 @@ impl PolicyStatuses {
         }
     }
 
-    /// Writes what is due; gives when to look again.
+    /// Writes what is due; returns when to call this again.
     async fn flush(&self, told: &impl Fn(&str, &WriteFailure)) -> Instant {
         let _turn = self.turn.lock().await;
         let mut wake_at = Instant::now() + LONG;
@@ -122,10 +121,10 @@ impl PolicyStatuses {
         let class = failed.as_ref().map(|failed| Class::of(failed.reason));
         let kind_missing = failed.is_some_and(|failed| failed.reason == Word::KindMissing);
         self.latest(|all| match (all.get_mut(policy), class) {
-            // A policy that is gone has no status; one that comes again is published again.
+            // The policy is gone. If it is created again, its status is published again.
             (Some(_), Some(Class::Conflict)) => drop(all.remove(policy)),
             (Some(_), Some(_)) if kind_missing => drop(all.remove(policy)),
-            // What is invalid stays so: the next value may not be.
+            // The server would refuse the same status again; the next one may be valid.
             (Some(latest), None | Some(Class::Invalid)) => latest.done(status, true, now_ms),
             (Some(latest), Some(_)) => latest.done(status, false, now_ms),
             (None, _) => {}
@@ -142,7 +141,7 @@ impl PolicyStatuses {
     }
 }
 
-/// A server-side apply of the whole status: what an earlier agent left in it goes.
+/// A server-side apply of the whole status, so that fields of an earlier agent are removed.
 fn request(policy: &str, status: &Value) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
     let version = API_VERSION.rsplit('/').next().unwrap_or_default();
     let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, KIND), PLURAL);

@@ -1,4 +1,4 @@
-//! One object, asked for. Never asks for what cannot be a name.
+//! Requests one object from the API server. Sends no request for a name that could lead to another path.
 
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
@@ -13,7 +13,7 @@ use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 
 impl Shared {
-    /// Asks for an object; nothing when there is none, or its kind is not served.
+    /// Requests an object by a GET; `None` when it does not exist or its kind is not served.
     pub(super) async fn ask(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         if !is_named(reference) {
             return Ok(None);
@@ -37,8 +37,8 @@ impl Shared {
         }
     }
 
-    /// Asks whether an object is there, by a list of its name. Where its kind is not served nothing says that it is gone: a
-    /// CRD may be on its way back, and its objects with it.
+    /// Requests an object by a LIST of its name. Fails when its kind is not served, because that does not prove that
+    /// the object is gone: a CRD may be on its way back, and its objects with it.
     pub(super) async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         if !is_named(reference) {
             return Ok(None);
@@ -49,7 +49,7 @@ impl Shared {
         self.counts.add(Verb::List, Purpose::Work);
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
         let answer = stream::page(&self.client, &path, &params).await.map_err(|cause| {
-            // The kind may have gone since its path was learnt.
+            // The kind may have been removed since its path was resolved.
             self.resources.forget(api_version, kind);
             fail(cause)
         })?;
@@ -58,7 +58,7 @@ impl Shared {
         page.items.iter().flatten().next().map(|item| self.understood(item.get(), reference)).transpose()
     }
 
-    /// An object as an answer has it, with what is kept of its kind.
+    /// Decodes the object in an answer and cuts it to the fields that are kept of its kind.
     fn understood(&self, text: &str, reference: &ObjectRef) -> Result<Object, ReadFailure> {
         let fail = |fault: &Fault| failure(reference, fault);
         let answer = decode::answer(text, reference).map_err(|_| fail(&of(Cause::malformed())))?;
@@ -77,12 +77,13 @@ fn of(cause: Cause) -> Fault {
     Fault { reason: cause.reason, message: cause.message }
 }
 
-/// Whether both parts of a reference are names: a guest may have made them up, and what is no name is another path.
+/// Whether namespace and name are possible names. A guest may have made them up, and other text could lead to another
+/// path.
 fn is_named(reference: &ObjectRef) -> bool {
     reference.namespace.iter().chain([&reference.name]).all(|name| is_name(name))
 }
 
-/// Whether a text can be the name of an object: nothing in it means anything in a path.
+/// Whether a text can be the name of an object: it has no character with a meaning in a path.
 fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_');
     !name.is_empty() && name != "." && name != ".." && name.bytes().all(plain)

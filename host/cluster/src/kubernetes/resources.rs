@@ -1,4 +1,4 @@
-//! Which path of the API a kind lives at, asked once and kept. Never keeps that a kind is missing: it may be installed.
+//! Resolves kinds to API paths and caches the paths. A missing kind is not cached, because it may be installed later.
 
 use kube::Client;
 use kube::api::{Api, DynamicObject};
@@ -13,25 +13,25 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub(super) struct Resource {
     /// Group, version, kind and plural.
     pub(super) api: ApiResource,
-    /// Whether its objects lie in namespaces.
+    /// Whether the kind is namespaced.
     pub(super) namespaced: bool,
 }
 
-/// Why the path of a kind is not known.
+/// Why a kind has no known path.
 #[derive(Debug)]
 pub(super) enum Unresolved {
     /// The API server does not know the kind.
     Missing,
-    /// It serves the kind under another version of its group only.
+    /// It serves the kind only in this other version of its group.
     Elsewhere(String),
-    /// It could not be asked.
+    /// The request failed.
     Failed(kube::Error),
 }
 
 /// By `apiVersion` and kind.
 type Known = BTreeMap<(String, String), Arc<Resource>>;
 
-/// The kinds of one API server. Cheap to clone; all clones know the same.
+/// The kinds of one API server. Cheap to clone; all clones share one cache.
 #[derive(Clone)]
 pub(super) struct Resources {
     client: Client,
@@ -39,7 +39,7 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// None known yet.
+    /// An empty cache.
     pub(super) fn new(client: Client) -> Self {
         Self { client, known: Arc::default() }
     }
@@ -62,7 +62,7 @@ impl Resources {
         Ok(resource)
     }
 
-    /// Forgets the path of a kind: the API server no longer knows it, or may know it otherwise.
+    /// Forgets the path of a kind, because the API server may have removed the kind or changed its path.
     pub(super) fn forget(&self, api_version: &str, kind: &str) {
         let name = (api_version.to_owned(), kind.to_owned());
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
@@ -78,8 +78,8 @@ impl Resources {
         }
     }
 
-    /// Why a kind was not found. Anybody between us and the API server may answer 404: only one that tells its groups
-    /// is believed.
+    /// Why a kind was not found. Something between the agent and the API server may have answered 404, so the 404
+    /// counts only if the server also lists its groups.
     async fn unresolved(&self, error: kube::Error, kind: &GroupVersionKind) -> Unresolved {
         let not_found = match &error {
             kube::Error::Api(status) => status.code == 404,
@@ -97,8 +97,8 @@ impl Resources {
         }
     }
 
-    /// Another version of its group under which a kind is served: its objects are there, though nobody can be asked for
-    /// them as they were named.
+    /// Another version of its group in which a kind is served. Its objects exist, but cannot be requested in the
+    /// version that was named.
     async fn elsewhere(&self, kind: &GroupVersionKind) -> Result<Option<String>, kube::Error> {
         let groups = self.client.list_api_groups().await?.groups;
         let group = groups.into_iter().find(|group| group.name == kind.group);

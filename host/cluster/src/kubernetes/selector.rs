@@ -1,10 +1,10 @@
-//! Whether an object that we wrote belongs to a scope. Never says yes when it is not sure: the watch will tell.
+//! Whether an object that the agent wrote lies in a scope; false if uncertain, because the watch will report it.
 
 use serde_json::Value;
 use transom_core::object::Object;
 use transom_core::watches::Scope;
 
-/// Whether an object surely lies in a scope of its kind.
+/// Whether an object certainly lies in a scope.
 pub(super) fn holds(scope: &Scope, object: &Object) -> bool {
     let reference = &object.reference;
     names(scope, &reference.api_version, &reference.kind, reference.namespace.as_deref(), &reference.name)
@@ -12,7 +12,7 @@ pub(super) fn holds(scope: &Scope, object: &Object) -> bool {
         && scope.fields.as_deref().is_none_or(|selector| fields(selector, &object.body))
 }
 
-/// Whether a scope is about a name, apart from its selectors.
+/// Whether a scope covers a name, apart from its selectors.
 pub(super) fn names(scope: &Scope, api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> bool {
     scope.kind == kind
         && scope.api_version == api_version
@@ -20,7 +20,7 @@ pub(super) fn names(scope: &Scope, api_version: &str, kind: &str, namespace: Opt
         && scope.namespace.as_deref().is_none_or(|only| Some(only) == namespace)
 }
 
-/// `a=b`, `a==b` and `a`, with commas between; of everything else it is not sure.
+/// Supports `a=b`, `a==b` and `a`, separated by commas; false for every other selector.
 fn labels(selector: &str, object: &Object) -> bool {
     if selector.contains(['(', '!', ' ']) {
         return false;
@@ -31,7 +31,7 @@ fn labels(selector: &str, object: &Object) -> bool {
     })
 }
 
-/// `a.b=c` and `a.b==c`, with commas between; of everything else it is not sure.
+/// Supports `a.b=c` and `a.b==c`, separated by commas; false for every other selector.
 fn fields(selector: &str, body: &Value) -> bool {
     selector.split(',').all(|term| {
         let Some((path, value)) = term.split_once('=') else { return false };

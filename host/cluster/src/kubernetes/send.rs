@@ -1,5 +1,5 @@
-//! The one way to the API server for what the agent writes: at its pace, in time, counted, and again when the server
-//! asks for it. Never shows a body: what an answer means is judged by whoever asked.
+//! Sends writes of objects, status and Events: paced, with a time limit, counted, and again if the server asks for it.
+//! The caller judges the answer. The Lease and access reviews do not go through here.
 
 use super::cause::Cause;
 use super::counts::{Counts, Purpose, Verb};
@@ -13,37 +13,37 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::{Duration, Instant, timeout};
 use transom_core::share::pace::Ending;
 
-/// The longest that one request may take.
+/// The time limit of one attempt.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest that a request is tried, its waiting included.
+/// How long new attempts of a request may begin, waits included.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How often a request is tried that the server has no room for.
+/// The most attempts of a request while the server has no room.
 const TRIES: usize = 10;
 
 /// Why a request has no result.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// The server, or something on the way to it, said no.
+    /// The server, or something on the way to it, refused.
     Answered {
         /// The HTTP status.
         code: u16,
-        /// What it said, when that was a Status.
+        /// The Status in the answer, if there was one.
         status: Option<Box<Status>>,
         /// The pause that it asked for, in milliseconds.
         pause_ms: Option<u64>,
     },
-    /// There is no answer that can be used; why, without a word of what was sent or received.
+    /// There is no usable answer. The text says why, and contains nothing that was sent or received.
     Silent(String),
-    /// It was not sent: another replica leads by now.
+    /// The request was not sent: this replica no longer leads.
     NotLeading,
 }
 
 impl Refusal {
-    /// Why kube's client did not get an answer.
+    /// The refusal for an error of kube's client.
     pub(super) fn of(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => {
-                // The client makes a Status of its own of a body that is none, and puts the body into its message.
+                // For a body that is no Status, the client makes up a Status with the body as its message.
                 let real = status.status.is_some() && status.reason != "Failed to parse error data";
                 Self::Answered { code: status.code, status: real.then_some(status), pause_ms: None }
             }
@@ -51,12 +51,12 @@ impl Refusal {
         }
     }
 
-    /// Nobody answered in time.
+    /// No answer came in time.
     pub(super) fn late() -> Self {
         Self::Silent(Cause::late(TIMEOUT).message)
     }
 
-    /// What the server said; empty when that was no Status.
+    /// The server's message; empty if the answer was no Status.
     pub(super) fn message(&self) -> &str {
         match self {
             Self::Answered { status: Some(status), .. } => &status.message,
@@ -64,7 +64,7 @@ impl Refusal {
         }
     }
 
-    /// Whether a webhook said it, in the server's place: the server itself may have room.
+    /// Whether a webhook refused in the server's place: the server itself may have room.
     fn of_webhook(&self) -> bool {
         self.message().starts_with("admission webhook ")
     }
@@ -78,34 +78,34 @@ impl Refusal {
     }
 }
 
-/// Sends requests. Cheap to clone; all clones keep one pace.
+/// Sends requests. Cheap to clone; all clones share one pace.
 #[derive(Clone)]
 pub(super) struct Sender {
     client: Client,
     pacer: Arc<Pacer>,
     counts: Arc<Counts>,
-    /// Asked right before each request is sent, where there is an election.
+    /// Checked right before each request is sent, where there is an election.
     leading: Arc<OnceLock<Leading>>,
 }
 
 impl Sender {
-    /// With a pace and counts of its own.
+    /// A sender with its own pace and counts.
     pub(super) fn new(client: Client) -> Self {
         Self { client, pacer: Arc::new(Pacer::new()), counts: Arc::default(), leading: Arc::default() }
     }
 
-    /// Sends only while this replica leads, from now on; the first word counts.
+    /// From now on, sends only while this replica leads. Later calls have no effect.
     pub(super) fn lead_by(&self, leading: Leading) {
         let _ = self.leading.set(leading);
     }
 
-    /// What was sent since the start.
+    /// The requests since the start.
     pub(super) fn counts(&self) -> &Arc<Counts> {
         &self.counts
     }
 
-    /// Sends a request and gives the JSON of the answer. One that the server has no room for is tried again, a few
-    /// times and not for long; nothing else is, as nobody knows what became of it.
+    /// Sends a request and returns the JSON of the answer. Retries only if the server has no room (429), a few times
+    /// and not for long. After any other failure the request may have taken effect, so it is not sent again.
     pub(super) async fn send(
         &self,
         verb: Verb,
@@ -133,7 +133,7 @@ impl Sender {
         Err(refused)
     }
 
-    /// How long one request may take: no longer than until another replica may lead.
+    /// How long one attempt may take: it ends before another replica may lead.
     fn patience(&self) -> Duration {
         self.leading.get().map_or(TIMEOUT, |leading| leading.left().min(TIMEOUT))
     }

@@ -1,4 +1,4 @@
-//! What the parts of one connection share: client, kinds, cache, listeners. Never holds the lock while it waits.
+//! What the parts of one connection share: client, kinds, cache, listeners. Its locks are not held across an await.
 
 use super::cache::{Asked, Cache, Known};
 use super::cause::Cause;
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) resources: Resources,
     /// The number of the next watch.
     pub(super) next: AtomicU64,
-    /// Rings when a watch was listed whole or is found unreadable.
+    /// Notified when a watch was listed completely, is found unreadable or is removed.
     pub(super) settled: Notify,
     /// Whether the API server has answered since the start.
     pub(super) standing: watch::Receiver<Standing>,
@@ -43,15 +43,15 @@ pub(super) struct Shared {
     feeds: Mutex<Vec<Weak<Feed>>>,
 }
 
-/// What was known when something was asked.
+/// The state of the cache when a request was sent.
 pub(super) struct Asking {
     asked: Asked,
-    /// The version of the object, where it was known to be there.
+    /// The version of the object, if it was known to exist.
     version: Option<Box<str>>,
 }
 
 impl Shared {
-    /// With nothing watched yet.
+    /// Watches nothing yet.
     pub(super) fn new(
         name: &str,
         client: Client,
@@ -72,12 +72,13 @@ impl Shared {
         }
     }
 
-    /// The cache, to look at.
+    /// The cache, for reading.
     pub(super) fn cache(&self) -> RwLockReadGuard<'_, Cache> {
         self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the cache and tells every listener; both under the lock, so that news come in the order of the changes.
+    /// Changes the cache and notifies every listener, both under the lock, so that news arrive in the order of the
+    /// changes.
     pub(super) fn change(&self, change: impl FnOnce(&mut Cache) -> Vec<News>) {
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         let news = change(&mut cache);
@@ -104,7 +105,7 @@ impl Shared {
         Ok(self.resources.api(&resource, namespace).resource_url().to_owned())
     }
 
-    /// Something is asked now: what is known of its object, to be held against the answer.
+    /// The state of the cache for a request that is sent now, to compare its answer with.
     pub(super) fn asking(&self, reference: &ObjectRef) -> Asking {
         let cache = self.cache();
         let version = match cache.find(reference) {
@@ -114,12 +115,12 @@ impl Shared {
         Asking { asked: cache.asked(), version }
     }
 
-    /// A read of one object, or a delete, answered with it: that is known at once, unless a watch has told more.
+    /// Merges the object in the answer to a read or a delete into the cache, unless a watch has reported more.
     pub(super) fn took(&self, object: &Object, asking: &Asking) {
         self.change(|cache| cache.answered(object, asking.asked));
     }
 
-    /// What a read of one object said of it, where the API server itself said so.
+    /// Merges the result of a read into the cache. Only for answers of the API server itself.
     pub(super) fn learnt(&self, reference: &ObjectRef, read: Option<&Object>, asking: &Asking) {
         match (read, &asking.version) {
             (Some(object), _) => self.took(object, asking),
@@ -128,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// What a write answered is known at once, too, and that it was written is no news to whoever wrote it.
+    /// Merges the answer to a write into the cache. Listeners are not told of the object, because its writer knows.
     pub(super) fn wrote(&self, object: &Object, asking: &Asking) {
         self.change(|cache| {
             let mut news = cache.answered(object, asking.asked);
@@ -137,12 +138,12 @@ impl Shared {
         });
     }
 
-    /// An answer said that an object is gone that had this version.
+    /// An answer reports that the object with this version is gone.
     pub(super) fn gone(&self, reference: &ObjectRef, version: &str, asking: &Asking) {
         self.change(|cache| cache.answered_gone(reference, version, asking.asked));
     }
 
-    /// A new listener, who is told what changes from now on.
+    /// Adds a listener that is told what changes from now on.
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let _unchanged = self.cache();
@@ -150,13 +151,13 @@ impl Shared {
         feed
     }
 
-    /// What is known of an object without asking; nothing when it must be asked for. Parsed outside of the lock.
+    /// What the cache knows of an object; `None` if it must be requested. Decodes outside the lock.
     pub(super) fn known(&self, reference: &ObjectRef) -> Option<Result<Option<Object>, ReadFailure>> {
         let known = self.cache().find(reference);
         Self::restore(reference, known)
     }
 
-    /// Bytes that an object takes at most once it is decoded, where it is known.
+    /// Upper bound of the bytes that a cached object takes once it is decoded; `None` if it must be requested.
     pub(super) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
         let known = self.cache().find(reference);
         match known {
@@ -166,14 +167,14 @@ impl Shared {
         }
     }
 
-    /// An object as it was last heard of, also while its watch is still being listed.
+    /// The last known state of an object, also while its watch is being listed.
     pub(super) fn last_heard(&self, reference: &ObjectRef) -> Option<Object> {
         let heard = self.cache().heard(reference);
         Self::restore(reference, heard)?.ok()?
     }
 
-    /// Why the watch that would tell of an object for sure cannot be listed. To ask for the one object then takes a right
-    /// that its watch does without, and would not be answered better.
+    /// Why the watch that certainly covers an object cannot be listed. A GET instead would need a right that the watch
+    /// does not, and would fail for the same cause.
     pub(super) fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {
         let cache = self.cache();
         let broken = |watched: &&Watched| watched.is_whole() && !watched.is_missing();
@@ -192,7 +193,7 @@ impl Shared {
         })
     }
 
-    /// The state of a topic now, as a listener is told; nothing when there is nothing to say of it any more.
+    /// The present state of a topic for a listener; `None` if there is nothing left to report.
     pub(super) fn observation(&self, News { topic, gone }: &News) -> Option<Observation> {
         match topic {
             Topic::Object(reference) => match Self::restore(reference, self.cache().heard(reference)) {
@@ -213,7 +214,7 @@ impl Shared {
     }
 }
 
-/// Why an object is not read that is being listed for too long.
+/// The failure of a read whose object took too long to be listed.
 pub(super) fn late(reference: &ObjectRef, after: Duration) -> ReadFailure {
     let message = format!("failed to read {reference}: its kind was not listed within {} s", after.as_secs());
     ReadFailure { reason: Word::ServerUnavailable, message }

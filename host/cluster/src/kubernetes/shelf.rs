@@ -1,12 +1,13 @@
-//! The objects of one watch, merged from what the watch tells and from what single requests answer. The watch has the
-//! last word: an answer counts only for what the watch has not told yet, and only until it has.
+//! The store of one watch: objects merged from the watch and from the answers to single requests.
+//! The watch takes precedence: an answer counts only for versions that the watch has not reached, and only until then.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use transom_api::Word;
 
-/// `namespace/name`, or `/name` for what is cluster-scoped: sorted by namespace, and a third of an `ObjectRef`.
+/// `namespace/name`, or `/name` for a cluster-scoped object. Sorts by namespace, and takes a third of the memory of an
+/// `ObjectRef`.
 pub(super) type Key = Box<str>;
 
 /// The key of an object.
@@ -25,16 +26,16 @@ pub(super) fn parts(key: &str) -> (Option<&str>, &str) {
 pub(super) struct Fault {
     /// In one word.
     pub(super) reason: Word,
-    /// What is wrong, without a value of it.
+    /// What is wrong. Contains no value of the object.
     pub(super) message: String,
 }
 
 /// What is kept of an object.
 #[derive(Clone, PartialEq)]
 pub(super) enum Content {
-    /// Compact JSON without the version: equal bytes say that nothing changed that anybody could see.
+    /// Compact JSON without the version: equal bytes mean that no reader can see a change.
     Body(Arc<[u8]>),
-    /// It is there, but cannot be used.
+    /// The object exists, but cannot be used.
     Fault(Arc<Fault>),
 }
 
@@ -56,14 +57,14 @@ pub(super) struct Item {
     pub(super) version: Box<str>,
     /// What is kept of it.
     pub(super) content: Content,
-    /// Whether it carries the label of what we make.
+    /// Whether it carries the agent's label.
     pub(super) ours: bool,
 }
 
-/// A point in the order in which a connection asks and learns: the later, the higher.
+/// A logical time, by the order in which a connection sends requests and merges answers; it increases.
 pub(super) type Moment = u64;
 
-/// The moment of what a watch told: there is nothing to doubt.
+/// The moment of every state that the watch itself reported.
 const TOLD: Moment = 0;
 
 /// One object on the shelf.
@@ -73,35 +74,35 @@ pub(super) struct Kept {
     pub(super) version: Box<str>,
     /// What is kept of it.
     pub(super) content: Content,
-    /// Whether it carries the label of what we make.
+    /// Whether it carries the agent's label.
     pub(super) ours: bool,
-    /// When an answer said so; `TOLD` once the watch has told this version.
+    /// When an answer reported it; `TOLD` once the watch has reported this version.
     learnt: Moment,
-    /// The list that named it last.
+    /// The last list that contained it.
     round: u32,
 }
 
-/// An object that an answer said is gone.
+/// An object that is gone according to an answer.
 #[derive(Debug)]
 struct Tombstone {
-    /// The last version that is known of it; older news of it are stale.
+    /// The last known version; older states are stale.
     last: Box<str>,
-    /// When the answer said so.
+    /// When the answer was merged.
     learnt: Moment,
-    /// The version that was taken off the shelf, or withheld from it: of its end the watch will tell.
+    /// The version that was removed from the shelf, or kept off it; the watch will still report its end.
     held: Option<Box<str>>,
-    /// The list that named it last, as it was before its end.
+    /// The last list that contained the object, as it was before its end.
     round: u32,
 }
 
-/// What became of an object.
+/// How an object on the shelf changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing that anybody could see.
+    /// No reader can see a change.
     None,
-    /// It is new or other than before.
+    /// It is new or different.
     Changed,
-    /// It is there no longer.
+    /// It is gone.
     Gone,
 }
 
@@ -109,19 +110,19 @@ pub(super) enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     objects: BTreeMap<Key, Kept>,
-    /// What answers said is gone and the watch has not told yet. What the watch has told gone needs no entry: no answer
-    /// counts that is not newer than `position`.
+    /// Objects that are gone according to answers, until the watch reports it. An object that the watch reported as
+    /// gone needs no entry: only answers newer than `position` count.
     tombstones: BTreeMap<Key, Tombstone>,
-    /// Whether there is any tombstone of whose object the watch has no end to tell.
+    /// Whether some tombstone has no `held` version: the watch has no end of that object left to report.
     strangers: bool,
-    /// Up to which version the watch has told everything; empty before the first whole list.
+    /// The version up to which the watch has reported everything; empty before the first complete list.
     position: Box<str>,
     round: u32,
     begun: Moment,
 }
 
 impl Shelf {
-    /// An event told of an object.
+    /// An event reports an object.
     pub(super) fn told(&mut self, item: Item) -> Change {
         if let Some(tombstone) = self.tombstones.get_mut(&item.key) {
             if !newer(&item.version, &tombstone.last) {
@@ -136,7 +137,8 @@ impl Shelf {
         }
     }
 
-    /// An event told that an object is gone; `version` is that of the deletion. One that was made again since stays.
+    /// An event reports that an object is gone; `version` is that of the deletion. An object that was created again
+    /// since stays.
     pub(super) fn told_gone(&mut self, key: &str, version: &str) -> Change {
         if let Some(tombstone) = self.tombstones.get_mut(key) {
             tombstone.held.take_if(|held| !newer(held, version));
@@ -150,7 +152,7 @@ impl Shelf {
         Change::Gone
     }
 
-    /// A list that was begun named an object. It knows better than answers that had come before it began.
+    /// The current list contains an object. It overrides answers that arrived before the list began.
     pub(super) fn listed(&mut self, item: Item) -> Change {
         let (round, begun) = (self.round, self.begun);
         if let Some(tombstone) = self.tombstones.get_mut(&item.key) {
@@ -169,8 +171,8 @@ impl Shelf {
         }
     }
 
-    /// The answer to something that was asked at a moment named an object. It says nothing new where the watch is past
-    /// its version already, unless it corrects an answer that came before it was asked.
+    /// An answer contains an object; `asked` is the moment of the request. Ignored if the watch is already past the
+    /// version, unless it corrects an answer that arrived before the request was sent.
     pub(super) fn answered(&mut self, item: Item, asked: Moment, now: Moment) -> Change {
         let ahead = newer(&item.version, &self.position);
         let counts = match (self.tombstones.get(&item.key), self.objects.get(&item.key)) {
@@ -186,7 +188,8 @@ impl Shelf {
         self.place(item, now, false)
     }
 
-    /// The answer to something that was asked at a moment said that an object is gone that had this version then.
+    /// An answer reports that an object is gone; `version` is the one that it had at the moment of the request,
+    /// `asked`.
     pub(super) fn answered_gone(&mut self, key: &str, version: &str, asked: Moment, now: Moment) -> Change {
         let Some(kept) = self.objects.get(key) else {
             if newer(version, &self.position) && !self.tombstones.contains_key(key) {
@@ -208,14 +211,14 @@ impl Shelf {
         Change::Gone
     }
 
-    /// A list begins: what it does not name will be gone at its end.
+    /// A list begins: objects that it does not contain will be gone at its end.
     pub(super) fn begin(&mut self, now: Moment) {
         self.round = self.round.wrapping_add(1);
         self.begun = now;
     }
 
-    /// A list ended at a version. Gives what is gone: everything that it did not name, but for what was learnt since it
-    /// began and is newer.
+    /// A list ended at a version. Returns the objects that are gone: those that it did not contain, except those that
+    /// an answer reported after the list began and at a newer version.
     pub(super) fn end(&mut self, version: &str) -> Vec<(Key, Kept)> {
         let (round, begun) = (self.round, self.begun);
         let later = |kept: &Kept| kept.learnt > begun && newer(&kept.version, version);
@@ -232,7 +235,7 @@ impl Shelf {
         gone
     }
 
-    /// The watch came to a version.
+    /// The watch has reached a version.
     pub(super) fn moved(&mut self, version: &str) {
         self.position = version.into();
         if self.strangers {
@@ -241,12 +244,12 @@ impl Shelf {
         }
     }
 
-    /// Whether a version lies before what the watch told already: the server was restored from a backup.
+    /// Whether a version is older than one that the watch reported: the server was restored from a backup.
     pub(super) fn went_back(&self, version: &str) -> bool {
         newer(&self.position, version)
     }
 
-    /// Forgets all versions, because the server counts from a lower number than before; the next list is all there is.
+    /// Forgets all versions, because those of the server went back. The next list decides which objects exist.
     pub(super) fn restored(&mut self) {
         self.tombstones.clear();
         self.position = Box::default();
@@ -255,7 +258,7 @@ impl Shelf {
         }
     }
 
-    /// Whether only an answer, and no watch, has said what is known of an object.
+    /// Whether only an answer reported the state of an object, and no watch has confirmed it.
     pub(super) fn is_unconfirmed(&self, key: &str) -> bool {
         self.tombstones.get(key).is_some_and(|tombstone| tombstone.held.is_some())
             || self.objects.get(key).is_some_and(|kept| kept.learnt != TOLD)
@@ -266,7 +269,7 @@ impl Shelf {
         self.objects.get(key)
     }
 
-    /// Every object, or those of a namespace.
+    /// Every object, or every object of a namespace.
     pub(super) fn iter(&self, namespace: Option<&str>) -> impl Iterator<Item = (&Key, &Kept)> {
         let first: Key = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default().into();
         let inside = first.clone();
@@ -278,7 +281,7 @@ impl Shelf {
         self.objects.len()
     }
 
-    /// Puts an object in the place of what was known of it; `named` by the list that is under way.
+    /// Replaces the state of an object; `named` if the current list contains it.
     fn place(&mut self, item: Item, learnt: Moment, named: bool) -> Change {
         let Item { key, version, content, ours } = item;
         let before = self.objects.get(&key);
@@ -290,7 +293,7 @@ impl Shelf {
     }
 }
 
-/// Whether a version is later than another. They are decimal numbers; of others nothing is later.
+/// Whether a version is newer than another. Versions are decimal numbers; no other text is newer or older.
 pub(super) fn newer(version: &str, than: &str) -> bool {
     match (version.parse::<u128>(), than.parse::<u128>()) {
         (Ok(version), Ok(than)) => version > than,
@@ -337,7 +340,7 @@ mod tests {
         shelf.told(item("stays", 3, "x"));
         shelf.told(item("gone", 4, "x"));
         shelf.begin(0);
-        // A write was answered while the list came; another one was answered, and undone, before the list was made.
+        // One write was answered while the list ran; another was answered, and undone, before the list was made.
         shelf.answered(item("written", 12, "x"), 0, 1);
         shelf.answered(item("undone", 8, "x"), 0, 2);
         assert_eq!(shelf.listed(item("stays", 3, "x")), Change::None);

@@ -1,5 +1,4 @@
-//! Lines and pages of one API server, within limits of time and size.
-//! Never waits for a word longer than a dead connection may stay unnoticed.
+//! Reads watches, pages and single objects of one API server, with limits of time and size.
 
 use super::cause::Cause;
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
@@ -9,28 +8,28 @@ use std::time::Duration;
 use tokio::time::timeout;
 use transom_api::Word;
 
-/// How long an answer may take.
+/// How long the API server may take to answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(15);
 /// How long a page may take.
 const PAGE: Duration = Duration::from_secs(60);
-/// How long a watch may be silent: an API server sends a bookmark every minute.
+/// How long a watch may be silent before its connection counts as dead: an API server sends a bookmark every minute.
 const SILENCE: Duration = Duration::from_secs(75);
-/// The longest line, far above what etcd takes.
+/// The longest line, far above what etcd stores.
 const LINE_BYTES: usize = 33_554_432;
-/// The largest page; each watch may hold one at the start.
+/// The largest page; at the start each watch may hold one in memory.
 const PAGE_BYTES: usize = 16_777_216;
 
-/// Why an answer was not read to its end.
+/// Why an answer was not read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// It is larger than what is read at once.
+    /// It is larger than the limit.
     TooLarge,
-    /// It was not there after this time.
+    /// It was not complete after this time.
     Late(Duration),
 }
 
 impl Unfit {
-    /// The same as a failure.
+    /// The cause of the failure.
     pub(super) fn cause(self) -> Cause {
         match self {
             Self::TooLarge => Cause::malformed(),
@@ -39,7 +38,7 @@ impl Unfit {
     }
 }
 
-/// A whole answer.
+/// A complete answer.
 pub(super) type Fetched = Result<Vec<u8>, Unfit>;
 
 /// The lines of a watch.
@@ -48,7 +47,7 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
 }
 
-/// Asks for a watch from a version on.
+/// Opens a watch that starts after a version.
 pub(super) async fn watch(
     client: &Client,
     path: &str,
@@ -63,7 +62,7 @@ pub(super) async fn watch(
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
-    /// The next line; nothing when the API server ended the watch.
+    /// The next line; `None` when the API server ended the watch.
     pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, Cause> {
         let read = timeout(SILENCE, read_line(&mut self.reader, &mut self.line)).await;
         let complete = read.map_err(|_| Cause::silent(SILENCE))?.map_err(Cause::cut)?;
@@ -71,10 +70,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     }
 }
 
-/// Reads up to the end of a line; a last line without its end was cut off and is no line.
+/// Reads up to the end of a line. False at the end of the stream; a last line without its end was cut off and does not
+/// count.
 async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> Result<bool, Cause> {
     line.clear();
-    // One huge object must not hold its memory for good.
+    // Frees the memory of a huge line before.
     line.shrink_to(65_536);
     loop {
         let bytes = reader.fill_buf().await.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
@@ -94,19 +94,19 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
     }
 }
 
-/// Asks for one page of a list.
+/// Requests one page of a list.
 pub(super) async fn page(client: &Client, path: &str, params: &ListParams) -> Result<Fetched, Cause> {
     let request = kube::core::Request::new(path).list(params).map_err(kube::Error::BuildRequest);
     fetch(async { client.request_stream(request?).await }, PAGE_BYTES, PAGE).await
 }
 
-/// Asks for one object.
+/// Requests one object.
 pub(super) async fn get(client: &Client, path: &str, name: &str) -> Result<Fetched, Cause> {
     let request = kube::core::Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
     fetch(async { client.request_stream(request?).await }, LINE_BYTES, ANSWER).await
 }
 
-/// Reads a whole answer. Not through kube's own decoding: that logs what it cannot decode.
+/// Reads a complete answer. Does not use kube's decoding, which logs what it cannot decode.
 async fn fetch<R: AsyncBufRead>(
     answer: impl Future<Output = kube::Result<R>>,
     limit: usize,
@@ -115,7 +115,7 @@ async fn fetch<R: AsyncBufRead>(
     let read = async {
         let mut reader = std::pin::pin!(answer.await.map_err(|error| Cause::of(&error))?);
         let mut bytes = Vec::new();
-        // `read_to_end` would clear all the room that is left at every packet.
+        // `read_to_end` would zero all spare capacity at every packet.
         loop {
             let some = reader.fill_buf().await.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
             let many = some.len();

@@ -1,5 +1,5 @@
-//! Finds out who sets the time of a taint: a webhook of the cluster, where one is installed and does it. Never sets one
-//! itself. A webhook for everything (Gatekeeper, Kyverno) is not taken for one that sets times.
+//! Finds out whether a webhook of the cluster sets the times of taints.
+//! A webhook for every kind (Gatekeeper, Kyverno) does not count as one.
 
 use super::counts::{Purpose, Verb};
 use super::send::Sender;
@@ -10,31 +10,32 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{Duration, Instant};
 
-/// How long an answer holds.
+/// How long a lookup stays valid.
 const HOLDS: Duration = Duration::from_secs(60);
 const GROUP: &str = "cluster.open-cluster-management.io";
 const RESOURCE: &str = "managedclusters";
 
-/// Whether a webhook sets the times, as it was found out last.
+/// Whether a webhook sets the times of taints, by the last lookup.
 pub(super) struct TaintTimes {
     sender: Sender,
     found: Mutex<Found>,
 }
 
-/// What is known of the webhooks that are shown every update of a managed cluster.
+/// The webhooks that receive every update of a managed cluster.
 #[derive(Default)]
 struct Found {
-    /// When they were looked for last.
+    /// When they were last looked up.
     at: Option<Instant>,
-    /// Their names; nothing while they could not be found out.
+    /// Their names; `None` until a lookup has succeeded.
     names: Option<Vec<String>>,
-    /// Those that were there when a taint was left without a time.
+    /// Their names when a taint was left without a time.
     idle: Option<Vec<String>>,
 }
 
 impl Found {
-    /// When it cannot be found out and never was, times are left to a webhook: it refuses a time of ours, and with it
-    /// the taint, while a taint without a time is one that both kinds of cluster accept.
+    /// While no lookup has succeeded, times are left to a webhook, unless a taint was already left without one. A
+    /// webhook would refuse a time that the agent sets, and with it the taint, while a cluster with or without a
+    /// webhook accepts a taint without a time.
     fn by_webhook(&self) -> bool {
         match &self.names {
             None => self.idle.is_none(),
@@ -44,12 +45,12 @@ impl Found {
 }
 
 impl TaintTimes {
-    /// Nothing is known yet.
+    /// Has looked up nothing yet.
     pub(super) fn new(sender: Sender) -> Self {
         Self { sender, found: Mutex::default() }
     }
 
-    /// Whether times are left to a webhook; asked of the server at most once a minute.
+    /// Whether times are left to a webhook. Looks the webhooks up at most once a minute.
     pub(super) async fn by_webhook(&self) -> bool {
         let mut found = self.found.lock().await;
         if found.at.is_some_and(|at| at.elapsed() < HOLDS) {
@@ -67,14 +68,14 @@ impl TaintTimes {
         found.by_webhook()
     }
 
-    /// A taint was written without a time and has none: these webhooks set none, whatever they are for.
+    /// A taint was written without a time and still has none: the present webhooks set no times.
     pub(super) async fn left_without(&self) {
         let mut found = self.found.lock().await;
         found.idle = Some(found.names.clone().unwrap_or_default());
     }
 }
 
-/// The webhooks that are shown every update of a managed cluster and name that kind, in order.
+/// The webhooks that receive every update of a managed cluster and name that kind; sorted.
 fn installed(list: &Value) -> Vec<String> {
     let items = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
     let has = |rule: &Value, field: &str, wanted: &[&str]| {

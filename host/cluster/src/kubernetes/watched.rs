@@ -1,4 +1,4 @@
-//! One watch and its objects, as the cache holds them. Never looks at another watch.
+//! One watch and its objects, as the cache holds them.
 
 use super::feed::News;
 use super::shelf::{Fault, Shelf};
@@ -9,31 +9,31 @@ use transom_core::watches::{Keep, Scope};
 
 /// One watch and its objects.
 pub(super) struct Watched {
-    /// Number of the watch: what an earlier one with the same scope still says is not heard.
+    /// Number of the watch. Events of an earlier watch with the same scope are ignored.
     pub(super) number: u64,
-    /// What is asked for.
+    /// What is requested.
     pub(super) scope: Arc<Scope>,
-    /// What is kept.
+    /// What is kept of each object.
     pub(super) keep: Keep,
     /// The objects.
     pub(super) shelf: Shelf,
-    /// Whether it was listed whole, with what is kept now.
+    /// Whether it was listed completely, with what is kept now.
     pub(super) synced: bool,
-    /// What its first whole list named so far: told together once the list ends, so that whoever hears of one object finds
-    /// all of them in the cache.
+    /// News of its first list, held back until the list ends, so that a listener that is told of one object finds all
+    /// of them in the cache.
     pub(super) untold: Vec<News>,
     /// Why it cannot be followed now.
     pub(super) failure: Option<Fault>,
-    /// Whether that is because the API server has not answered since the start; once it answers that is no reason.
+    /// Whether `failure` only says that the API server has not answered since the start. Void once it has answered.
     pub(super) away: bool,
-    /// How often it was begun again before its time.
+    /// How often it ended early.
     pub(super) restarts: u64,
-    /// When the API server last said something.
+    /// When the API server last sent something.
     pub(super) last_word: Instant,
 }
 
 impl Watched {
-    /// One that knows nothing yet.
+    /// A watch that was not listed yet.
     pub(super) fn new(number: u64, scope: Arc<Scope>, keep: Keep) -> Self {
         Self {
             number,
@@ -49,22 +49,23 @@ impl Watched {
         }
     }
 
-    /// Whether it was listed whole, or is known not to be readable; `answers` when its API server has answered.
+    /// Whether it was listed completely, or is known to be unreadable; `answers` if the API server has answered since
+    /// the start.
     pub(super) fn is_settled(&self, answers: bool) -> bool {
         self.synced || self.failure.is_some() && !(answers && self.away)
     }
 
-    /// Whether it is told of every object with a name of its scope.
+    /// Whether its scope has no selector, so that it covers every object with a name of its scope.
     pub(super) fn is_whole(&self) -> bool {
         self.scope.fields.is_none() && self.scope.labels.is_none()
     }
 
-    /// Whether an object of the scope that is not on the shelf is not there at all.
+    /// Whether an object of the scope does not exist if it is not on the shelf.
     pub(super) fn knows_all(&self) -> bool {
         self.synced && self.is_whole() || self.is_missing()
     }
 
-    /// Whether its kind is not served and none of its objects was ever seen: then there are none.
+    /// Whether its kind is not served and the shelf is empty: then there are no objects.
     pub(super) fn is_missing(&self) -> bool {
         let missing = |fault: &Fault| fault.reason == Word::KindMissing;
         self.failure.as_ref().is_some_and(missing) && self.shelf.len() == 0

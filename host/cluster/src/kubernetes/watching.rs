@@ -1,4 +1,4 @@
-//! What happened to a watch as a whole: begun, listed, heard, stopped. Never about one object.
+//! The life cycle of a watch: wanted, listed, resumed, stopped.
 
 use super::cache::Cache;
 use super::cause::Cause;
@@ -15,7 +15,8 @@ use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
 
 impl Shared {
-    /// A watch is wanted; one of the same scope hands over its objects, which are read anew. Gives its number.
+    /// Adds a watch and returns its number. It replaces a watch of the same scope: the objects stay and are listed
+    /// anew.
     pub(super) fn wants(&self, scope: &Arc<Scope>, keep: &Keep) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.change(|cache| {
@@ -30,7 +31,7 @@ impl Shared {
         number
     }
 
-    /// A watch is wanted no longer. That says nothing of its objects.
+    /// Removes a watch. Its objects are not reported as gone.
     pub(super) fn wants_no_more(&self, scope: &Scope) {
         self.change(|cache| {
             let news = cache.watches.iter_mut().filter(|watched| *watched.scope == *scope).flat_map(cleared).collect();
@@ -48,7 +49,7 @@ impl Shared {
         });
     }
 
-    /// Everything was listed at a version.
+    /// The list is complete, at a version.
     pub(super) fn listed(&self, number: u64, version: &str) {
         self.change(|cache| {
             let mut news = cache.watch(number).map(cleared).unwrap_or_default();
@@ -58,12 +59,12 @@ impl Shared {
         self.settled.notify_waiters();
     }
 
-    /// The API server answered a watch that goes on from where it was.
+    /// The API server opened the stream of a watch.
     pub(super) fn heard(&self, number: u64) {
         self.with(number, cleared);
     }
 
-    /// Whether a version lies before what a stream told; then its versions are forgotten.
+    /// Whether a version is older than one that a stream reported. If so, the versions of the watch are forgotten.
     pub(super) fn went_back(&self, number: u64, version: &str) -> bool {
         let mut back = false;
         self.change(|cache| {
@@ -74,7 +75,7 @@ impl Shared {
         back
     }
 
-    /// A watch stopped before its time; whether that is told.
+    /// A watch ended early; `told` if its failure is reported.
     pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool) {
         self.with(number, |watched| {
             watched.restarts += 1;
@@ -83,7 +84,8 @@ impl Shared {
         self.settled.notify_waiters();
     }
 
-    /// Waits until the API server has answered for the first time. Why it has not is what is wrong with the watch until then.
+    /// Waits until the API server has answered for the first time. Until then, its last failure is the failure of the
+    /// watch.
     pub(super) async fn reached(&self, number: u64) {
         let mut standing = self.standing.clone();
         loop {
@@ -105,13 +107,13 @@ impl Shared {
         }
     }
 
-    /// Waits until every watch was listed whole or is found unreadable.
+    /// Waits until every watch was listed completely or is found unreadable.
     pub(super) async fn settle(&self) {
         let answers = || matches!(*self.standing.borrow(), Some(Ok(())));
         self.wait_while(|cache| cache.watches.iter().any(|one| !one.is_settled(answers()))).await;
     }
 
-    /// Waits until what is known of an object is known for sure, or is found unreadable.
+    /// Waits until every watch that certainly covers an object was listed completely or is found unreadable.
     pub(super) async fn listed_about(&self, reference: &ObjectRef) {
         let listing = |one: &Watched| one.is_whole() && !one.synced && one.failure.is_none();
         self.wait_while(|cache| cache.about(reference).any(listing)).await;
@@ -132,7 +134,7 @@ impl Shared {
     }
 }
 
-/// A watch cannot be followed now; what is to be told of it.
+/// Marks a watch as failed; returns news if the reason is new.
 fn failed(watched: &mut Watched, reason: Word, message: &str) -> Vec<News> {
     let message = format!("failed to watch {}: {message}", watched.scope.kind);
     let known = watched.failure.as_ref().is_some_and(|fault| fault.reason == reason);
@@ -140,7 +142,7 @@ fn failed(watched: &mut Watched, reason: Word, message: &str) -> Vec<News> {
     if known { Vec::new() } else { vec![about(watched)] }
 }
 
-/// A watch is followed; what is to be told of it.
+/// Marks a watch as healthy; returns news if it had failed.
 fn cleared(watched: &mut Watched) -> Vec<News> {
     watched.last_word = Instant::now();
     let failed = watched.failure.take().is_some();
@@ -151,7 +153,7 @@ fn about(watched: &Watched) -> News {
     News { topic: Topic::Watch(Arc::clone(&watched.scope)), gone: false }
 }
 
-/// The same watches with the same fields for all of one kind: an object that lies in several is the same in all.
+/// The same watches, all of one kind with the same fields: an object that several of them cover is the same in all.
 pub(super) fn aligned(wanted: Watches) -> Watches {
     let fields = |scope: &Scope| {
         let of_kind = |(other, _): &(&Scope, &Keep)| other.kind == scope.kind && other.api_version == scope.api_version;

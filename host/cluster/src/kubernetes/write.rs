@@ -1,5 +1,5 @@
-//! Performs one step on an API server: one request, its answer compared with what was sent, its refusal as one word.
-//! Never decides what is written, never takes over what is there, never repeats a write that a webhook changes.
+//! Performs one step on an API server: sends one request, compares the answer with it, and maps a refusal to a reason.
+//! A create fails if the object exists, and a write that a webhook changed is not repeated for a while.
 
 mod answer;
 pub(super) mod failure;
@@ -34,7 +34,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// On a client that somebody else uses too; one that is read-only says what it would write, and writes nothing.
+    /// `client` may be shared. A read-only writer reports what it would write, and writes nothing.
     pub(super) fn new(client: Client, resources: Resources, read_only: bool) -> Self {
         let sender = Sender::new(client);
         Self {
@@ -46,41 +46,42 @@ impl Writer {
         }
     }
 
-    /// Sends only while this replica leads, from now on.
+    /// From now on, sends only while this replica leads.
     pub fn lead_by(&self, leading: Leading) {
         self.sender.lead_by(leading);
     }
 
-    /// The requests since the start: those of this writer, and of whoever sends with it.
+    /// The requests since the start, of this writer and of all that share its sender.
     pub fn counts(&self) -> &Arc<Counts> {
         self.sender.counts()
     }
 
-    /// Events at the same pace, none where this is read-only; `instance` is the name of this replica, of at most 128 bytes.
+    /// Publishes Events at the same pace, or none if this writer is read-only; `instance` is the name of this replica,
+    /// of at most 128 bytes.
     pub fn events(&self, instance: &str) -> Events {
         Events::new(self.sender.clone(), instance, self.read_only)
     }
 
-    /// The status of policies, at the same pace; it is not written where this is read-only.
+    /// Publishes the status of policies at the same pace, or nothing if this writer is read-only.
     pub fn policy_statuses(&self) -> PolicyStatuses {
         PolicyStatuses::new(self.sender.clone(), self.read_only)
     }
 
-    /// Whether the times of taints are left to a webhook of the cluster: `SetByCluster`, or `SetByUs`.
+    /// Whether a webhook of the cluster sets the times of taints: true for `SetByCluster`, false for `SetByUs`.
     pub async fn taint_times_by_webhook(&self) -> bool {
         self.taint_times.by_webhook().await
     }
 
-    /// A taint that was left to a webhook was written and has no time: none of those that are installed sets it.
+    /// A taint was written without a time for a webhook to set, and still has none: no installed webhook sets it.
     pub async fn taint_left_without_time(&self) {
         self.taint_times.left_without().await;
     }
 
-    /// Performs one step; gives the object as the server has it now, nothing when it is gone.
+    /// Performs one step; returns the object as the server has it now, `None` when it is gone.
     ///
     /// # Errors
     /// `WriteConflict` when the object is not as it was read, `ReadOnly` with what would be written, `AdmissionChanged`
-    /// after a write that a webhook changed, and a word for each way in which a server refuses.
+    /// after a write that a webhook changed, and a reason for each way in which a server refuses.
     pub async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
         if self.read_only {
             return Err(WriteFailure { reason: Word::ReadOnly, message: would(step) });
@@ -124,7 +125,7 @@ impl Writer {
     }
 }
 
-/// What a step would do.
+/// Describes what a step would do.
 fn would(step: &Step) -> String {
     let target = step.target();
     match step {
@@ -138,14 +139,14 @@ fn would(step: &Step) -> String {
     }
 }
 
-/// What a delete leaves: an object that others have to let go first, else nothing.
+/// The object after a delete: finalizers may keep it, else `None`.
 fn still_there(target: &ObjectRef, answer: Value) -> Option<Object> {
     let left = object(target, answer);
     let held = left.body.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
     (left.deleting() && held).then_some(left)
 }
 
-/// The object in an answer, without what the server notes about managers of fields.
+/// The object in an answer, without `managedFields`.
 fn object(target: &ObjectRef, mut body: Value) -> Object {
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

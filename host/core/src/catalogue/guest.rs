@@ -1,5 +1,5 @@
-//! One loaded guest as far as decisions need it: what it declared, its words, its settings.
-//! Never the component itself: the agent keeps the compiled handle under the same digest.
+//! One loaded guest as far as decisions need it: description, reasons, settings. The agent keeps the compiled
+//! component under the same digest.
 
 use crate::contract::Problem;
 use crate::contract::description::Description;
@@ -25,7 +25,7 @@ const MAX_SCHEMA: usize = 256 * 1024;
 pub struct Guest {
     /// Digest of the component: `sha256:<hex>`.
     pub digest: Arc<str>,
-    /// What it says of itself.
+    /// Its self-description.
     pub description: Arc<Description>,
     /// Its settings: one JSON object as text, already accepted by the guest.
     pub settings: Arc<str>,
@@ -35,12 +35,12 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Takes in a guest's description: paths are compiled, words are sorted.
+    /// Takes in a guest's description: compiles its paths, indexes its reasons.
     ///
     /// # Errors
-    /// `DescriptionInvalid`, with what is wrong: a path that is none, a kind twice, a Secret, a word that is not
-    /// CamelCase or is one of the agent's own, a schema that is none or uses more than is checked, more of anything than
-    /// the limits.
+    /// `DescriptionInvalid`, with what is wrong: an invalid path, a kind twice, a Secret, a reason that is not
+    /// CamelCase or is one of the agent's own, a schema that is invalid or uses more than is checked, more of
+    /// anything than the limits.
     /// `SettingsRefused`, when the settings break the schema.
     pub fn load(digest: &str, description: Description, settings: &Map<String, Value>) -> Result<Self, Failure> {
         let invalid = |why: String| {
@@ -60,13 +60,13 @@ impl Guest {
         Ok(Self { digest: digest.into(), description, settings, declared, words, nothing: Declared::default() })
     }
 
-    /// What it declared of a kind; nothing when it declared none.
+    /// What it declared of a kind; empty when it declared nothing.
     pub fn declared(&self, api_version: &str, kind: &str) -> &Declared {
         let of_kind = self.declared.iter().find(|(version, name, _)| version == api_version && name == kind);
         of_kind.map_or(&self.nothing, |(_, _, declared)| declared)
     }
 
-    /// A problem that it answered with, as a failure of a class. A word that it did not declare is `ContractBroken`.
+    /// A problem from the guest's answer, as a failure of a class. An undeclared reason becomes `ContractBroken`.
     pub fn failure(&self, class: Class, problem: &Problem) -> Failure {
         let Some(reason) = self.words.get(&problem.reason) else {
             let word: String = problem.reason.chars().take(64).collect();
@@ -82,7 +82,7 @@ impl Guest {
         }
     }
 
-    /// A word that a need gives to the absence of its object, as a failure of a class.
+    /// The reason that a need gives for the absence of its object, as a failure of a class.
     pub fn absence(&self, class: Class, word: &str, message: String) -> Failure {
         self.failure(class, &Problem { reason: word.to_owned(), message, field: None })
     }
@@ -124,8 +124,9 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
     Ok(all)
 }
 
-/// A guest's words are its own, so that nobody takes what it says for what the agent found; where both look into the same,
-/// they share a word. Even then the reason stays the guest's: the host acts by none of them.
+/// Checks that a guest's reasons are its own, so that users can tell them from what the agent found. Host and guest
+/// share a word only where both check the same thing; even then the reason stays the guest's, and the host does not
+/// act by it.
 fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> {
     let mut all = BTreeMap::new();
     for reason in &description.reasons {
@@ -159,7 +160,7 @@ mod tests {
         (*guest(&["spec"], &[]).description).clone()
     }
 
-    /// What makes a description a wrong one.
+    /// A change that makes a description invalid.
     type Damage = Box<dyn Fn(&mut Description)>;
 
     fn load(description: Description) -> Result<Guest, Failure> {

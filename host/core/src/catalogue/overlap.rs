@@ -1,5 +1,5 @@
-//! Which policies may not work beside each other: two that own one taint key of the same objects would write for ever.
-//! Never loads a policy, never looks at an object.
+//! Which policies may not work side by side: two that own one taint key of the same objects would overwrite each
+//! other for ever.
 
 use super::Refusal;
 use crate::policy::{Policy, Writes};
@@ -8,33 +8,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::Word;
 
-/// A policy that is about to work, and what it is now.
+/// A policy to load, with its revision at work.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// Its newest revision.
     pub newest: &'a Policy,
     /// The revision that is at work, if one is.
     pub at_work: Option<&'a Policy>,
-    /// When the policy was made, in seconds since 1970; nothing where nobody knows.
+    /// When the policy was created, in seconds since 1970; `None` where unknown.
     pub created_seconds: Option<i64>,
 }
 
 impl<'a> Candidate<'a> {
-    /// Who keeps a key: the one whose revision at work owns it, then the one that was made first, then by name.
+    /// Decides which policy keeps a key: the one whose revision at work owns it, then the oldest, then the first by
+    /// name.
     fn rank(&self, key: &str) -> (Reverse<bool>, i64, &'a str) {
         let active = self.at_work.is_some_and(|policy| owns(policy, key));
         (Reverse(active), self.created_seconds.unwrap_or(i64::MAX), &self.newest.name)
     }
 }
 
-/// The candidates whose newest revision may not work, each with `TaintKeyTaken` and the policy that keeps the key. A
-/// refused one goes on with the revision at work, which keeps its keys. No order of the candidates changes the answer.
+/// The candidates whose newest revision is refused, each with `TaintKeyTaken` and the policy that keeps the key. The
+/// revision at work of a refused candidate goes on and keeps its keys. The order of the candidates does not change
+/// the answer.
 pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
     let mut refused = BTreeSet::new();
     while let Some(found) = Some(losers(candidates, &refused)).filter(|found| !found.is_empty()) {
         refused.extend(found);
     }
-    // Who lost to somebody that lost as well may have found its keys free again.
+    // A candidate that lost to another loser may find its keys free again.
     let mut waiting: Vec<_> = candidates.iter().filter(|one| refused.contains(&one.newest.name)).collect();
     waiting.sort_by_key(|one| (one.created_seconds.unwrap_or(i64::MAX), &one.newest.name));
     while let Some(free) = waiting.iter().position(|one| taken(candidates, &refused, one.newest).is_none()) {
@@ -44,12 +46,12 @@ pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
     waiting.iter().filter_map(|one| Some((Arc::clone(&one.newest.name), refusal(one)?))).collect()
 }
 
-/// What a candidate works with: its newest revision, or the one at work where the newest is refused.
+/// The revision that a candidate works with: its newest, or the one at work where the newest is refused.
 fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
     if refused.contains(&candidate.newest.name) { candidate.at_work } else { Some(candidate.newest) }
 }
 
-/// Those of the candidates not refused yet that lose a key to another one as things stand.
+/// The candidates, not refused yet, that lose a key to another one.
 fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
     let mut owners: BTreeMap<(&str, &str), Vec<&Candidate<'_>>> = BTreeMap::new();
     for candidate in candidates {
@@ -67,7 +69,7 @@ fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc
     losers
 }
 
-/// Why a policy may not work as things stand, if anything.
+/// The refusal of a policy when another working policy owns one of its keys.
 fn taken(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>, policy: &Policy) -> Option<Refusal> {
     let others = candidates.iter().filter(|other| other.newest.name != policy.name);
     let others = others.filter_map(|other| works(other, refused));
@@ -81,7 +83,7 @@ fn taken(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>, policy: &Po
     Some(Refusal { word: Word::TaintKeyTaken, message })
 }
 
-/// The taint keys that a policy owns. Every policy that owns some is about ManagedClusters, which no namespace divides.
+/// The taint keys that a policy owns. The primaries of such a policy are ManagedClusters, which have no namespace.
 fn keys(policy: &Policy) -> impl Iterator<Item = &str> {
     let rule = match &policy.writes {
         Writes::Taints(rule) => Some(rule),
@@ -193,7 +195,7 @@ mod tests {
                 let keys = texts(keys);
                 owning(&format!("p{at}"), "local", &keys.iter().map(String::as_str).collect::<Vec<_>>())
             }).collect();
-            // At work are policies that own one key each, no two the same.
+            // The policies at work own one key each, no two the same.
             let at_work: Vec<Option<Policy>> = wants.iter().enumerate().map(|(at, (_, active, _))| {
                 (*active && at < 4).then(|| owning(&format!("p{at}"), "local", &[&format!("x/{at}")]))
             }).collect();

@@ -1,6 +1,5 @@
-//! A kubeconfig by reference: what a guest sees of one, and what it proposes.
-//! Never holds a byte of a credential, only numbers that hold for one call.
-//! What is serialised is for digests: numbers that hold for one call are left out of it.
+//! A kubeconfig by reference: what a guest sees of one, and what it proposes. Holds no credential bytes, only numbers
+//! that are valid for one call. Serialisation is for digests and leaves those numbers out.
 
 use serde::Serialize;
 
@@ -20,14 +19,14 @@ pub struct Url {
 /// CA data by reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Authority {
-    /// Number that holds for one call.
+    /// Number that is valid for one call.
     #[serde(skip)]
     pub reference: u32,
     /// SHA-256 of each certificate in hexadecimal, in order.
     pub fingerprints: Vec<String>,
     /// The earliest end of validity, seconds since 1970.
     pub ends_seconds: Option<i64>,
-    /// Whether every certificate is one of a certificate authority.
+    /// Whether every certificate is a CA certificate.
     pub is_ca: bool,
 }
 
@@ -42,10 +41,10 @@ pub enum AuthoritySource {
     File,
 }
 
-/// A proxy: the URL as far as it may be seen.
+/// A proxy: the part of its URL that a guest may see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proxy {
-    /// Number that holds for one call.
+    /// Number that is valid for one call.
     #[serde(skip)]
     pub reference: u32,
     /// Without userinfo, query and fragment.
@@ -71,11 +70,11 @@ pub struct ClusterView {
     pub tls_server_name: Option<String>,
 }
 
-/// Everything by which one user proves who it is.
+/// How one user authenticates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the set of kinds, as in wit/credentials.wit")]
 pub struct Credential {
-    /// Number that holds for one call.
+    /// Number that is valid for one call.
     #[serde(skip)]
     pub reference: u32,
     /// A client certificate with its key.
@@ -88,7 +87,7 @@ pub struct Credential {
     pub exec: bool,
     /// A legacy auth provider.
     pub auth_provider: bool,
-    /// A path on somebody's disk.
+    /// A path to a file.
     pub file: bool,
     /// The earliest end of validity, seconds since 1970.
     pub ends_seconds: Option<i64>,
@@ -105,7 +104,7 @@ pub struct UserView {
     pub credential: Credential,
 }
 
-/// One context entry; in an answer, too.
+/// One context entry, in a source or in an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ContextEntry {
     /// Number of the entry in the source.

@@ -1,4 +1,4 @@
-//! What a kubeconfig guest needs and answers. Never says where a value came from or goes.
+//! What a kubeconfig guest needs and answers.
 
 use super::credentials::{Proposal, SourceView};
 use crate::reference::ObjectRef;
@@ -18,7 +18,7 @@ pub enum Form {
     Kubeconfig(String),
 }
 
-/// What it means when an object is not there; the word is the reason to show.
+/// What it means when an object is missing; the word is the reason to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// Wait for it.
@@ -75,7 +75,7 @@ pub enum InputValue {
     Kubeconfig(SourceView),
 }
 
-/// A Service, as far as anything may depend on it.
+/// A Service, with the fields that a decision may depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Service {
     /// Which Service.

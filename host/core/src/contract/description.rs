@@ -1,4 +1,4 @@
-//! What a guest says of itself when it is loaded. Never taken as proof of anything.
+//! A guest's self-description, read when it is loaded. It proves nothing.
 
 /// Which world a component is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,11 +31,11 @@ pub struct Read {
     pub kind: String,
     /// Paths whose values cross.
     pub fields: Vec<String>,
-    /// Paths of which only the fact of a change crosses.
+    /// Paths whose values stay in the host; only the fact of a change crosses.
     pub changes: Vec<String>,
 }
 
-/// A word that a guest may answer with.
+/// A reason that a guest may answer with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredReason {
     /// CamelCase.

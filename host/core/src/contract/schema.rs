@@ -1,5 +1,5 @@
-//! The part of JSON Schema (2020-12) in which guests describe their settings. A schema that uses more is refused, so
-//! that nothing is believed to be checked that is not; never shows a value of the settings.
+//! The subset of JSON Schema (2020-12) in which guests describe their settings. A schema that uses more is refused,
+//! so that no keyword goes unchecked. Errors show no value of the settings.
 
 use regex_lite::{Regex, RegexBuilder};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
@@ -9,7 +9,7 @@ use std::fmt::Display;
 
 /// The most bytes of a compiled pattern.
 const MAX_PATTERN: usize = 64 * 1024;
-/// The most `$ref`s from one to the next.
+/// The most schemas in one chain of `$ref`s, the first one included.
 const MAX_REFS: usize = 8;
 /// How a `$ref` starts.
 const DEFS: &str = "#/$defs/";
@@ -20,7 +20,7 @@ pub struct Schema {
     root: Node,
 }
 
-/// One schema; what only describes is read over.
+/// One schema; keywords that only describe are ignored.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Node {
@@ -58,7 +58,7 @@ struct Node {
     maximum: Option<f64>,
 }
 
-/// The types that a value may have; none named: any.
+/// The types that a value may have; any when none is named.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(untagged)]
 enum Kinds {
@@ -80,7 +80,7 @@ enum Kind {
     Object,
 }
 
-/// What fields may be there beside the named ones.
+/// Which fields are allowed beside the named ones.
 #[derive(Debug, serde::Deserialize)]
 #[serde(untagged)]
 enum Others {
@@ -94,7 +94,7 @@ impl Default for Others {
     }
 }
 
-/// What is wrong with settings: where, from their top, and what.
+/// What is wrong with settings, and at which path from their top.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("settings{path}: {why}")]
 pub struct SchemaFault {
@@ -108,7 +108,7 @@ impl Schema {
     /// Reads a schema.
     ///
     /// # Errors
-    /// When it is no schema, uses more than the part that is checked, or has a `$ref` that leads nowhere.
+    /// When it is no schema, uses more than the supported subset, or has a `$ref` that leads nowhere.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: Value =
             serde_json::from_str(text).map_err(|_| "settings-schema is not one JSON value".to_owned())?;
@@ -122,7 +122,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// Judges settings.
+    /// Checks settings.
     ///
     /// # Errors
     /// At the first field that breaks the schema.
@@ -130,7 +130,7 @@ impl Schema {
         self.judge("", &self.root, settings)
     }
 
-    /// Every `$ref` leads to a definition at the top, and definitions stand nowhere else.
+    /// Checks that every `$ref` leads to a definition at the top, and that definitions stand nowhere else.
     fn sound(&self, node: &Node) -> Result<(), String> {
         if !std::ptr::eq(node, &self.root) && !node.defs.is_empty() {
             return Err("settings-schema: $defs stand at the top only".to_owned());
@@ -146,7 +146,7 @@ impl Schema {
         inner.try_for_each(|node| self.sound(node))
     }
 
-    /// A node and those that it refers to, one after the other.
+    /// A node and the chain of nodes that it refers to; `None` when a `$ref` is broken or the chain too long.
     fn resolved<'a>(&'a self, node: &'a Node) -> Option<Vec<&'a Node>> {
         let mut chain = vec![node];
         while let Some(reference) = chain.last().and_then(|node| node.reference.as_ref()) {
@@ -195,7 +195,7 @@ impl Schema {
 }
 
 impl Node {
-    /// What is wrong with a value, apart from what is in it.
+    /// What is wrong with the value itself; the caller checks its fields and items.
     fn wrong(&self, value: &Value) -> Option<String> {
         let kinds: &[Kind] = match &self.kinds {
             Kinds::Any => &[],
@@ -234,7 +234,7 @@ impl Node {
     }
 }
 
-/// Bounds, for people.
+/// Shows bounds in an error.
 fn range<T: Display>(least: Option<T>, most: Option<T>) -> String {
     match (least, most) {
         (Some(least), Some(most)) => format!("{least} to {most}"),
@@ -270,7 +270,7 @@ impl Kind {
     }
 }
 
-/// Whether every schema in a schema is a mapping: a list would be read as one, field by field.
+/// Whether every nested schema is a mapping: serde would read a list as one, field by field.
 fn mappings(node: &Value) -> bool {
     let named = ["properties", "$defs"].into_iter().filter_map(|name| node.get(name));
     let others = node.get("additionalProperties").filter(|others| !others.is_boolean());

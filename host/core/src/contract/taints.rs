@@ -1,4 +1,4 @@
-//! A managed cluster as a taints guest sees it, and what that guest wants. Never decides a taint.
+//! A managed cluster as a taints guest sees it, and the taints that the guest wants.
 
 use super::Problem;
 use crate::reference::ObjectRef;
@@ -17,7 +17,7 @@ pub enum Effect {
     NoSelectIfNew,
 }
 
-/// Status of a condition; absent ones are not in the list, malformed ones are `InvalidObject`.
+/// Status of a condition. Absent conditions are not in the list; a malformed one is `InvalidObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// `True`.
@@ -28,7 +28,7 @@ pub enum Status {
     Unknown,
 }
 
-/// A taint as it is.
+/// An existing taint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taint {
     /// Its key.
@@ -54,7 +54,7 @@ pub struct Condition {
     pub changed_seconds: Option<i64>,
 }
 
-/// A managed cluster; only what the guest declared is filled.
+/// A managed cluster, with only the fields that the guest declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedCluster {
     /// Which object.
@@ -97,7 +97,7 @@ pub struct Wanted {
 /// What a taints guest decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Of the keys that the policy owns, exactly these.
+    /// Exactly these taints, among the keys that the policy owns.
     Own(Vec<Wanted>),
     /// State `Held` with this reason: no write.
     Hold(Problem),

@@ -1,18 +1,19 @@
-//! Long words of a YAML text, put aside while it is parsed: certificates in base64 are nine tenths of a kubeconfig, and the
-//! parser looks at every character many times. Never changes what a text says, nor where something in it is wrong.
+//! Replaces the long words of a YAML text by short marks while it is parsed: base64 certificates are nine tenths of a
+//! kubeconfig, and the parser looks at every character many times. Parsed values and the places of errors stay the
+//! same.
 
 use std::borrow::Cow;
 
-/// What stands for a word is this, its number and the end.
+/// A mark is this, the number of the word, and the end.
 const MARK: &str = "aside~";
 const END: char = '~';
 
 /// Shorter words cost little.
 const LONG: usize = 256;
 
-/// A text without its long words, and these.
+/// A text with marks instead of its long words, and these words.
 pub(super) struct Aside<'t> {
-    /// The text with a mark in the place of each long word. It has the same lines.
+    /// The text with marks. It has the same lines.
     pub(super) text: Cow<'t, str>,
     words: Vec<&'t str>,
 }
@@ -23,8 +24,8 @@ impl<'t> Aside<'t> {
         Self { text: Cow::Borrowed(text), words: Vec::new() }
     }
 
-    /// Puts every long word aside that ends its line; nothing when there is none, or a mark stands in the text itself. With
-    /// escapes, which take a backslash, anybody could write one that is not seen before it is parsed.
+    /// Replaces every long word that ends its line. `None` when there is none, or when the text holds a mark or a
+    /// backslash: an escape could spell a mark that shows only after parsing.
     pub(super) fn of(text: &'t str) -> Option<Self> {
         if text.len() < LONG || text.contains('\\') || text.contains(MARK) {
             return None;
@@ -64,7 +65,7 @@ impl<'t> Aside<'t> {
     }
 }
 
-/// The long word of base64 that ends a line after a key. One that could be a number stays: a mark is none.
+/// The long base64 word that ends a line after a key. A word that could be a number stays: a mark is always text.
 fn last_word(line: &str) -> Option<&str> {
     if line.len() < LONG {
         return None;
@@ -90,7 +91,7 @@ mod tests {
         all.iter().map(|one| format!("{} {} {:?}\n", one.number, one.line, one.value)).collect()
     }
 
-    /// What the parser says of a text when nothing is put aside.
+    /// What the parser makes of a text without marks.
     fn plainly(text: &str) -> String {
         let mut all = Vec::new();
         for chunk in split::chunks(text) {

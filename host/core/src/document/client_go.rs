@@ -1,5 +1,5 @@
-//! A value as block YAML, byte for byte as client-go writes it (sigs.k8s.io/yaml over yaml.v2): order of keys, quotes, blocks
-//! and folded lines. Never for a text that others than YAML 1.1 readers take: [`super::emit`] is for those.
+//! Writes a value as block YAML, byte for byte as client-go does (sigs.k8s.io/yaml over yaml.v2): order of keys,
+//! quotes, blocks and folded lines. Only for YAML 1.1 readers; [`super::emit`] writes for all.
 
 mod order;
 mod shape;
@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use shape::{Shape, Style, is_break, is_printable};
 use std::fmt::Write as _;
 
-/// Where a line with spaces is folded: at the first single space beyond this column.
+/// A line with spaces is folded at the first single space beyond this column.
 const WIDTH: usize = 80;
-/// The longest key that stands before its colon.
+/// The longest key that is written before its colon; a longer one needs `? `.
 const LONGEST_SIMPLE_KEY: usize = 128;
 
 /// Writes a value; lines end with a line feed.
@@ -63,7 +63,7 @@ fn list(out: &mut String, items: &[Value], indent: usize) {
     }
 }
 
-/// A value that begins on the line of its indicator.
+/// Writes a value that begins on the line of its indicator.
 fn inside(out: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Object(map) if !map.is_empty() => entries(out, map, indent),
@@ -72,7 +72,7 @@ fn inside(out: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// A block may have ended its last line already.
+/// Begins a line where wanted. A block may have ended its last line already.
 fn new_line(out: &mut String, indent: usize, wanted: bool) {
     if wanted {
         if !out.ends_with('\n') {
@@ -97,7 +97,7 @@ fn scalar(out: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// As Go writes a float: the shortest digits, with an exponent below -4 and from 6 on.
+/// Writes a float as Go does: the shortest digits, in exponent form for exponents below -4 and from 6 on.
 fn float(out: &mut String, value: f64) {
     let shortest = format!("{value:e}");
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
@@ -108,7 +108,7 @@ fn float(out: &mut String, value: f64) {
     };
 }
 
-/// A simple key is never folded, nor a block.
+/// Writes a simple key: it is never folded and never a block.
 fn key(out: &mut String, name: &str) {
     match Shape::of(name).style(name) {
         Style::Plain => out.push_str(name),
@@ -127,7 +127,7 @@ fn text(out: &mut String, value: &str, indent: usize) {
     }
 }
 
-/// Writes letters; breaks the line at a single space beyond the width, when lines may be broken at all.
+/// Writes letters; breaks the line at a single space beyond the width.
 fn fold(out: &mut String, value: &str, indent: usize, mut write: impl FnMut(&mut String, char)) {
     let mut before = None;
     let mut letters = value.chars().peekable();
@@ -152,7 +152,7 @@ fn quote_once(out: &mut String, value: &str, indent: Option<usize>) {
         '\'' => out.push_str("''"),
         other => {
             out.push(other);
-            // What ends a line and is no line feed.
+            // A line break here is never a line feed; the indent follows it.
             out.extend(std::iter::repeat_n(' ', indent.filter(|_| is_break(other)).unwrap_or_default()));
         }
     };
@@ -214,7 +214,7 @@ fn escaped(out: &mut String, letter: char) {
     out.extend(['\\', short]);
 }
 
-/// Line by line, with what says how it begins and ends.
+/// Writes a literal block; its header says how the text begins and ends.
 fn literal(out: &mut String, value: &str, indent: usize) {
     out.push('|');
     if value.starts_with([' ', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {

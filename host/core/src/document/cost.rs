@@ -1,37 +1,39 @@
-//! What a text may cost in memory: eight times its bytes, whatever is in it. Paid before it is taken: what the YAML parser
-//! keeps is estimated from the text, values pay while they are read. Never exact, and never too low.
+//! What parsing a text may cost in memory: eight times its bytes, or 96 MiB if that is more. Costs are paid before
+//! memory is taken: those of the YAML parser are estimated from the text, values pay while they are read. The
+//! estimates may be too high, but not too low.
 
 use super::Limits;
 use super::error::Fault;
 use std::cell::Cell;
 
-/// How many bytes of memory a byte of a text may cost in all.
+/// Bytes of memory that one byte of a text may cost in all.
 const TIMES: usize = 8;
-/// Of these, the text itself, a copy without its long words, what becomes of it, and what the allocator has not given back yet.
+/// Of these, the share of the text itself, of a copy without its long words, of its later form, and of memory that
+/// the allocator has not given back yet.
 const KEPT: usize = 4;
-/// Any text may cost so much: the largest object that is allowed does, written as loosely as people write.
+/// Any text may cost this much: the largest allowed object needs it when it is written loosely.
 const LEAST: usize = 96 << 20;
 
-/// Bytes for each event of the YAML parser, which holds all of a document in one list that grows by doubling.
+/// Bytes for each event of the YAML parser, which holds all events of a document in one list that grows by doubling.
 const EVENT: usize = 140;
 /// A value in a list, which grows by doubling.
 pub(crate) const ITEM: usize = 80;
-/// A map with anything in it: its first node has room for eleven entries.
+/// A map with at least one entry: its first node has room for eleven.
 pub(crate) const MAP: usize = 640;
 /// An entry of a map, in nodes that may be half empty.
 pub(crate) const ENTRY: usize = 110;
-/// A text beside its letters.
+/// A text, beside its bytes.
 pub(crate) const TEXT: usize = 16;
-/// A document beside its value.
+/// A document, beside its value.
 pub(super) const DOCUMENT: usize = 128;
 
-/// Brackets inside each other that the parser still goes through quickly.
+/// The depth of brackets up to which the parser is still quick.
 const DEEPEST: usize = 1_000;
 
-/// How many marks of structure a text may have for each value that is allowed.
+/// How many brackets, commas and indicators a text may have for each value that is allowed.
 const MARKS_PER_VALUE: usize = 4;
 
-/// No text of so many bytes takes the parser long, whatever is in it.
+/// A text of up to so many bytes never takes the parser long.
 const HARMLESS: usize = 8 << 10;
 
 /// The memory that is left for one text.
@@ -40,13 +42,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What a text of so many bytes may cost beside itself.
+    /// What a text of so many bytes may cost beside the share that is kept for it.
     pub(super) fn of(length: usize) -> Self {
         let most = length.saturating_mul(TIMES).max(LEAST);
         Self { left: Cell::new(most.saturating_sub(length.saturating_mul(KEPT))) }
     }
 
-    /// Takes so many bytes, when they are left.
+    /// Takes so many bytes; false when fewer are left.
     pub(super) fn take(&self, bytes: usize) -> bool {
         let left = self.left.get().checked_sub(bytes);
         self.left.set(left.unwrap_or_default());
@@ -58,14 +60,15 @@ impl Memory {
         self.left.get()
     }
 
-    /// Everything that was taken since then was given back.
+    /// Gives back everything that was taken since [`Self::left`] returned this value.
     pub(super) fn back(&self, left: usize) {
         self.left.set(left);
     }
 }
 
-/// What is too much in a text for the YAML parser, which is asked next and keeps all events of a document at once; its time
-/// grows with the square of the depth of brackets. Brackets and commas in quoted text count.
+/// What in a text is too much for the YAML parser; checked before parsing, because the parser keeps all events of a
+/// document at once and its time grows with the square of the depth of brackets. Brackets and commas in quoted text
+/// count.
 pub(super) fn excess(text: &str, limits: Limits, memory: &Memory) -> Option<Fault> {
     if text.len() <= HARMLESS {
         return None;
@@ -88,7 +91,7 @@ pub(super) fn excess(text: &str, limits: Limits, memory: &Memory) -> Option<Faul
             }
             b' ' | b'\t' | b'\r' | b'\n' if matches!(before, b':' | b'-' | b'?') => {
                 marks += 1;
-                // A key without a value, or a value without a key, is an event, too.
+                // A missing value or a missing key is an event, too.
                 events += if before == b'?' { 4 } else { 2 };
             }
             _ => {}

@@ -1,5 +1,5 @@
-//! A value as block YAML that reads the same under YAML 1.1 and 1.2.
-//! Never leaves a text unquoted that any reader could take for something else.
+//! Writes a value as block YAML that reads the same under YAML 1.1 and 1.2: every text that a reader could take for
+//! something else is quoted.
 
 use crate::redact::visible::is_hidden;
 use serde_json::{Map, Number, Value};
@@ -14,7 +14,7 @@ pub fn to_yaml(value: &Value) -> String {
     to_yaml_in_order(value, &[])
 }
 
-/// Writes a value, with these keys of its top level first and in this order.
+/// Writes a value; these keys of its top level come first, in this order.
 pub fn to_yaml_in_order(value: &Value, first: &[&str]) -> String {
     let mut out = String::with_capacity(1_024);
     match value {
@@ -98,7 +98,7 @@ fn scalar(out: &mut String, value: &Value) {
     }
 }
 
-/// YAML 1.1 takes `1e300` for text: a float needs a point and its exponent a sign.
+/// Writes a float with a point and a signed exponent: YAML 1.1 takes `1e300` for text.
 fn number(out: &mut String, value: &Number) {
     let written = value.to_string();
     let Some((mantissa, exponent)) = written.split_once('e') else {
@@ -113,8 +113,8 @@ fn text(out: &mut String, value: &str) {
     if is_plain(value) { out.push_str(value) } else { quoted(out, value) }
 }
 
-/// Whether a text may stand unquoted: it begins like a word or a path, holds nothing that means something to YAML,
-/// and is no word that a reader takes for a boolean or for null. Numbers and dates begin otherwise.
+/// Whether a text may stand unquoted: it begins like a word or a path, holds nothing that is special to YAML, and is
+/// no word that a reader takes for a boolean or for null. Numbers and dates begin with other characters.
 fn is_plain(value: &str) -> bool {
     let bytes = value.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
@@ -125,7 +125,7 @@ fn is_plain(value: &str) -> bool {
     bytes.iter().all(safe) && !(bytes.contains(&b':') && value.contains(": ")) && !is_word_of_yaml(value)
 }
 
-/// What may stand inside an unquoted text.
+/// The bytes that may stand inside an unquoted text.
 static PLAIN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
@@ -143,7 +143,7 @@ fn is_word_of_yaml(value: &str) -> bool {
     value.len() <= 5 && WORDS.iter().any(|word| word.eq_ignore_ascii_case(value))
 }
 
-/// Between double quotes, as JSON does, and with an escape for everything that a reader might fold, strip or refuse.
+/// Writes a text in double quotes, as JSON does, and escapes everything that a reader might fold, strip or refuse.
 fn quoted(out: &mut String, value: &str) {
     out.push('"');
     for letter in value.chars() {

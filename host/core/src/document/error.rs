@@ -1,4 +1,4 @@
-//! What is wrong with a text, and where. Never a word of the text itself.
+//! What is wrong with a text, and where. Holds no text of the document.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Fault {
     Syntax,
     /// More than one document where one is expected.
     SeveralDocuments,
-    /// More values, or more text behind aliases, than the limit.
+    /// More values, or more text through aliases, than the limit.
     TooManyValues,
     /// So many small values that they would take more than eight times the bytes of the text.
     TooCostly,
@@ -27,9 +27,9 @@ pub enum Fault {
     KeyNotText,
     /// A number that JSON cannot hold.
     Number,
-    /// A tag of the document's own.
+    /// A custom tag.
     Tag,
-    /// An unquoted `<<` as key with something else than a map or a list of maps.
+    /// An unquoted `<<` as key whose value is neither a map nor a list of maps.
     MergeKey,
 }
 
@@ -63,17 +63,17 @@ pub struct DocumentError {
     pub line: Option<usize>,
     /// Counted from 1.
     pub column: Option<usize>,
-    /// `spec.?[3]`: keys that are not fields known from Kubernetes stand as `?`. May be empty.
+    /// Such as `spec.?[3]`: `?` stands for a key that is not a field known from Kubernetes. May be empty.
     pub path: String,
 }
 
 impl DocumentError {
-    /// Without a place.
+    /// An error without a place.
     pub(crate) fn new(fault: Fault) -> Self {
         Self { fault, line: None, column: None, path: String::new() }
     }
 
-    /// On a line.
+    /// Sets the line.
     pub(crate) fn on(self, line: usize) -> Self {
         Self { line: Some(line), ..self }
     }
@@ -95,7 +95,7 @@ impl fmt::Display for DocumentError {
     }
 }
 
-/// Keys that may be shown, because a program's author chose them and no document's. Sorted.
+/// Keys that an error may show: fields that programs define, not keys that a document makes up. Sorted.
 const SHOWN: &[&str] = &[
     "annotations",
     "apiVersion",
@@ -164,7 +164,7 @@ const SHOWN: &[&str] = &[
     "value",
 ];
 
-/// A key as it may stand in a path.
+/// A key as a path shows it: `?` when it is not known.
 pub(crate) fn shown(key: &str) -> &'static str {
     SHOWN.binary_search(&key).ok().and_then(|at| SHOWN.get(at)).copied().unwrap_or("?")
 }

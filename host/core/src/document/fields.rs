@@ -1,4 +1,4 @@
-//! The fields of a map while it is read: what stands twice, and what a merge key brings. Never decides what they say.
+//! The fields of a map while it is read: finds duplicate keys and applies merge keys.
 
 use super::cost::{ENTRY, MAP, TEXT};
 use super::error::Fault;
@@ -9,18 +9,18 @@ use std::collections::BTreeSet;
 #[derive(Default)]
 pub(super) struct Fields {
     pub(super) map: Map<String, Value>,
-    /// Those that a merge gave and the map itself has not said yet.
+    /// Keys that came from a merge and that the map itself has not set yet.
     merged: BTreeSet<String>,
 }
 
 impl Fields {
-    /// Bytes of memory for one more key; what a merge brings is paid for by itself.
+    /// Bytes of memory for one more key; none for a merge key, which [`Self::price_of`] counts.
     pub(super) fn price(&self, key: Option<&str>) -> usize {
         let node = if self.map.is_empty() { MAP } else { ENTRY };
         key.map_or(0, |key| node + TEXT + key.len())
     }
 
-    /// Bytes of memory for merging this, as entries and as names of what was merged.
+    /// Bytes of memory for merging a value: its entries, and their names in `merged`.
     pub(super) fn price_of(merged: &Value) -> usize {
         let of = |map: &Value| map.as_object().map_or(0, |map| MAP + map.len() * 2 * (ENTRY + TEXT));
         merged.as_array().map_or_else(|| of(merged), |maps| maps.iter().map(of).sum())
@@ -35,7 +35,7 @@ impl Fields {
         (self.map.insert(key, value).is_some() && !merged).then_some(Fault::DuplicateKey)
     }
 
-    /// As client-go does, what comes later counts, whether it is said or merged; in a list of maps the first one counts.
+    /// Merges as client-go does: a later key wins, whether it is set or merged; in a list of maps the first map wins.
     pub(super) fn merge(&mut self, value: Value) -> Option<Fault> {
         let maps = match value {
             Value::Array(items) => items,

@@ -1,5 +1,5 @@
-//! A large List in pieces: an item at a time costs a fraction of what all of them cost at once. Only cuts; whoever reads a
-//! piece that is none after all reads the whole text instead.
+//! Cuts a large List into items: parsing one item at a time costs a fraction of parsing all of them at once. Only
+//! cuts: a caller to whom a piece is not one item reads the whole text instead.
 
 /// No object has fewer bytes; a List of smaller items is not cut.
 const LEAST_ITEM: usize = 16;
@@ -17,7 +17,7 @@ pub struct List<'t> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cut {
-    /// Before every dash behind so many spaces.
+    /// Before every dash after so many spaces.
     Dashes(usize),
     /// At these commas, as bytes from the first item.
     Commas(Vec<usize>),
@@ -33,7 +33,7 @@ pub struct Piece<'t> {
 }
 
 impl<'t> List<'t> {
-    /// Finds the items; nothing when the text is written in another way.
+    /// Finds the items; `None` when the text is written in another way.
     pub fn of(bytes: &'t [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         if text.trim_start().starts_with('{') { Self::of_json(text) } else { Self::of_yaml(text) }
@@ -70,7 +70,7 @@ impl<'t> List<'t> {
                     start = key.ends_with("\"items\"").then_some(at + 1);
                 }
                 (b',', Some(start)) if !json.in_text && json.depth == 2 => {
-                    // So many commas would cost more than what is read by them.
+                    // So many commas would cost more memory than cutting saves.
                     if commas.len() > text.len() / LEAST_ITEM {
                         return None;
                     }
@@ -91,7 +91,7 @@ impl<'t> List<'t> {
         None
     }
 
-    /// Whether a piece is a list of one item, as in YAML.
+    /// Whether a piece is a YAML list of one item.
     pub fn is_yaml(&self) -> bool {
         matches!(self.cut, Cut::Dashes(_))
     }
@@ -132,7 +132,7 @@ fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
-/// Whether a line begins an item of a list behind so many spaces.
+/// Whether a line begins an item of a list after so many spaces.
 fn is_item(line: &str, indent: usize) -> bool {
     indent_of(line) == indent && line.get(indent..).is_some_and(|rest| rest.starts_with("- ") || rest.trim_end() == "-")
 }
@@ -150,7 +150,7 @@ fn item_length(text: &str, indent: usize) -> usize {
     length
 }
 
-/// Where in a JSON text one is.
+/// The state of a scan through JSON text.
 #[derive(Default)]
 struct Json {
     depth: usize,

@@ -1,5 +1,5 @@
-//! One walk from a parser's events to a value, counting what it costs.
-//! Never lets a document cost more than its budget, and never keeps a parser's words.
+//! Builds a value from a parser's events and counts its cost against the budget. Errors hold no message of the
+//! parser.
 
 use super::Limits;
 use super::aside::Aside;
@@ -33,8 +33,8 @@ enum Segment {
 }
 
 impl<'t> Reader<'t> {
-    /// Before the first value of a document in a text of so many bytes, of which some are put aside. An exact reader looks every key up before it goes on,
-    /// so that it knows the place of one that stands twice.
+    /// Starts a document in a text of so many bytes, of which some are put aside. An exact reader looks up every key
+    /// before it goes on, so that it knows the place of a duplicate.
     pub(super) fn new(length: usize, aside: &'t Aside<'t>, memory: &'t Memory, limits: Limits, exact: bool) -> Self {
         Self {
             aside,
@@ -48,8 +48,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// What went wrong, at the place that the parser names (line and column from 1) in a text that begins after
-    /// `offset` lines.
+    /// The error, at the place that the parser names (line and column from 1), in a text that begins after `offset`
+    /// lines.
     pub(super) fn error(&self, place: Option<(usize, usize)>, offset: usize) -> DocumentError {
         let mut path = String::new();
         for (at, segment) in self.path.borrow().iter().rev().enumerate() {
@@ -86,7 +86,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a document, which has its price even when nothing is in it.
+    /// Reads a document; even an empty one costs memory.
     pub(super) fn begin<E: de::Error>(&self, read: impl FnOnce() -> Result<Value, E>) -> Result<Value, E> {
         self.hold(DOCUMENT)?;
         read()
@@ -102,7 +102,7 @@ impl<'t> Reader<'t> {
         error
     }
 
-    /// Whether a key that stands in the text is unquoted there.
+    /// Whether a key that points into the text is unquoted there.
     fn is_plain(&self, key: &str) -> bool {
         let text = &self.aside.text;
         let at = (key.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
@@ -241,7 +241,8 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     }
 }
 
-/// Reads one key of a map; nothing for a merge key. A scalar that is no text counts as it is spelled, which is what a JSON key would be.
+/// Reads one key of a map; `None` for a merge key. A scalar that is no text counts as it is spelled, as a JSON key
+/// would be.
 struct KeySeed<'r, 't, 'm> {
     reader: &'r Reader<'t>,
     fields: &'m Fields,

@@ -1,5 +1,4 @@
-//! Where one document of a text ends and the next begins, so that a broken one does not hide the others.
-//! Never looks into a document.
+//! Splits a text into documents, so that a broken one does not hide the others.
 
 /// A part of a text that holds one document, rarely none or several.
 #[derive(Debug, PartialEq, Eq)]
@@ -8,19 +7,20 @@ pub(super) struct Chunk<'t> {
     pub(super) text: &'t str,
     /// Lines before it.
     pub(super) offset: usize,
-    /// The first line, counted from 1 in the whole text, that says something.
+    /// The line, counted from 1 in the whole text, where the content begins.
     pub(super) line: usize,
 }
 
 impl<'t> Chunk<'t> {
-    /// The text without its marker, when it begins as JSON does; its lines are those of the chunk.
+    /// The text without its marker, when it begins like JSON; its lines are those of the chunk.
     pub(super) fn json(&self) -> Option<&'t str> {
         let text = self.text.strip_prefix("---").unwrap_or(self.text);
         text.trim_start().starts_with(['{', '[']).then_some(text)
     }
 }
 
-/// Cuts a text before every line that begins with `---`, which no scalar can hold. Parts that say nothing may be missing.
+/// Cuts a text before every line that begins with `---`, which no scalar can hold. A part of directives alone is
+/// joined with the part after it.
 pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     let (mut start, mut offset) = (0, 0);
     let cuts = text.match_indices('\n').map(|(at, _)| at + 1).filter(move |at| is_marker(text.as_bytes(), *at));
@@ -37,7 +37,7 @@ pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     })
 }
 
-/// Whether a line that begins at a byte is a marker: three dashes that are not the beginning of a word.
+/// Whether a line that begins at this byte is a marker: three dashes that do not begin a word.
 fn is_marker(text: &[u8], at: usize) -> bool {
     let line = text.get(at..).unwrap_or_default();
     line.starts_with(b"---") && matches!(line.get(3), None | Some(b' ' | b'\t' | b'\r' | b'\n'))

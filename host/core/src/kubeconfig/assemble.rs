@@ -1,5 +1,5 @@
-//! A new kubeconfig from a guest's answer: every entry starts from its entry in the source.
-//! Never takes a number that was not given, and never joins a user with a cluster that the source does not join.
+//! Assembles a new kubeconfig from a guest's answer: every entry starts from its entry in the source. Refuses
+//! references that were not given, and contexts that join what the source does not join.
 
 use super::error::{KubeconfigError, Place};
 use super::{Bundle, Source, check, destination, pem, size, url};
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use transom_api::Word;
 
-/// A kubeconfig that was checked against the grant and for sense.
+/// A kubeconfig that was checked against the grant and for soundness.
 pub struct Assembled {
     pub(super) document: Value,
     pub(super) text: String,
@@ -31,14 +31,14 @@ impl fmt::Debug for Assembled {
 }
 
 impl Source {
-    /// Makes the kubeconfig that an answer describes and holds it against the terms.
+    /// Makes the kubeconfig that an answer describes and checks it against the terms.
     ///
-    /// Contexts are those of the source: the cluster and the user that one joins must come from the entries that it
-    /// joins there, or be left out. A credential stays with its user entry, a proxy with its cluster entry; CA data
-    /// may move. Whatever the contract does not name stays with its entry.
+    /// A context keeps the pair of its source context: its cluster and its user must come from the entries that are
+    /// joined there, or be left out. A credential stays with its user entry, a proxy with its cluster entry; CA data
+    /// may move. Fields that the contract does not name stay with their entry.
     ///
     /// # Errors
-    /// Numbers that were never given, what is not granted, and a result that makes no sense.
+    /// References that were never given, anything that is not granted, and an unsound result.
     pub fn assemble(&self, answer: &Proposal, terms: &Terms<'_>) -> Result<Assembled, KubeconfigError> {
         few(answer)?;
         references(self, answer)?;
@@ -59,7 +59,7 @@ impl Source {
     }
 }
 
-/// The most entries of one list: each is compared with others.
+/// The most entries of one list. There is a bound because each entry is compared with others.
 const ENTRIES: usize = 1_000;
 
 fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
@@ -73,7 +73,7 @@ fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
     }
 }
 
-/// Checks every number and name of an answer.
+/// Checks every reference and name of an answer.
 fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError> {
     let view = &source.view;
     let (mut clusters, mut users, mut contexts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -114,7 +114,7 @@ fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(),
     Ok(())
 }
 
-/// Whether a context leads where its entry in the source leads, or nowhere.
+/// Whether a context's cluster and user come from those of its source context, or are left out.
 fn joins_as_source(source: &Source, answer: &Proposal, context: &ContextEntry) -> bool {
     let view = &source.view;
     let Some(origin) = view.contexts.get(context.entry as usize) else { return false };
@@ -125,7 +125,7 @@ fn joins_as_source(source: &Source, answer: &Proposal, context: &ContextEntry) -
     cluster.is_none_or(|cluster| is_cluster(cluster.entry)) && user.is_none_or(|user| is_user(user.entry))
 }
 
-/// The document of an answer whose references are good.
+/// The document of an answer whose references were checked.
 fn document(source: &Source, answer: &Proposal) -> Result<Value, KubeconfigError> {
     let mut document: Map<String, Value> = source
         .document
@@ -183,7 +183,8 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
     Ok(entry)
 }
 
-/// Sets the CA data of an entry: joined when there are several, as in the source when it is its own, and instead of a file.
+/// Sets the CA data of an entry, which replaces a file: several bundles are joined, the entry's own stays as in the
+/// source.
 fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &ProposedCluster) {
     const FIELD: &str = "certificate-authority-data";
     let found: Vec<&Bundle> =
@@ -214,7 +215,7 @@ pub(super) fn text_of<'s>(source: &'s Source, bundle: &Bundle) -> Option<&'s str
     field_of_cluster(source, bundle.cluster, "certificate-authority-data")
 }
 
-/// The proxy of a reference as the source spells it.
+/// The proxy of a reference, as the source spells it.
 fn proxy<'s>(source: &'s Source, wanted: &ProposedCluster) -> Option<&'s str> {
     let cluster = source.proxies.get(wanted.proxy? as usize)?;
     field_of_cluster(source, *cluster, "proxy-url")

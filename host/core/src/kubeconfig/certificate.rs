@@ -1,11 +1,11 @@
-//! What is known of an X.509 certificate: mark, validity, authority, public key. Never verifies a signature.
+//! Facts of an X.509 certificate: fingerprint, validity, CA flag, public key. Verifies no signature.
 
 use sha2::{Digest as _, Sha256};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::BasicConstraints;
 
-/// What is known of one certificate.
+/// The facts of one certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct CertificateFacts {
     /// SHA-256 in hexadecimal.
@@ -14,11 +14,11 @@ pub(super) struct CertificateFacts {
     pub(super) starts_seconds: i64,
     /// The end of validity in seconds since 1970.
     pub(super) ends_seconds: i64,
-    /// Whether it may sign others: it says so, or is older than the extension that says so.
+    /// Whether it may sign others: its basic constraints say so, or it has none and is older than version 3.
     pub(super) is_ca: bool,
 }
 
-/// The key that a certificate is about.
+/// The public key of a certificate.
 pub(super) struct PublicKey {
     /// Its algorithm.
     pub(super) algorithm: x509_cert::spki::ObjectIdentifier,
@@ -26,7 +26,7 @@ pub(super) struct PublicKey {
     pub(super) bits: Vec<u8>,
 }
 
-/// Reads one certificate; nothing when it is none.
+/// Reads one certificate; `None` when it is malformed.
 pub(super) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
     let certificate = Certificate::from_der(der).ok()?;
     let content = certificate.tbs_certificate();

@@ -1,5 +1,5 @@
-//! Whether a result makes sense: what current-context leads to can be used, now.
-//! Never judges the other entries beyond what reading them did: nobody connects by them unasked.
+//! Whether a result is sound: the entries that current-context leads to must be usable now. Other entries are only
+//! checked while parsing: clients do not use them by default.
 
 use super::error::{KubeconfigError, Place};
 use super::key::Pair;
@@ -8,7 +8,7 @@ use crate::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, P
 use transom_api::Word;
 use transom_api::policy::InsecureGrant;
 
-/// What current-context leads to in an answer.
+/// The entries that current-context leads to in an answer.
 pub(super) struct Reached<'a> {
     cluster: (usize, &'a ProposedCluster),
     user: (usize, &'a ProposedUser),
@@ -73,9 +73,9 @@ pub(super) fn soundness(
     Ok(())
 }
 
-/// Checks by what the server is trusted: of all certificates in the CA data one must be an authority's and valid,
-/// as while an authority is replaced the old one may stay beside the new. Without any, the client's machine decides
-/// whom it trusts, which is granted like an insecure server and only where the source is so already.
+/// Checks the CA data by which clients trust the server: at least one certificate must be a CA's and valid now,
+/// because the old CA may stay beside the new one during a rotation. Without CA data the client's machine decides
+/// what to trust; that needs the `insecure` grant, and the source must have none either.
 fn trust(
     source: &Source,
     (at, cluster): (usize, &ProposedCluster),

@@ -1,5 +1,5 @@
-//! Where a credential may go: every cluster of an answer against the grant of the policy.
-//! Never trusts a guest: what is not granted and not as in the source is refused.
+//! Where a credential may go: checks every cluster of an answer against the policy's grant. Refuses what is neither
+//! granted nor as in the source.
 
 use super::error::{KubeconfigError, Place};
 use super::{KubeconfigLimits, Source, servers};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use transom_api::Word;
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 
-/// What an answer is held against.
+/// What an answer is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// What the policy allows.
@@ -22,7 +22,7 @@ pub struct Terms<'a> {
     pub primary: &'a Value,
     /// Seconds since 1970, for the validity of certificates.
     pub now_seconds: i64,
-    /// What the result may cost.
+    /// How large the result may be.
     pub limits: KubeconfigLimits,
 }
 
@@ -44,11 +44,11 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// Checks every cluster of an answer. One that is as in the source and not the current one may stay;
-/// every other must be granted.
+/// Checks every cluster and user of an answer. A cluster may stay when it is as in the source and not current; any
+/// other must be granted.
 ///
 /// # Errors
-/// At the first thing that is not granted.
+/// The first thing that is not granted.
 pub(super) fn check(source: &Source, answer: &Proposal, terms: &Terms<'_>) -> Result<(), KubeconfigError> {
     let current = answer.contexts.iter().find(|context| context.name == answer.current_context);
     for (at, cluster) in answer.clusters.iter().enumerate() {
@@ -66,7 +66,7 @@ pub(super) fn check(source: &Source, answer: &Proposal, terms: &Terms<'_>) -> Re
     answer.users.iter().enumerate().try_for_each(|(at, user)| credential(source, at, user, terms.grant))
 }
 
-/// Whether the policy lets a credential of these kinds be written.
+/// Checks that the policy lets the kinds of this credential be written.
 fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &KubeconfigGrant) -> Result<(), KubeconfigError> {
     let list = Place::ROOT.field("users");
     let item = list.item(at);
@@ -91,7 +91,7 @@ fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &Kubeconfi
     }
 }
 
-/// Whether a cluster is as in the source, its name aside.
+/// Whether a cluster equals its source entry, its name aside.
 pub(super) fn is_kept(cluster: &ProposedCluster, origin: &ClusterView) -> bool {
     let own: &[u32] = match &origin.authority {
         AuthoritySource::Data(authority) => &[authority.reference],

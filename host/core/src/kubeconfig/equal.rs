@@ -1,17 +1,16 @@
-//! Whether two kubeconfigs say the same: equal when parsed, data by bytes, entries by name.
-//! Never a comparison of formatting.
+//! Whether two kubeconfigs say the same: compares parsed values, data by bytes, entries by name. Ignores formatting.
 
 use super::{Assembled, KubeconfigLimits, Source, pem};
 use crate::document::{self, Limits};
 use serde_json::{Map, Value};
 
-/// What makes one user a user; two that agree in these hold the same credential.
+/// The fields of a credential; two users that agree in these hold the same credential.
 const CREDENTIALS: [&str; 7] =
     ["client-certificate-data", "client-key-data", "token", "username", "password", "exec", "auth-provider"];
 
 impl Assembled {
-    /// Whether these bytes say the same as this result. Order of keys and entries, line breaks in base64, and fields
-    /// that are empty instead of absent do not count.
+    /// Whether these bytes say the same as this result. Ignores the order of keys and entries, line breaks in base64,
+    /// and whether a field is empty or absent.
     pub fn says_the_same(&self, bytes: &[u8]) -> bool {
         if bytes == self.text.as_bytes() {
             return true;
@@ -44,7 +43,7 @@ fn credentials(document: &Map<String, Value>) -> Vec<Map<String, Value>> {
         .collect()
 }
 
-/// A kubeconfig in the one form that all that say the same have.
+/// A kubeconfig in normal form: the same for all that say the same.
 fn normal(document: &Value) -> Option<Map<String, Value>> {
     let mut all = fields(document.as_object()?.iter());
     for (key, value) in [("apiVersion", "v1"), ("kind", "Config")] {
@@ -63,12 +62,12 @@ fn normal(document: &Value) -> Option<Map<String, Value>> {
     Some(all)
 }
 
-/// Fields without those that are empty, with data as dense base64.
+/// Fields without empty ones, with data as base64 without line breaks.
 fn fields<'d>(all: impl Iterator<Item = (&'d String, &'d Value)>) -> Map<String, Value> {
     all.filter(|(_, value)| !is_empty(value)).map(|(key, value)| (key.clone(), dense(key, value))).collect()
 }
 
-/// Clients cannot tell these from nothing.
+/// Clients treat these like an absent field.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,4 +1,4 @@
-//! What is wrong with a kubeconfig, and where. Never a word of its text, nor a name from inside it.
+//! What is wrong with a kubeconfig, and where. Holds no text of the document and no name from inside it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,13 +9,13 @@ use transom_api::Word;
 pub struct KubeconfigError {
     /// The reason.
     pub word: Word,
-    /// `users[0].user.client-key-data`; empty for the whole document.
+    /// Such as `users[0].user.client-key-data`; empty for the whole document.
     pub path: String,
     /// Where the parser stopped, counted from 1.
     pub line: Option<usize>,
     /// What is wrong there.
     pub message: Cow<'static, str>,
-    /// Whether it is what a guest proposed that is wrong, and not what was read.
+    /// Whether the fault is in what a guest proposed, not in the document that was read.
     pub proposed: bool,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for KubeconfigError {
     }
 }
 
-/// A place in the document, made of fields that are known and of numbers.
+/// A place in the document, made of known fields and of numbers.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'p> {
     Root,
@@ -58,12 +58,13 @@ impl Place<'_> {
         Place::Item(self, index)
     }
 
-    /// What is wrong here.
+    /// The error for this place.
     pub(super) fn error(&self, word: Word, message: &'static str) -> KubeconfigError {
         KubeconfigError { word, path: self.to_string(), line: None, message: message.into(), proposed: false }
     }
 
-    /// What a guest proposed for this place, and what is granted there. Neither is a name from inside the document.
+    /// The error for what a guest proposed at this place, with what is granted. Neither holds a name from inside the
+    /// document.
     pub(super) fn proposed(&self, word: Word, what: &str, granted: Option<&str>) -> KubeconfigError {
         let path = self.to_string();
         let at = if path.is_empty() { String::new() } else { format!(" for `{path}`") };

@@ -1,5 +1,5 @@
-//! What a kubeconfig says, read once: entries by number, certificates by their facts.
-//! Never keeps decoded credentials; the document itself is where they stay.
+//! Reads the content of a kubeconfig once: entries by number, certificates by their facts. Keeps no decoded
+//! credentials; they stay in the document.
 
 use super::certificate::{self, CertificateFacts, PublicKey};
 use super::error::{KubeconfigError, Place};
@@ -16,7 +16,7 @@ type Fields = Map<String, Value>;
 /// Reads a document whose fields have the right types.
 ///
 /// # Errors
-/// At the first entry that cannot be used.
+/// The first entry that cannot be used.
 pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
     let mut source = Source {
         view: SourceView {
@@ -45,7 +45,7 @@ pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
     Ok(source)
 }
 
-/// The entries of a list with their names, which must differ.
+/// The entries of a list with their names, which must be unique.
 fn entries<'d>(
     document: &'d Fields,
     list: &'static str,
@@ -164,8 +164,8 @@ fn user(source: &mut Source, number: usize, name: &str, fields: &Fields) -> Resu
     Ok(UserView { entry: count(number), name: name.to_owned(), credential })
 }
 
-/// The client certificate of a user with its key, and the earliest end of validity in its chain.
-/// A key without a certificate is never used by a client and is left alone.
+/// The client certificate of a user, compared with its key, and the earliest end of validity in its chain. Clients
+/// ignore a key without a certificate, so it is not checked.
 fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(ClientCertificate, i64)>, KubeconfigError> {
     let (at_certificate, at_key) = (place.field("client-certificate-data"), place.field("client-key-data"));
     let chain = data(fields, "client-certificate-data", &at_certificate)?;
@@ -188,13 +188,13 @@ fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(Clie
     Ok(Some((found, earliest)))
 }
 
-/// As clients do, takes the first private key of the text.
+/// Compares the first private key of the text, as clients do.
 fn pair(key: &[u8], public: &PublicKey) -> Option<key::Pair> {
     let blocks = pem::blocks(key)?;
     key::compare(blocks.iter().find(|block| block.label.ends_with("PRIVATE KEY"))?, public)
 }
 
-/// The bytes of a field; nothing when it is absent or empty.
+/// The bytes of a base64 field; `None` when it is absent or empty.
 fn data(fields: &Fields, field: &str, place: &Place<'_>) -> Result<Option<Vec<u8>>, KubeconfigError> {
     some_text(fields, field)
         .map(|text| pem::field(text).ok_or_else(|| place.error(Word::InvalidBase64, "not base64")))
@@ -210,7 +210,7 @@ fn text<'d>(fields: &'d Fields, field: &str) -> &'d str {
     some_text(fields, field).unwrap_or_default()
 }
 
-/// Numbers of entries; a document of a mebibyte cannot hold more than fit.
+/// The number of an entry. A document of one mebibyte cannot hold more entries than fit.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

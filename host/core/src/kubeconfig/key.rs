@@ -1,6 +1,6 @@
-//! Whether a private key belongs to a certificate, as far as that can be read without arithmetic on curves:
-//! RSA always, EC and Ed25519 where the key's file says its public half, as the usual tools write it.
-//! Never keeps a byte of the key.
+//! Whether a private key belongs to a certificate, as far as that shows without arithmetic on curves: always for RSA,
+//! and for EC and Ed25519 when the key's file contains the public half, as the usual tools write it. Keeps no byte of
+//! the key.
 
 use super::certificate::PublicKey;
 use super::pem::Block;
@@ -18,11 +18,11 @@ pub(super) enum Pair {
     Matches,
     /// They do not.
     Differs,
-    /// The key's file does not say its public half.
+    /// The key's file does not contain the public half.
     Untold,
 }
 
-/// Compares a key with a certificate's; nothing when the block is no private key that can be read.
+/// Compares a key with a certificate's; `None` when the block is not a readable private key.
 pub(super) fn compare(key: &Block<'_>, public: &PublicKey) -> Option<Pair> {
     let outer = AnyRef::from_der(&key.der).ok()?;
     let parts = children(outer.value())?;
@@ -44,7 +44,7 @@ fn children(content: &[u8]) -> Option<Vec<AnyRef<'_>>> {
     Some(found)
 }
 
-/// Version, algorithm, key in an OCTET STRING, attributes, and since its second version the public half.
+/// PKCS #8: version, algorithm, key in an OCTET STRING, attributes, and from its second version on the public half.
 fn pkcs8(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
     let [_, algorithm, key, further @ ..] = parts else { return None };
     let names = children(algorithm.value())?;
@@ -59,7 +59,7 @@ fn pkcs8(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
     Some(judge(told, public, algorithm))
 }
 
-/// Version, modulus, public exponent, ...
+/// PKCS #1: version, modulus, public exponent, ...
 fn rsa(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
     let [_, modulus, exponent, ..] = parts else { return None };
     if public.algorithm != RSA {
@@ -70,7 +70,7 @@ fn rsa(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
     Some(if same { Pair::Matches } else { Pair::Differs })
 }
 
-/// Version, key, curve, public half in a BIT STRING.
+/// SEC 1: version, key, curve, public half in a BIT STRING.
 fn ec(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
     let [_, _, further @ ..] = parts else { return None };
     let bits = match further.iter().find(|part| is_context(part, 1)) {

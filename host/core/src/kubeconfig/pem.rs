@@ -1,4 +1,4 @@
-//! PEM blocks in bytes. Never keeps what stands between blocks.
+//! Reads PEM blocks; ignores what stands between them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,11 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 pub(super) struct Block<'b> {
     /// `CERTIFICATE`, `RSA PRIVATE KEY`, ...
     pub(super) label: &'b str,
-    /// What is encoded in it.
+    /// The decoded bytes.
     pub(super) der: Vec<u8>,
 }
 
-/// Reads every block of a text; nothing when one of them is broken or the bytes are no text.
+/// Reads every block of a text; `None` when a block is broken or the bytes are not UTF-8.
 pub(super) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
     let mut rest = std::str::from_utf8(bytes).ok()?;
     let mut found = Vec::new();
@@ -24,13 +24,13 @@ pub(super) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
     Some(found)
 }
 
-/// Base64 over several lines. A body with headers, as of an encrypted key, is none.
+/// Decodes base64 over several lines. A body with headers, as of an encrypted key, is not base64.
 fn decode(body: &str) -> Option<Vec<u8>> {
     let dense: Vec<u8> = body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     STANDARD.decode(dense).ok()
 }
 
-/// Reads base64 of a field as clients do: line ends do not count.
+/// Reads the base64 of a field as clients do: line ends are ignored.
 pub(super) fn field(text: &str) -> Option<Vec<u8>> {
     if !text.contains(['\n', '\r']) {
         return STANDARD.decode(text).ok();
@@ -38,7 +38,7 @@ pub(super) fn field(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text.replace(['\n', '\r'], "")).ok()
 }
 
-/// Writes base64 of a field.
+/// Writes the base64 of a field.
 pub(super) fn to_field(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

@@ -1,5 +1,5 @@
 //! Which servers a grant names: DNS forms of Services, node ports, load balancers, fields of objects, exact URLs.
-//! Never a user, a query or a fragment: no URL that crossed has one.
+//! URLs that reach this point have no userinfo, query or fragment.
 
 use super::destination::Terms;
 use super::url;
@@ -11,9 +11,9 @@ use serde_json::Value;
 use std::net::IpAddr;
 use transom_api::policy::AddressGrant;
 
-/// The port of a URL without one.
+/// The default port of a URL.
 const HTTPS: u16 = 443;
-/// Longer URLs are not shown.
+/// The most bytes of a URL that an error shows.
 const LONGEST: usize = 300;
 
 /// Whether a server is granted for an entry of the source.
@@ -26,12 +26,12 @@ pub(super) fn allowed(server: &Url, origin: &ClusterView, terms: &Terms<'_>) -> 
     terms.grant.server.iter().any(listed) || terms.grant.addresses.iter().any(|granted| reached(granted, server, terms))
 }
 
-/// A server for people.
+/// A server for an error message.
 pub(super) fn shown(server: &Url) -> String {
     url::write(server).ok().filter(|text| text.len() <= LONGEST).unwrap_or_else(|| "that is no URL".to_owned())
 }
 
-/// What is granted for an entry of the source, for people.
+/// What is granted for an entry of the source, for an error message.
 pub(super) fn granted(origin: &ClusterView, terms: &Terms<'_>) -> String {
     let listed = |granted: &String| match granted.as_str() {
         "source" => format!("{} of the source", shown(&origin.server)),
@@ -63,7 +63,7 @@ fn address(granted: &AddressGrant) -> String {
     }
 }
 
-/// Whether a URL is a DNS form of a Service over https, with one of its ports and nothing more.
+/// Whether a URL is a DNS form of a Service, with https, one of its ports and no path.
 fn is_form_of(service: &Service, server: &Url, cluster_domain: &str) -> bool {
     let namespace = service.reference.namespace.as_deref().unwrap_or_default();
     let name = format!("{}.{namespace}", service.reference.name);
@@ -83,12 +83,12 @@ fn serves(service: &Service, server: &Url) -> bool {
     tcp(service).any(|port| port.port == server.port.unwrap_or(HTTPS))
 }
 
-/// Whether a URL is https, a host and a port.
+/// Whether a URL has https and no path.
 fn is_bare(server: &Url) -> bool {
     server.scheme == "https" && server.path.is_empty()
 }
 
-/// Whether a server is one of an address grant.
+/// Whether a server is one that an address grant names.
 fn reached(granted: &AddressGrant, server: &Url, terms: &Terms<'_>) -> bool {
     let role = granted.role.as_deref().unwrap_or_default();
     if granted.node_port {
@@ -114,7 +114,7 @@ fn reached(granted: &AddressGrant, server: &Url, terms: &Terms<'_>) -> bool {
     })
 }
 
-/// Whether a host is that of a pattern: itself, or something below the domain after `*.`.
+/// Whether a host matches a pattern: the same host, or a name below the domain after `*.`.
 fn is_host(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(domain) => host.strip_suffix(domain).is_some_and(dns::is_subdomain) && host.parse::<IpAddr>().is_err(),
@@ -122,7 +122,7 @@ fn is_host(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Whether two hosts are the same name, or the same address however it is spelled.
+/// Whether two hosts are the same name (ignoring case) or the same address, however it is spelled.
 fn same_host(one: &str, other: &str) -> bool {
     match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,
@@ -139,7 +139,7 @@ fn at<'a>(fields: &'a Value, path: &Path) -> Option<&'a Value> {
     })
 }
 
-/// What a field says: a URL, a host with or without a port, or a map of `host` and `port`.
+/// Reads a field as a URL, a host with or without a port, or a map of `host` and `port`.
 fn endpoint(value: &Value, port: Option<u16>) -> Option<Url> {
     let with_port = |mut url: Url| {
         url.port = url.port.or(port);

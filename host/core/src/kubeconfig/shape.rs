@@ -1,21 +1,21 @@
-//! Which type each field of a kubeconfig has, as clients expect it. Never looks at what a field says.
+//! The type of each field of a kubeconfig, as clients expect it.
 
 use super::error::{KubeconfigError, Place};
 use serde_json::{Map, Value};
 use transom_api::Word;
 
-/// The type of a field. Fields that are not named may hold anything.
+/// The type of a field. A field that is not named may hold anything.
 enum Shape {
     Text,
     Flag,
     Anything,
-    /// A list of these; none of them null.
+    /// A list of these, without null.
     List(&'static Shape),
-    /// A map with keys of the document's choice.
+    /// A map whose keys the document chooses.
     Each(&'static Shape),
     /// A map with these fields.
     Fields(&'static [(&'static str, Shape)]),
-    /// A list of maps that must have a name and this field, which must not be null.
+    /// A list of maps that must have a name and this field; the field must not be null.
     Entries(&'static str, &'static Shape),
 }
 
@@ -73,10 +73,10 @@ const CONTEXT: &[(&str, Shape)] = &[("cluster", Text), ("user", Text), ("namespa
 
 const EXTENSIONS: Shape = Entries("extension", &Anything);
 
-/// Checks every field that is known.
+/// Checks every known field.
 ///
 /// # Errors
-/// At the first one of the wrong type.
+/// The first field of the wrong type.
 pub(super) fn check(document: &Map<String, Value>) -> Result<(), KubeconfigError> {
     fields(document, KUBECONFIG, &Place::ROOT)
 }

@@ -1,5 +1,5 @@
-//! What an answer would become at the least, counted before anything of it is built: it names entries of the source by
-//! number, and a number is shorter than what it stands for. Never more than what is written.
+//! A lower bound for the size of the result, computed before it is built: an answer names source entries by number,
+//! and a number is much shorter than its entry.
 
 use super::assemble::text_of;
 use super::{NODES, Source};
@@ -7,15 +7,15 @@ use crate::contract::credentials::{Proposal, ProposedCluster};
 use serde_json::Value;
 use std::iter::Sum;
 
-/// Bytes of text, and values of any kind.
+/// Bytes of text, and the number of values.
 #[derive(Clone, Copy, Default)]
 struct Size {
     bytes: usize,
     values: usize,
 }
 
-/// Whether the kubeconfig of an answer is certain to be larger than so many bytes, or to have more values than one that
-/// is read may have.
+/// Whether the kubeconfig of an answer is certain to have more than so many bytes, or more values than a kubeconfig
+/// may have.
 pub(super) fn exceeds(source: &Source, answer: &Proposal, bytes: usize) -> bool {
     let authorities: Vec<Size> = source.bundles.iter().map(|bundle| text(text_of(source, bundle))).collect();
     let [clusters, users, contexts] = ["clusters", "users", "contexts"].map(|list| entries(source, list));
@@ -36,7 +36,7 @@ fn entries(source: &Source, list: &str) -> Vec<Size> {
     entries.iter().map(size).collect()
 }
 
-/// Fields that an answer replaces or leaves out, of whatever size they are in the source.
+/// Fields that an answer replaces or leaves out; their size in the source does not count.
 const REPLACED: [&str; 8] =
     ["name", "server", "cluster", "user", "namespace", "proxy-url", "tls-server-name", "certificate-authority-data"];
 

@@ -1,5 +1,5 @@
-//! A kubeconfig as it may be shown: where it leads, and marks instead of what it holds.
-//! Never shows a name from inside it unasked, nor a field that is not listed here.
+//! The structure of a kubeconfig as it may be shown: servers and flags in clear, marks instead of everything else.
+//! Shows names from inside it only on request, and no field that is not listed here.
 
 use super::{Source, url};
 use crate::redact::Marks;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 /// How a field is shown.
 #[derive(Clone, Copy)]
 enum Show {
-    /// As it is, when it is true or false.
+    /// In clear, when it is true or false.
     Flag,
-    /// As it is, when it is a URL with nothing more in it.
+    /// In clear, when it is a plain URL.
     Url,
-    /// As it is, when it is a name of DNS.
+    /// In clear, when it is a DNS name.
     Dns,
-    /// As a mark, of this kind.
+    /// As a mark of this kind.
     Mark(&'static str),
 }
 
@@ -48,12 +48,12 @@ const CONTEXT: &[(&str, Show)] =
 /// How names of one document are shown.
 struct Names<'a> {
     marks: &'a Marks,
-    /// Every text that a user of the document has, where names are shown at all.
+    /// Every text of the document's users that may be a credential; empty unless names are shown.
     secrets: Vec<&'a str>,
 }
 
 impl Names<'_> {
-    /// A name as it is where that is asked for, unless a credential of the same document is in it.
+    /// A name, in clear when that is requested, unless it contains a credential of the same document.
     fn name(&self, value: &Value) -> Value {
         let shown = value.as_str().filter(|_| self.marks.show_names());
         match shown.filter(|name| !self.secrets.iter().any(|secret| name.contains(secret))) {
@@ -63,7 +63,7 @@ impl Names<'_> {
     }
 }
 
-/// Every text of users that may be a credential: all but their names, and what names or locates one.
+/// Collects every text of users that may be a credential: all but names, and fields that name or locate a credential.
 fn hidden<'a>(users: &'a Value, found: &mut Vec<&'a str>) {
     const OPEN: [&str; 8] = [
         "name",
@@ -86,7 +86,7 @@ fn hidden<'a>(users: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 impl Source {
-    /// Its structure: servers and flags as they are, everything else as marks, fields that are not known as one.
+    /// Its structure: servers and flags in clear, everything else as marks, unknown fields together as one mark.
     pub(crate) fn redacted(&self, marks: &Marks) -> Value {
         let users = self.document.get("users").filter(|_| marks.show_names());
         let mut secrets = Vec::new();
@@ -155,7 +155,7 @@ fn show(value: &Value, key: &str, how: Show, marks: &Names<'_>) -> Value {
     }
 }
 
-/// Fields that are not known stand together as one mark: even their names may say too much.
+/// Shows all unknown fields as one mark: even their names may be secret.
 fn add_rest(shown: &mut Map<String, Value>, rest: Map<String, Value>, marks: &Names<'_>) {
     if !rest.is_empty() {
         shown.insert("?".to_owned(), marks.marks.hide_value("fields", &Value::Object(rest)));

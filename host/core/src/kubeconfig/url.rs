@@ -1,5 +1,4 @@
-//! URLs of servers and proxies: exactly what clients of Kubernetes take, and nothing that could hide more.
-//! Never shows the text that it refuses.
+//! URLs of servers and proxies: accepts exactly what Kubernetes clients accept. Errors hold no text of a URL.
 
 use crate::contract::credentials::Url;
 use std::net::Ipv6Addr;
@@ -16,7 +15,7 @@ pub(crate) fn server(text: &str) -> Result<Url, &'static str> {
     if matches!(url.scheme.as_str(), "http" | "https") { Ok(url) } else { Err("neither http nor https") }
 }
 
-/// Reads as much of a proxy's URL as may be seen: userinfo, query and fragment are left out.
+/// Reads the part of a proxy's URL that may be shown: leaves out userinfo, query and fragment.
 ///
 /// # Errors
 /// Says what is wrong, without the text.
@@ -69,7 +68,7 @@ fn port_number(text: &str) -> Result<u16, &'static str> {
 /// Writes a URL that a guest proposes.
 ///
 /// # Errors
-/// When it is none that could have been read.
+/// When reading it would not give the same URL.
 pub(super) fn write(url: &Url) -> Result<String, &'static str> {
     let brackets = url.host.contains(':');
     let host = if brackets { format!("[{}]", url.host) } else { url.host.clone() };

@@ -1,4 +1,4 @@
-//! Elections told step by step, and many candidates on a Lease that keeps versions as an API server does.
+//! Elections step by step, and many candidates on a Lease that keeps versions as an API server does.
 
 use super::*;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn writing(step: Step) -> Write {
     }
 }
 
-/// Does what it says, with success.
+/// Takes the next step, successfully.
 fn act(election: &mut Election, now: Now, version: &str) -> Write {
     let write = writing(election.next(now));
     election.sending(&write, now);
@@ -78,7 +78,7 @@ fn a_dead_leader_is_followed_for_its_lease_as_we_saw_it() {
         assert_eq!(election.next(at(1_000)), Step::Follow(3_000), "whatever its clock says");
         assert_eq!(election.next(at(3_000)), Step::Look);
         election.saw(Some(lease("8", "other", renewed_us.wrapping_add(1))), at(3_000));
-        // Somebody put a label on it: that is no renewal.
+        // A new label is no renewal.
         election.saw(Some(lease("9", "other", renewed_us.wrapping_add(1))), at(17_000));
         assert_eq!(election.next(at(17_999)), Step::Follow(18_000));
         let Step::Acquire(write) = election.next(at(18_000)) else { panic!("not taken") };
@@ -103,7 +103,7 @@ fn a_holder_that_was_frozen_does_not_write() {
     let mut election = leader();
     let prepared = writing(election.next(at(2_000)));
     election.sending(&prepared, at(2_000));
-    // Frozen here; meanwhile another one took over.
+    // Frozen here; meanwhile another replica takes over.
     assert!(!election.leads(at(60_000)));
     election.conflicted(at(60_000));
     assert_eq!(election.next(at(60_000)), Step::Follow(60_200));
@@ -111,7 +111,7 @@ fn a_holder_that_was_frozen_does_not_write() {
     election.saw(Some(lease("5", "other", 1)), at(60_001));
     assert!(!election.leads(at(60_001)));
     assert_eq!(election.next(at(60_001)), Step::Follow(62_001));
-    // Nobody took over: it is renewed at the version that was seen, and leads again only then.
+    // No other replica took over: the lease is renewed at the version that was seen, and only then leads again.
     let mut alone = leader();
     assert!(!alone.leads(at(60_000)));
     assert_eq!(act(&mut alone, at(60_000), "2").version.as_deref(), Some("1"));
@@ -136,7 +136,7 @@ fn a_thief_is_noticed() {
     election.saw(Some(lease("4", "other", 1)), at(1_000));
     assert!(!election.leads(at(1_000)));
     assert_eq!(election.next(at(1_000)), Step::Follow(3_000));
-    // One that bears our name is another one, too.
+    // Another candidate with this name is another one, too.
     election.saw(Some(lease("5", "me", 1)), at(3_000));
     assert!(!election.leads(at(3_000)));
     assert_eq!(election.next(at(3_000)), Step::Follow(5_000));
@@ -150,13 +150,13 @@ fn what_came_of_an_unanswered_write_is_found_out() {
     election.failed(at(4_000));
     assert_eq!(election.next(at(4_000)), Step::Follow(6_000));
     assert_eq!(election.next(at(6_000)), Step::Look);
-    // It has not got there yet.
+    // It has not arrived yet.
     let old = Lease { version: "1".to_owned(), record: Record { renewed_us: Some(0), ..first.record.clone() } };
     election.saw(Some(old), at(6_000));
     assert_eq!(election.leads_until(), Some(at(10_000)));
     let second = writing(election.next(at(6_000)));
     election.sending(&second, at(6_000));
-    // Now it has, so that the second one fails.
+    // Now it has arrived, so the second one fails.
     election.conflicted(at(6_000));
     election.saw(Some(Lease { version: "2".to_owned(), record: first.record }), at(6_100));
     assert_eq!(election.leads_until(), Some(at(12_000)));
@@ -200,7 +200,7 @@ fn a_malformed_lease_holds_up_nobody_for_long() {
     assert_eq!(writing(election.next(at(0))).record.transitions, Some(1));
 }
 
-/// The Lease with versions, and requests on their way.
+/// The Lease with versions, and requests in flight.
 #[derive(Default)]
 struct World {
     version: u64,
@@ -209,7 +209,7 @@ struct World {
 }
 
 impl World {
-    /// Writes what names the version that is there.
+    /// Writes when the write names the current version.
     fn put(&mut self, write: &Write) -> Option<String> {
         if write.version != self.lease.as_ref().map(|lease| lease.version.clone()) {
             return None;
@@ -221,7 +221,7 @@ impl World {
     }
 }
 
-/// What a candidate meets at one of its turns.
+/// What happens to a candidate at one of its turns.
 #[derive(Clone, Copy, Debug)]
 enum Luck {
     Good,
@@ -249,7 +249,7 @@ fn luck() -> impl Strategy<Value = Luck> {
 struct Candidate {
     election: Election,
     offset_ms: u64,
-    /// Its clock runs that many thousandths faster.
+    /// Its clock runs so many thousandths faster.
     pace: u64,
     awake_ms: u64,
 }

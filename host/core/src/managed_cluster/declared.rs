@@ -1,5 +1,5 @@
-//! Which declared paths fill the record of a ManagedCluster, and a record cut to what is declared: for cases of guests.
-//! Never fills a field; `guest/sdk` says the same for native tests, and `tests/conformance` compares the two.
+//! Which declared paths fill the record of a ManagedCluster; and a record cut to what is declared, for cases of
+//! guests. `guest/sdk` has the same list for native tests; `tests/conformance` compares the two.
 
 use super::view;
 use crate::contract::description::Read;
@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 /// What may be declared below a place that fills a field.
 #[derive(Clone, Copy)]
 enum Below {
-    /// Nothing: it crosses whole.
+    /// Nothing: the value crosses whole.
     Nothing,
     /// One key of a map.
     Key,
-    /// One condition by its type, and one of its fields.
+    /// One condition by its type, and then one of its fields.
     Condition,
 }
 
@@ -40,8 +40,8 @@ const PLACES: [(&[&str], Below); 12] = [
 /// The fields of a condition.
 const OF_CONDITION: [&str; 4] = ["type", "status", "reason", "lastTransitionTime"];
 
-/// What is wrong with what a taints guest says it reads: another kind than the one that it is given, a path that fills no
-/// field of the record, or a condition without its status. Nothing when all of it leads somewhere.
+/// What is wrong with the declared reads of a taints guest: another kind than the ManagedCluster that it gets, a path
+/// that fills no field of the record, or a condition without its status. `None` when all paths are good.
 pub fn fault(read: &Read) -> Option<String> {
     let (version, kind) = MANAGED_CLUSTER;
     if (read.api_version.as_str(), read.kind.as_str()) != MANAGED_CLUSTER {
@@ -61,7 +61,7 @@ pub fn fault(read: &Read) -> Option<String> {
     Some(format!("`{halved}` is declared without its `status`, which a condition of the record must have"))
 }
 
-/// Whether a path leads to a field of the record, or to a place above one.
+/// Whether a path leads to a field of the record, or to a parent of one.
 fn fills(path: &Path) -> bool {
     PLACES.iter().any(|(place, below)| {
         let mut segments = path.segments().iter();
@@ -80,7 +80,7 @@ fn fills(path: &Path) -> bool {
     })
 }
 
-/// The condition of a path that does not cross whole, when no path brings its status.
+/// The condition that a path takes one field of, when no path declares its status.
 fn without_status(path: &Path, all: &[Path]) -> Option<String> {
     let [Segment::Field(status), Segment::Field(list), Segment::Element(kind), Segment::Field(_)] = path.segments()
     else {
@@ -94,7 +94,7 @@ fn without_status(path: &Path, all: &[Path]) -> Option<String> {
     (!all.iter().any(brings)).then_some(condition)
 }
 
-/// The place that reads most like a path.
+/// The place whose path is most similar.
 fn nearest(path: &Path) -> String {
     let fields = path.segments().iter().filter_map(|segment| match segment {
         Segment::Field(key) => Some(&**key),
@@ -106,10 +106,10 @@ fn nearest(path: &Path) -> String {
     places.max_by(|one, other| likeness(one).total_cmp(&likeness(other))).unwrap_or_default()
 }
 
-/// A record as its guest would be given it: what is not declared is as if the object did not have it.
+/// Cuts a record to what its guest would get: undeclared fields are empty, as if the object did not have them.
 ///
 /// # Errors
-/// As [`view`], for a record that no object gives.
+/// As [`view`], for a record that no object could give.
 pub fn cut(cluster: &ManagedCluster, declared: &Declared) -> Result<ManagedCluster, InvalidField> {
     let object = Object { reference: cluster.reference.clone(), version: String::new(), body: body(cluster) };
     Ok(ManagedCluster {
@@ -120,7 +120,7 @@ pub fn cut(cluster: &ManagedCluster, declared: &Declared) -> Result<ManagedClust
     })
 }
 
-/// The object of which this is the record.
+/// The object that would give this record.
 fn body(cluster: &ManagedCluster) -> Value {
     let map = |pairs: &[(String, String)]| -> Map<String, Value> {
         pairs.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect()

@@ -1,9 +1,9 @@
-//! A typed look at a JSON value that knows where it is. Never shows a value in an error.
+//! Typed access to a JSON value, with the path for errors. Errors hold no value.
 
 use crate::failure::InvalidField;
 use serde_json::{Map, Value};
 
-/// A place in a value, with its path; null counts as nothing.
+/// A place in a value, with its path; null counts as absent.
 #[derive(Clone, Debug)]
 pub(crate) struct Place<'a> {
     path: String,
@@ -16,18 +16,18 @@ impl<'a> Place<'a> {
         Self { path: String::new(), value: Some(value) }
     }
 
-    /// The place under a key; nothing when this is no map.
+    /// The place under a key; absent when this is not a map.
     pub(crate) fn get(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         Self { path, value: self.value.and_then(|value| value.get(key)).filter(|value| !value.is_null()) }
     }
 
-    /// The map under a key: it may be absent, but nothing else than a map.
+    /// The map under a key; it may be absent, but must not be anything else.
     pub(crate) fn map(&self, key: &str) -> Result<Self, InvalidField> {
         self.get(key).as_map()
     }
 
-    /// This place, if it is a map or nothing.
+    /// This place, if it is a map or absent.
     pub(crate) fn as_map(&self) -> Result<Self, InvalidField> {
         match self.value {
             None | Some(Value::Object(_)) => Ok(self.clone()),
@@ -40,7 +40,7 @@ impl<'a> Place<'a> {
         self.value
     }
 
-    /// The elements of a list, none when there is nothing.
+    /// The elements of a list; none when it is absent.
     pub(crate) fn list(&self) -> Result<Vec<Self>, InvalidField> {
         match self.value {
             None => Ok(Vec::new()),
@@ -53,7 +53,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The entries of a map, none when there is nothing.
+    /// The entries of a map, if it is there.
     pub(crate) fn entries(&self) -> Result<Option<&'a Map<String, Value>>, InvalidField> {
         match self.value {
             None => Ok(None),
@@ -71,12 +71,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The text, which must be there.
+    /// The text, which is required.
     pub(crate) fn required_text(&self) -> Result<String, InvalidField> {
         self.text()?.ok_or_else(|| self.not("a string"))
     }
 
-    /// Whether it is true; nothing is false.
+    /// Whether it is true; absent counts as false.
     pub(crate) fn truth(&self) -> Result<bool, InvalidField> {
         match self.value {
             None => Ok(false),
@@ -91,13 +91,13 @@ impl<'a> Place<'a> {
         crate::time::parse_rfc3339(&text).map(Some).ok_or_else(|| self.not("a time like 2026-11-21T08:15:30Z"))
     }
 
-    /// What is wrong here.
+    /// The error for this place.
     pub(crate) fn not(&self, expected: &'static str) -> InvalidField {
         InvalidField { path: self.path.clone(), expected }
     }
 }
 
-/// A port; 0 and nothing count as none.
+/// A port; 0 and absent count as none.
 pub(crate) fn port(place: &Place<'_>) -> Result<Option<u16>, InvalidField> {
     let Some(value) = place.value() else { return Ok(None) };
     let number = value.as_u64().and_then(|number| u16::try_from(number).ok());

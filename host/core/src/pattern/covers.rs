@@ -1,16 +1,16 @@
-//! Whether one pattern stands for all that another may stand for. Never looks at a name or a primary.
+//! Whether one pattern matches every name that another one matches.
 
 use super::{Part, Pattern};
 use std::collections::BTreeSet;
 
 impl Pattern {
-    /// Whether it stands for every name that another pattern may stand for, whatever the primary: then something that
-    /// is limited by both is limited by the other. False also where that cannot be told.
+    /// Whether it matches every name that another pattern may match, whatever the primary: then a limit by both is a
+    /// limit by the other. Also false when that cannot be decided.
     pub fn covers(&self, other: &Self) -> bool {
         covers(&self.letters(), &other.letters())
     }
 
-    /// Letter by letter, each other part as it is.
+    /// The text letter by letter; every other part as it is.
     fn letters(&self) -> Vec<Result<char, &Part>> {
         let mut letters = Vec::new();
         for part in &self.parts {
@@ -23,9 +23,9 @@ impl Pattern {
     }
 }
 
-/// Whether one matches the other as if each of its parts were a letter that only a star, or the same part, matches.
+/// Whether one covers the other, treating each part as a letter that only a star or the same part matches.
 fn covers(one: &[Result<char, &Part>], other: &[Result<char, &Part>]) -> bool {
-    // What is left of `other` after what came before in `one`, in every way that stars allow.
+    // The positions in `other` that the parts of `one` so far can reach, with every choice for stars.
     let mut left = BTreeSet::from([0]);
     for part in one {
         left = match part {

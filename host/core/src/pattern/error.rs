@@ -1,10 +1,10 @@
-//! Why a text is no pattern. Never the text itself: whoever wrote it has it.
+//! Why a text is not a pattern. Errors do not repeat the text.
 
-/// Why a text is no pattern, and where.
+/// Why a text is not a pattern, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {at}: {wrong}")]
 pub struct PatternError {
-    /// The byte at fault, counted from 0; in a template from its beginning.
+    /// The byte at fault, counted from 0; in a template from the template's beginning.
     pub at: usize,
     /// What is wrong there.
     pub wrong: Wrong,
@@ -13,10 +13,10 @@ pub struct PatternError {
 /// What is wrong with a pattern or a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// Nothing at all.
+    /// The pattern is empty.
     #[error("a pattern is empty")]
     Empty,
-    /// More than anyone can follow.
+    /// Too many stars and templates to understand.
     #[error("a pattern has more than two stars, more than three stars and templates, or two of them in a row")]
     Stars,
     /// A brace or a quotation mark without its other end.
@@ -25,7 +25,7 @@ pub enum Wrong {
     /// Neither a template nor the name of one.
     #[error("`grant.names` has no such name")]
     Name,
-    /// Not a field that a template may take.
+    /// A field that a template may not take.
     #[error(
         "a template takes primary.namespace, primary.name, primary.labels[\"key\"], primary.annotations[\"key\"], \
          agent.remoteCluster, dashed(one of them), or \"text\""
@@ -34,13 +34,13 @@ pub enum Wrong {
     /// Not the key of a label or an annotation.
     #[error("this is no key of a label or an annotation")]
     Key,
-    /// Text that no name could hold.
+    /// Text that no name can hold.
     #[error("a text holds only lower-case letters, digits, dashes and dots")]
     Text,
     /// Nothing before or after a bar.
     #[error("a choice is empty")]
     EmptyChoice,
-    /// More choices, or parts of one, than anyone can follow.
+    /// Too many choices, or parts of one, to understand.
     #[error("a template has more than eight choices, or a choice more than eight parts")]
     TooMany,
 }

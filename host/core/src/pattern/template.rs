@@ -1,5 +1,4 @@
-//! What a pattern takes from the primary: a name made of declared fields, with fallbacks.
-//! Never lets a value bring in more than a name of DNS.
+//! Templates: names made of the primary's fields, with fallbacks. A value must be a DNS name.
 //!
 //! ```text
 //! template = choice *( "|" choice )        the first choice of which every field is there
@@ -42,7 +41,7 @@ enum Field {
     RemoteCluster,
 }
 
-/// Templates that say the same are the same, however they are written.
+/// Templates with the same choices are equal, however they are written.
 impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
         self.choices == other.choices
@@ -58,10 +57,10 @@ impl fmt::Display for Template {
 }
 
 impl Template {
-    /// Reads what stands between braces, or in `grant.names`.
+    /// Reads the text between braces, or of an entry in `grant.names`.
     ///
     /// # Errors
-    /// At the first place that is no part of a template.
+    /// The first place that is not part of a template.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let mut reader = Reader { text, at: 0 };
         let mut choices = vec![Vec::new()];
@@ -85,8 +84,8 @@ impl Template {
         Ok(Self { text: text.trim().into(), choices })
     }
 
-    /// The name that it stands for; nothing when no choice is there, or a value is no name of DNS: then the other
-    /// choices do not count either.
+    /// The name that the template gives. `None` when no choice has all of its fields, or a value is not a DNS name:
+    /// then no later choice is tried.
     pub fn resolve(&self, data: &TemplateData<'_>) -> Option<String> {
         for choice in &self.choices {
             let mut name = String::new();
@@ -110,11 +109,11 @@ impl Template {
     }
 }
 
-/// Why a field gives no text.
+/// Why a field gives no value.
 enum Missing {
     /// It is not there, or empty.
     Absent,
-    /// It is not a name of DNS.
+    /// It is not a DNS name.
     NoName,
 }
 
@@ -143,7 +142,7 @@ fn of_metadata<'a>(data: &TemplateData<'a>, map: &str, key: &str) -> Result<Opti
     }
 }
 
-/// Where one is in a text.
+/// A position in a text.
 struct Reader<'t> {
     text: &'t str,
     at: usize,

@@ -1,5 +1,5 @@
-//! Bounds how often one object is written, and how often is written for one primary, whoever wants it and whyever.
-//! Never counts whose fault it is: that is contention.
+//! Limits how often one object is written, and how often writes happen for one primary, whatever their cause.
+//! [`super::contention`] is the limit that looks at causes.
 
 use super::{Plan, Step};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use transom_api::Word;
 pub const MAX_WRITES: usize = 60;
 /// Writes within this many seconds count together.
 pub const WINDOW_SECONDS: i64 = 60;
-/// Counters are looked through when there are more than this, and then whenever their number has doubled.
+/// Old counters are removed when there are more than this, and then whenever their number has doubled.
 const SWEPT_FROM: usize = 1_024;
 
 /// What writes are counted by.
@@ -23,25 +23,25 @@ enum Counted {
     Primary(Key),
 }
 
-/// The writes of the last minute. In memory only; it holds nothing of what was not written in that minute for long.
+/// The writes of the last minute. In memory only; older entries are dropped soon.
 #[derive(Clone, Debug, Default)]
 pub struct Brake {
     written: HashMap<Counted, VecDeque<i64>>,
     sweep_at: usize,
 }
 
-/// What of a plan may be written now.
+/// The part of a plan that may be written now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Admitted {
     /// The steps that may be written, in their order.
     pub plan: Plan,
-    /// `WriteBudgetExceeded` until the next one may be, when there are more.
+    /// `WriteBudgetExceeded` until the next step may be written, when steps are left.
     pub stopped: Option<Failure>,
 }
 
 impl Brake {
-    /// Counts the steps of a plan up to the first that a minute does not allow. What is not written in the end is to be
-    /// given back.
+    /// Counts the steps of a plan up to the first one over the budget. Call [`Self::give_back`] for a step that is
+    /// not written in the end.
     pub fn admit(&mut self, key: &Key, plan: Plan, now_seconds: i64) -> Admitted {
         self.sweep(now_seconds);
         let Plan { policy, primary, mut steps } = plan;
@@ -51,7 +51,7 @@ impl Brake {
         Admitted { plan: Plan { policy, primary, steps }, stopped }
     }
 
-    /// A step that was admitted last was not written.
+    /// Takes back the last admitted step, which was not written.
     pub fn give_back(&mut self, key: &Key, target: &ObjectRef) {
         for counted in both(key, target) {
             if let Some(written) = self.written.get_mut(&counted) {
@@ -60,7 +60,7 @@ impl Brake {
         }
     }
 
-    /// Counts one step, unless that would be too many.
+    /// Counts one step, unless it is over the budget.
     fn count(&mut self, key: &Key, step: &Step, now_seconds: i64) -> bool {
         let both = both(key, step.target());
         let full = both.iter().any(|counted| self.until(counted, now_seconds).is_some());
@@ -75,7 +75,7 @@ impl Brake {
         !full
     }
 
-    /// Until when no further write counts, if one would be too many now.
+    /// Until when no further write is allowed, if one would be over the budget now.
     fn until(&self, counted: &Counted, now_seconds: i64) -> Option<i64> {
         let written = self.written.get(counted)?;
         let recent: Vec<i64> = written.iter().copied().filter(|at| counts(*at, now_seconds)).collect();
@@ -90,7 +90,7 @@ impl Brake {
         Failure::known(Word::WriteBudgetExceeded, message).about([target.clone()]).until(until)
     }
 
-    /// Forgets what is too old to count, so that what was written once is not remembered for ever.
+    /// Forgets counters that are too old to count, so that memory stays bounded.
     fn sweep(&mut self, now_seconds: i64) {
         if self.written.len() >= self.sweep_at.max(SWEPT_FROM) {
             self.written.retain(|_, written| written.back().is_some_and(|at| counts(*at, now_seconds)));
@@ -103,7 +103,7 @@ fn both(key: &Key, target: &ObjectRef) -> [Counted; 2] {
     [Counted::Object(target.clone()), Counted::Primary(key.clone())]
 }
 
-/// Whether a write counts still; what happened in the future happened before the clock was set back.
+/// Whether a write still counts. One in the future does not: the clock was set back.
 fn counts(at: i64, now_seconds: i64) -> bool {
     (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(at))
 }
@@ -168,7 +168,8 @@ mod tests {
         for number in 0..100_000 {
             admitted(&mut brake, &format!("s{number}"), &[&format!("t{number}")], number / 10);
         }
-        // Ten writes a second count for a minute, twice each; never more than twice that, nor than the first look.
+        // Ten writes a second count for a minute, with two counters each; there are never more than twice as many, or
+        // than the first sweep allows.
         assert!(brake.written.len() <= 2_400.max(SWEPT_FROM), "{} counters", brake.written.len());
     }
 

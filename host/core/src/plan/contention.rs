@@ -1,5 +1,5 @@
-//! Counts how often someone else changed what we wrote, of a whole object or of fields of a user's. It stops the writes
-//! of a policy to an object that somebody else writes as well.
+//! Counts how often another writer changed what we wrote: a whole object, or fields of a user's object. Stops the
+//! writes of a policy to an object that another writer keeps changing.
 
 use crate::carried;
 use crate::digest::Digest;
@@ -15,7 +15,7 @@ const WINDOW_SECONDS: i64 = 600;
 /// This many foreign changes are too many.
 const MAX_CHANGES: usize = 3;
 
-/// What we know since the agent's start of what one policy writes of one object. In memory only.
+/// What is known since the agent's start of one policy's writes to one object. In memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
     left: Option<Digest>,
@@ -25,11 +25,11 @@ pub struct Contention {
 }
 
 impl Contention {
-    /// Takes note of what is there before we would write it, and lets it be written unless that is contended. `before`
-    /// and `after` are marks of what the policy writes of the object, such as [`whole`]; of nothing else.
+    /// Records what is there before a write, and permits the write unless the object is contended. `before` and
+    /// `after` are marks of what the policy writes of the object, such as [`whole`], and of nothing else.
     ///
     /// # Errors
-    /// `Contended`, until the first of the changes is too old to count.
+    /// `Contended`, until the oldest of the counted changes expires.
     pub fn permit(
         &mut self,
         target: &ObjectRef,
@@ -49,17 +49,17 @@ impl Contention {
         }
     }
 
-    /// Counts when what is there is not as we left it, once for each other state.
+    /// Counts a change when the object is not as we left it; each foreign state counts once.
     fn observe(&mut self, mark: Digest, now_seconds: i64) {
         if self.left.is_some_and(|left| left != mark) && self.seen != Some(mark) {
             self.seen = Some(mark);
             self.changed_at.push(now_seconds);
         }
-        // What happened in the future happened before the clock was set back: nobody knows when.
+        // Changes in the future are dropped: the clock was set back, and their age is unknown.
         self.changed_at.retain(|at| (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(*at)));
     }
 
-    /// What was permitted last stands there now. To be told after every successful write.
+    /// Records that the permitted write is in place. Call it after every successful write.
     pub fn written(&mut self) {
         if let Some(planned) = self.planned.take() {
             self.left = Some(planned);
@@ -67,15 +67,15 @@ impl Contention {
         }
     }
 
-    /// Until when to leave the target alone, in seconds since 1970; nothing when it is not contended.
+    /// Until when to leave the target alone, in seconds since 1970; `None` when it is not contended.
     fn until(&self) -> Option<i64> {
         let oldest = self.changed_at.len().checked_sub(MAX_CHANGES).and_then(|index| self.changed_at.get(index));
         oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
     }
 }
 
-/// A mark of an object that a policy makes whole: its data, its owner, and what it carries because of the policy;
-/// nothing where there is none. It never leaves the process.
+/// A mark of an object that a policy makes whole: its data, its owner, and the keys that the policy put on it; a
+/// fixed mark when there is no object. It must not leave the process.
 pub fn whole(target: Option<&Object>) -> Digest {
     let Some(target) = target else { return Digest::of(&json!(null)) };
     let owner = Stamp::read(target).map(|stamp| (stamp.policy, stamp.source));
@@ -92,7 +92,7 @@ mod tests {
         whole(secret.as_ref())
     }
 
-    /// A plan while `there` is there, and whether it is left alone until some time; what is permitted is written.
+    /// Plans while `there` is there; returns until when the target is left alone. A permitted write succeeds.
     fn planned(contention: &mut Contention, there: Option<&str>, at: i64) -> Option<i64> {
         let permitted = contention.permit(&target("demo"), mark(there), mark(Some("ours")), at);
         if permitted.is_ok() {
@@ -101,7 +101,7 @@ mod tests {
         permitted.err().and_then(|failure| failure.ask_again_at)
     }
 
-    /// We write `ours`; then someone else does what is given, each at its second.
+    /// We write `ours`; then another writer writes each of these, at its second.
     fn after(foreign: &[(Option<&str>, i64)]) -> Option<i64> {
         let mut contention = Contention::default();
         planned(&mut contention, None, 0);
@@ -123,7 +123,7 @@ mod tests {
         let mut contention = Contention::default();
         planned(&mut contention, Some("x"), 0);
         for at in 1..5 {
-            // Each of these writes fails: nobody tells that it was written.
+            // Each of these writes fails: `written` is not called.
             assert!(contention.permit(&target("demo"), mark(Some("x")), mark(Some("ours")), at).is_ok());
         }
         assert_eq!(contention.changed_at, [1]);

@@ -1,5 +1,5 @@
-//! Plans the Secret that holds a kubeconfig: make, replace, take over or leave alone.
-//! Never looks into the kubeconfig: its bytes come checked, and whoever checked them says what is equal.
+//! Plans the Secret that holds a kubeconfig: create, replace, adopt or leave alone. Its bytes come checked, and the
+//! caller passes how to compare them.
 
 use super::contention::{self, Contention};
 use super::{Plan, Step};
@@ -22,7 +22,7 @@ use transom_api::policy::{AdoptSpec, Verb};
 /// Labels and annotations of this group say that an object belongs to a ManifestWork.
 const MANIFEST_WORK: &str = "work.open-cluster-management.io/";
 
-/// A checked kubeconfig, and how to compare what is there with it.
+/// A checked kubeconfig, and how to compare an existing one with it.
 pub struct Document<'a> {
     /// The bytes to write; they hold a credential.
     pub bytes: &'a [u8],
@@ -38,7 +38,7 @@ impl fmt::Debug for Document<'_> {
     }
 }
 
-/// What is to be planned.
+/// The arguments of [`plan`].
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// The policy.
@@ -51,7 +51,7 @@ pub struct Wanted<'a> {
     pub target: &'a ObjectRef,
     /// The target as it is, if it is there.
     pub existing: Option<&'a Object>,
-    /// What [`crate::claims::Claims::decide`] said.
+    /// The answer of [`crate::claims::Claims::decide`].
     pub claim: Claim,
     /// The stamp to put on what is written.
     pub stamp: Stamp,
@@ -59,8 +59,8 @@ pub struct Wanted<'a> {
     pub document: Document<'a>,
 }
 
-/// Plans the target: no step when it is as desired. `contention` takes note of the target as it is;
-/// after a successful write it is told by [`Contention::written`].
+/// Plans the target: no step when it is as desired. Records the target in `contention`; call [`Contention::written`]
+/// after a successful write.
 ///
 /// # Errors
 /// `OwnedByAnother`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
@@ -107,7 +107,7 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
     Ok(Plan::new(wanted.key, Some(step)))
 }
 
-/// Whether the claimant is the only one, when it keeps the target at all.
+/// Whether the claimant is the only one; an error when it does not keep the target.
 fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
     let Wanted { key, target, .. } = wanted;
     match &wanted.claim {
@@ -115,7 +115,7 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
         Claim::Lost { holder } => {
             let message = match key.policy == holder.policy {
                 true => format!("{target} is claimed by {} and {}; the latter keeps it", key.primary, holder.primary),
-                // Often it is one primary under two policies: the policies tell them apart.
+                // One primary often has two policies, so the message names the policies.
                 false => format!(
                     "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter keeps it",
                     key.policy, key.primary, holder.policy, holder.primary
@@ -127,13 +127,13 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// `TargetsUnlocated`: known as soon as the target is, before anything is read for it.
+/// `TargetsUnlocated`: can be told as soon as the target is known, before anything is read for it.
 pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
     let message = format!("{target} bears no stamp, and {remaining} primaries that might claim it are not located yet");
     Failure::known(Word::TargetsUnlocated, message)
 }
 
-/// Whether a target without a stamp may be taken over.
+/// Checks that a target without a stamp may be adopted.
 fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) -> Result<(), Failure> {
     let why = match wanted.policy.own.adopt {
         AdoptSpec::Never => "the policy adopts nothing",
@@ -174,8 +174,8 @@ fn create(wanted: &Wanted<'_>, rule: &SecretRule) -> Step {
     Step::Create { desired: Object { reference: target.clone(), version: String::new(), body } }
 }
 
-/// The whole object as it will be: our key, our stamp, what the policy adds, no stray key; labels of others stay.
-/// Nothing when content and owner are right: changed digests alone are no reason to write.
+/// The whole object as it will be: our key, our stamp, the policy's labels and annotations, no stray key; labels of
+/// others stay. `None` when content and owner are right: a changed digest in the stamp alone is no reason to write.
 fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<Step> {
     let mut changed = Vec::new();
     let right = data(existing, &rule.key).is_some_and(|bytes| (wanted.document.equals)(&bytes));
@@ -205,7 +205,7 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     Some(Step::Update { desired, changed })
 }
 
-/// The content of an immutable Secret cannot be changed, whoever owns it; seen here, so that nobody tries.
+/// Refuses a change to the content of an immutable Secret here, because the server would refuse the write.
 fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> {
     let immutable = existing.body.get("immutable") == Some(&Value::Bool(true));
     match step {
@@ -224,7 +224,7 @@ fn stray_keys(existing: &Object, ours: &str) -> Vec<String> {
     map.keys().filter(|key| *key != ours).map(|key| format!("data.{key}")).collect()
 }
 
-/// The bytes under a key of a Secret's data; nothing when the key is not there or is not base64.
+/// The bytes under a key of a Secret's data; `None` when the key is not there or is not base64.
 pub fn data(object: &Object, key: &str) -> Option<Vec<u8>> {
     STANDARD.decode(object.data(key)?.as_str()?.trim()).ok()
 }

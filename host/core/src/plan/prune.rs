@@ -1,5 +1,5 @@
-//! Plans what is removed: own outputs whose source is gone or whose target moved.
-//! Never removes what bears another stamp, what somebody else claims, or what is still needed.
+//! Plans what is removed: own outputs whose primary is gone or whose target moved. Keeps objects with another stamp,
+//! objects that another key claims, and objects that are still needed.
 
 use super::{Plan, Step};
 use crate::claims::Claims;
@@ -19,7 +19,7 @@ use transom_api::policy::{PruneSpec, Verb};
 pub struct Candidate {
     /// The output as it is.
     pub object: Arc<Object>,
-    /// Those of its [`keepers`] that are there, also while they are being deleted.
+    /// Those of its [`keepers`] that exist, even when they are being deleted.
     pub kept_by: Vec<ObjectRef>,
 }
 
@@ -32,12 +32,12 @@ pub enum Undesired {
     TargetMoved,
 }
 
-/// What is to be pruned for one key, and what cannot be.
+/// What is to be pruned for one key, and what has to stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pruned {
     /// The steps; empty when nothing can be removed now.
     pub plan: Plan,
-    /// Why something stays that is no longer desired; for [`crate::report::Success::kept`]. `StillNeeded` with every
+    /// Why an output that is no longer desired stays; for [`crate::report::Success::kept`]. `StillNeeded` with every
     /// object that keeps an output, `WriteNotGranted`, or `SourceGone` (held) when the policy removes nothing.
     pub kept: Option<Failure>,
 }
@@ -47,8 +47,8 @@ pub fn undesired<'a>(outputs: impl Iterator<Item = &'a ObjectRef>, target: Optio
     outputs.filter(|output| Some(*output) != target).cloned().collect()
 }
 
-/// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent` its object, stars and
-/// templates of the role's name standing for what those of the output's namespace stand for. To be read, and to be waited for.
+/// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent`, the role's object.
+/// Its name gets the stars and templates that the output's namespace matched. Read these objects, and wait for them.
 pub fn keepers(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
     let Some(rule) = policy.made(output, &key.primary) else { return Vec::new() };
     let captured = output.namespace.as_deref().and_then(|name| rule.namespace.captures(name, &key.primary));
@@ -70,8 +70,8 @@ fn keeper(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<O
     })
 }
 
-/// Plans the removal of outputs. What bears another stamp by now, is being deleted, or is claimed by somebody else
-/// (who takes it over) is left out.
+/// Plans the removal of outputs. Leaves out those that have another stamp by now, are being deleted, or are claimed
+/// by another key, which takes them over.
 pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], claims: &Claims, why: Undesired) -> Pruned {
     let mut pruned = Pruned { plan: Plan::new(key, None), kept: None };
     let mut keepers = Vec::new();
@@ -96,13 +96,13 @@ fn never(target: &ObjectRef) -> Failure {
     Failure::known(Word::SourceGone, format!("{target} stays: the policy removes nothing"))
 }
 
-/// Whether an output still bears the key's stamp, is not on its way out, and nobody else wants it.
+/// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
 fn is_ours(object: &Object, key: &Key, claims: &Claims) -> bool {
     let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
     stamped && !object.deleting() && !claims.claimed_by_another(&object.reference, key)
 }
 
-/// Whether an output may be removed now.
+/// Checks that an output may be removed now.
 fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
     if !policy.made(target, &key.primary).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {

@@ -1,5 +1,5 @@
-//! Whether a target that was made for one primary may be taken over by another that claims it now.
-//! Never decides between claimants.
+//! Whether a target that was made for one primary may be taken over by another that claims it now. [`crate::claims`]
+//! decides between claimants.
 
 use super::prune;
 use crate::failure::Failure;
@@ -11,20 +11,21 @@ use crate::work::Key;
 use std::sync::Arc;
 use transom_api::Word;
 
-/// A target that bears the policy's stamp for somebody else than the primary that claims it.
+/// A target with this policy's stamp for another primary than the one that claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
     /// The target.
     pub target: ObjectRef,
-    /// Whom it was made for.
+    /// The key that it was made for.
     pub former: Key,
-    /// What has to be looked at: the objects that it is kept for while they are being deleted.
+    /// The objects that the target is kept for while they are being deleted; read them before [`Self::judge`].
     pub keepers: Vec<ObjectRef>,
 }
 
 impl Succession {
-    /// Nothing when the target bears no stamp of this policy, or the primary's own. A primary of the same name with
-    /// another uid is another one; one with the same uid is the same, whatever version of its kind the policy is about.
+    /// `None` when the target has no stamp of this policy, or the stamp of this primary. A primary with the same name
+    /// and another uid is another one; one with the same uid is the same, in whatever version of its kind the policy
+    /// reads it.
     pub fn of(policy: &Policy, primary: &Object, key: &Key, existing: &Object) -> Option<Self> {
         let stamp = Stamp::read(existing).filter(|stamp| *stamp.policy == *key.policy)?;
         let (uid, stamped) = (primary.uid(), stamp.source.uid.as_str());
@@ -40,8 +41,8 @@ impl Succession {
         Some(Self { target, former, keepers })
     }
 
-    /// Whether the primary may have it. A cluster that is not `connected` may still hold the former primary; and who is
-    /// being taken down with the old content must not be handed another cluster's.
+    /// Whether the primary may have the target. A cluster that is not `connected` may still have the former primary;
+    /// and a keeper that is being deleted still uses the old content, so it must not get another cluster's.
     ///
     /// # Errors
     /// `TargetNotOwned`; `StillNeeded` with the keepers that are being deleted.

@@ -1,6 +1,6 @@
-//! Plans the taints of a primary: those with an owned key become as wanted, every other keeps place, time and form. An owned
-//! one that is right but has no time gets one, unless the cluster sets times.
-//! Never doubles a key that it owns, never touches one that it does not.
+//! Plans the taints of a primary: those with an owned key become as wanted, every other one keeps place, time and
+//! form. An owned taint that is right but has no time gets one, unless the cluster sets times. An owned key occurs at
+//! most once in the result.
 
 use super::contention::Contention;
 use super::{Plan, Step};
@@ -23,12 +23,12 @@ const MAX_VALUE: usize = 1024;
 pub enum TimeAdded {
     /// A webhook of the cluster: the field is left out.
     SetByCluster,
-    /// We do, to this time in seconds since 1970.
+    /// The agent, to this time in seconds since 1970.
     SetByUs(i64),
 }
 
-/// Plans `spec.taints` of the primary: no step when the owned ones are as wanted. `contention` is that of the policy and
-/// the primary; after a successful write it is told by [`Contention::written`].
+/// Plans `spec.taints` of the primary: no step when the owned ones are as wanted. `contention` is that of the policy
+/// and the primary; call [`Contention::written`] after a successful write.
 ///
 /// # Errors
 /// `TaintKeyNotGranted`, `ContractBroken` for a key that is wanted twice or an impossible value,
@@ -57,8 +57,8 @@ pub fn plan(
     Ok(Plan::new(key, Some(step)))
 }
 
-/// A mark of what the policy writes of a list of taints: the owned ones, and whether they have a time where the policy
-/// gives them one; which one it is, is no difference.
+/// A mark of what the policy writes in a list of taints: the owned taints, and, where the agent sets times, whether
+/// each has a time. The time itself does not count.
 fn mark(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
     let owned = taints.iter().filter(|taint| rule.keys.contains(key_of(taint)));
     let text = |taint: &Value, field| taint.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -67,7 +67,7 @@ fn mark(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
     Digest::of(&Value::Array(said.collect()))
 }
 
-/// Whether a taint of ours stands in a list without a time: whoever should have set it did not.
+/// Whether an owned taint has no time: the webhook that should set it did not.
 pub fn untimed(primary: &Object, rule: &TaintsRule) -> bool {
     let ours = |taint: &Value| rule.keys.contains(key_of(taint)) && !has_time(taint);
     current(primary).is_ok_and(|taints| taints.iter().any(ours))
@@ -77,7 +77,7 @@ fn has_time(taint: &Value) -> bool {
     taint.get("timeAdded").is_some_and(|time| !time.is_null())
 }
 
-/// The wanted taints, each key granted and once, in the guest's order.
+/// The wanted taints, in the guest's order; each key must be granted and occur once.
 fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted>, Failure> {
     let mut checked: Vec<&Wanted> = Vec::with_capacity(wanted.len());
     for taint in wanted {
@@ -102,7 +102,7 @@ fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted
     Ok(checked)
 }
 
-/// `spec.taints` as it is, each a map with a key.
+/// `spec.taints` as it is; each must be a map with a key.
 fn current(primary: &Object) -> Result<Vec<Value>, InvalidField> {
     let spec = crate::object::field::Place::top(&primary.body).map("spec")?;
     let list = spec.get("taints");
@@ -112,7 +112,8 @@ fn current(primary: &Object) -> Result<Vec<Value>, InvalidField> {
     Ok(list.value().and_then(Value::as_array).cloned().unwrap_or_default())
 }
 
-/// The list as it will be. Of an owned key one entry stays: the right one if there is one, else the first, replaced.
+/// The list as it will be. One entry of each wanted owned key stays: the right one if there is one, else the first,
+/// replaced.
 fn merge(current: &[Value], rule: &TaintsRule, wanted: &[&Wanted], added: TimeAdded) -> Vec<Value> {
     let mut place: BTreeMap<&str, usize> = BTreeMap::new();
     for want in wanted {
@@ -141,13 +142,13 @@ fn key_of(taint: &Value) -> &str {
     taint.get("key").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a taint is the wanted one: same key, value and effect. Its time and whatever else it carries do not count.
+/// Whether a taint is the wanted one: same key, value and effect. Its time and other fields do not count.
 fn is(taint: &Value, want: &Wanted) -> bool {
     let text = |field| taint.get(field).and_then(Value::as_str).unwrap_or_default();
     key_of(taint) == want.key && text("value") == want.value && text("effect") == effect(want.effect)
 }
 
-/// A taint that is right, with a time where it has none and we set times.
+/// A taint that is right, with a time if it has none and the agent sets times.
 fn timed(taint: &Value, added: TimeAdded) -> Value {
     let mut taint = taint.clone();
     if let (TimeAdded::SetByUs(now_seconds), false, Some(map)) = (added, has_time(&taint), taint.as_object_mut()) {
@@ -156,7 +157,7 @@ fn timed(taint: &Value, added: TimeAdded) -> Value {
     taint
 }
 
-/// A taint as it is written: no empty value, and a time only when we set it.
+/// A taint as it is written: no empty value, and a time only when the agent sets times.
 fn entry(want: &Wanted, added: TimeAdded) -> Value {
     let mut entry = Map::new();
     entry.insert("key".to_owned(), want.key.as_str().into());
@@ -186,7 +187,7 @@ mod tests {
     use crate::sample::{object, policy, taints_manifest};
     use proptest::prelude::*;
 
-    /// Taints of few keys, two of them owned, so that they meet.
+    /// Taints of few keys, two of them owned, so that they collide.
     fn taints() -> impl Strategy<Value = Vec<Value>> {
         let key = prop_oneof!["a/one", "a/two", "user", "other"];
         let effect = prop_oneof![Just("NoSelect"), Just("PreferNoSelect"), Just("NoSelectIfNew")];
@@ -231,7 +232,8 @@ mod tests {
         key_of(taint).starts_with("a/")
     }
 
-    /// What a plan says while somebody else leaves `theirs`, each time at another second; ours is written when it may be.
+    /// The results of plans while another writer writes `theirs`, each time at another second; ours is written when
+    /// permitted.
     fn contended(rule: &TaintsRule, theirs: &[Value], times: i64) -> Vec<Option<i64>> {
         contended_by(rule, theirs, times, TimeAdded::SetByCluster)
     }

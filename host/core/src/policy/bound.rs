@@ -1,12 +1,13 @@
-//! What an earlier revision may still do once a newer manifest allows less, as long as the newer one cannot take over:
-//! never more than either of the two allows. Never widens anything.
+//! Narrows the last good revision when a newer manifest allows less but cannot take over yet: the result allows only
+//! what both allow.
 
 use super::{Policy, PrimaryRule, ReadRule, SecretRule, TaintsRule, Writes};
 use crate::pattern::Pattern;
 use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, PruneSpec};
 
-/// The earlier policy within what the newest allows. Guests, settings and times stay those of the earlier one. Where
-/// anything is narrowed, nothing is removed: what the newest wants kept is not known without its guests.
+/// The earlier policy, limited to what the newest allows. Guests, settings and times stay those of the earlier one.
+/// When anything is narrowed, prune is off: without the newest guests it is unknown which objects the newest revision
+/// keeps.
 pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
     let mut bounded = Policy {
         suspend: earlier.suspend || newest.suspend,
@@ -27,7 +28,7 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
     bounded
 }
 
-/// The narrower of two patterns; nothing where neither is part of the other, though they may have names in common.
+/// The narrower of two patterns; `None` when neither covers the other, even if they overlap.
 fn pattern(one: &Pattern, other: &Pattern) -> Option<Pattern> {
     match (other.covers(one), one.covers(other)) {
         (true, _) => Some(one.clone()),
@@ -48,7 +49,7 @@ fn primary(earlier: &PrimaryRule, newest: &PrimaryRule) -> PrimaryRule {
         }
     };
     let namespaces = earlier.namespaces.iter().filter(|_| same).flat_map(within).collect();
-    // Objects without a namespace are admitted by their kind alone: another kind is left to no pattern at all.
+    // The kind alone admits objects without a namespace, so another kind must be emptied, not only its patterns.
     let kind = if same { earlier.kind.clone() } else { String::new() };
     PrimaryRule { namespaces, kind, ..earlier.clone() }
 }
@@ -94,10 +95,10 @@ fn secret(one: &SecretRule, other: &SecretRule) -> Option<SecretRule> {
 }
 
 fn kubeconfig(one: &KubeconfigGrant, other: &KubeconfigGrant) -> KubeconfigGrant {
-    // Every field is named: one that is added must be narrowed, too.
+    // Names every field, so that a new one cannot be forgotten here.
     let KubeconfigGrant { server, addresses, ca, credentials, insecure, proxy, tls_server_name, cluster_domain } =
         one.clone();
-    // The same role is another destination where its Service's name ends otherwise.
+    // With another cluster domain the same role is another destination.
     let same_domain = cluster_domain == other.cluster_domain;
     let stays = |server: &String| same_domain || server == "source" || server.contains("://");
     let carried = |one, other| if one == other { one } else { CarryGrant::Drop };
@@ -134,7 +135,7 @@ mod tests {
         policy(&manifest)
     }
 
-    /// The changes of a manifest that allow less, each alone.
+    /// Changes of a manifest that allow less, one at a time.
     fn narrower() -> Vec<(&'static str, Value)> {
         vec![
             ("/spec/primary/namespaces", json!(["clusters"])),
@@ -158,7 +159,7 @@ mod tests {
                 "{pointer}"
             );
             assert_eq!(bounded.own.prune, PruneSpec::Never, "{pointer}");
-            // A wider newest manifest widens nothing, and what is the same is left alone.
+            // A wider newest manifest widens nothing, and what is equal stays.
             assert_eq!(super::bounded(&narrow, &wide), narrow, "{pointer}");
             assert_eq!(super::bounded(&wide, &wide), wide);
         }
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(bound("/spec/grant/write/0/namespace", json!("*-demo")).writes, Writes::Kubeconfig(Vec::new()));
         assert_eq!(bound("/spec/grant/write/0/name", json!("other")).writes, Writes::Kubeconfig(Vec::new()));
         assert!(bound("/spec/grant/read/3/kind", json!("Other")).reads.iter().all(|rule| rule.role != "klusterlet"));
-        // A name in place of a template may be another primary's.
+        // A fixed name instead of a template may be another primary's.
         let other = bound("/spec/grant/read/0/namespace", json!("clusters"));
         assert!(other.reads.iter().all(|rule| rule.role != "source"));
         let elsewhere = bound("/spec/primary/kind", json!("NodePool")).primary;

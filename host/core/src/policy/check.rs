@@ -1,4 +1,4 @@
-//! Checks what a policy says for sense and turns it into its checked form. Never loads a component.
+//! Checks a policy's manifest and turns it into its checked form.
 
 mod carried;
 mod write;
@@ -19,7 +19,7 @@ type Checked<T> = Result<T, PolicyError>;
 /// Checks a policy.
 ///
 /// # Errors
-/// At the first field that makes no sense, with its path.
+/// The first invalid field, with its path.
 pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let Manifest { name, spec } = manifest;
     if name.len() > 63 || !dns::is_subdomain(&name) {
@@ -161,7 +161,8 @@ fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
     })
 }
 
-/// Roles of `keepUntilAbsent` exist, and what is open in a target's namespace is enough to name their object.
+/// Checks that the roles of `keepUntilAbsent` exist, and that the stars and templates of the target's namespace are
+/// enough to name their objects.
 fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &Writes) -> Checked<()> {
     let targets: Vec<&Pattern> = match writes {
         Writes::Kubeconfig(rules) => rules.iter().map(|rule| &rule.namespace).collect(),
@@ -217,7 +218,7 @@ fn pattern(field: &str, text: &str, names: &Names) -> Checked<Pattern> {
     Pattern::parse(text, names).map_err(|error| PolicyError::new(field, error.to_string()))
 }
 
-/// A key as a Secret's data may have it.
+/// Checks a key of a Secret's data.
 fn data_key(field: &str, key: &str) -> Checked<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     match !key.is_empty() && key.len() <= bounds::DATA_KEY && key.bytes().all(allowed) {
@@ -252,7 +253,7 @@ mod tests {
     use crate::sample::{kubeconfig_manifest, taints_manifest};
     use serde_json::{Value, json};
 
-    /// Reads and checks a manifest, with the value at a pointer set; null removes it.
+    /// Reads and checks a manifest after setting the value at a pointer; null removes it.
     fn checked(mut whole: Value, pointer: &str, value: Value) -> Checked<Policy> {
         let (parent, name) = pointer.rsplit_once('/').unwrap();
         match whole.pointer_mut(parent).unwrap() {

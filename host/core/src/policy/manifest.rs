@@ -1,4 +1,4 @@
-//! Reads a manifest of kind `FleetPolicy`. Never judges more than its shape.
+//! Reads a manifest of kind `FleetPolicy`; checks only its shape.
 
 use crate::failure::InvalidField;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
-    /// A field and what is wrong with it.
+    /// The error for a field.
     pub fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self { field: field.into(), why: why.into() }
     }
@@ -78,7 +78,7 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
     Ok(Manifest { name: name.to_owned(), spec })
 }
 
-/// What a reader of types says, in the words of a manifest.
+/// Rewrites an error of serde in the terms of a manifest.
 fn plain(message: &str) -> String {
     let message = message.replace("unknown variant", "unknown value");
     if let Some(found) = message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected ")) {
@@ -102,7 +102,7 @@ fn plain(message: &str) -> String {
     }
 }
 
-/// Which of the known names somebody meant, where one is like the unknown one.
+/// A hint at the most similar known name, if one is similar enough.
 fn meant<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     let unknown = unknown.to_lowercase();
     let steps = |name: &str| strsim::osa_distance(&unknown, &name.to_lowercase());
@@ -116,7 +116,8 @@ static SHAPE: LazyLock<Value> = LazyLock::new(|| {
     transom_api::crd::policy().pointer(place).cloned().unwrap_or_default()
 });
 
-/// Where a mapping belongs there is one: a list would be read as one, field by field.
+/// Checks that there is a mapping wherever the schema wants one: serde would read a list as a mapping, field by
+/// field.
 fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError> {
     match (schema.get("type").and_then(Value::as_str), value) {
         (Some("object"), Value::Object(map)) => map.iter().try_for_each(|(name, value)| {
@@ -132,7 +133,7 @@ fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError>
     }
 }
 
-/// A null field is an absent one, as for the API server, which drops it; settings are the guest's and stay as they are.
+/// Drops null fields, as the API server does. Settings belong to the guest and stay as they are.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(without_nulls).collect(),

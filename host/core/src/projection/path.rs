@@ -1,5 +1,4 @@
 //! Paths of fields: `status.version.history`, `metadata.annotations["a.b/c"]`, `status.conditions[Available]`.
-//! Never looks at an object.
 
 use std::fmt;
 
@@ -21,7 +20,7 @@ pub enum Segment {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path(Vec<Segment>);
 
-/// Why a text is no path.
+/// Why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parse path `{path}`: {why}")]
 pub struct PathError {
@@ -35,7 +34,7 @@ impl Path {
     /// Reads a path.
     ///
     /// # Errors
-    /// When it is empty, too long, or not of the form above.
+    /// When it is empty, too long, or not of a form like those at the top of this file.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let fail = |why| PathError { path: text.chars().take(80).collect(), why };
         if text.len() > MAX_BYTES {
@@ -95,17 +94,17 @@ fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
     }
 }
 
-/// What a field may consist of without quotes.
+/// Whether a field may contain this letter without quotes.
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '$')
 }
 
-/// What the type of an element may consist of.
+/// Whether the type of an element may contain this letter.
 fn is_element(letter: char) -> bool {
     is_plain(letter) || matches!(letter, '.' | '/')
 }
 
-/// The one way to write it: [`Path::parse`] reads it back.
+/// The canonical form, which [`Path::parse`] reads back.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.0.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! Reads of an object's text no more than what is declared, so that the rest costs neither time nor memory.
-//! Never decides what is left in the end: a list is read whole.
+//! Parses only the declared parts of an object's text, so that the rest costs neither time nor memory. Lists are read
+//! whole; `Paths::retain` cuts them later.
 
 use super::{Node, Paths};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The body of an object as JSON: kind, metadata without `managedFields`, and below maps only what is declared; without
-/// declared fields, all of it.
+/// The body of an object as JSON: `apiVersion`, `kind`, metadata without `managedFields`, and below maps only what is
+/// declared; without declared fields, everything.
 ///
 /// # Errors
 /// When it is not JSON, or nested too deeply in what is read.
@@ -18,21 +18,21 @@ pub fn object(text: &str, fields: Option<&Paths>) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// What of a value is read.
+/// Which part of a value is read.
 #[derive(Clone, Copy)]
 enum Part<'a> {
-    /// A whole object, or what is declared of it.
+    /// A whole object, or its declared fields.
     Object(Option<&'a Node>),
     /// Metadata.
     Metadata,
-    /// What is declared below a place.
+    /// The fields that are declared below a place.
     Below(&'a Node),
     /// Everything.
     Whole,
 }
 
 impl Part<'_> {
-    /// What of the value under a key of a map is read, when it is at all.
+    /// Which part of the value under a key is read; `None` to skip it.
     fn of(self, key: &str) -> Option<Self> {
         match (self, key) {
             (Self::Object(_), "metadata") => Some(Self::Metadata),

@@ -1,21 +1,21 @@
-//! Text as it may be shown to people: one line, and nothing in it that moves a cursor, turns text around or cannot be
-//! seen. Names of objects and files come from whoever writes manifests. Never changes text that is harmless.
+//! Escapes text for people: one line, without letters that move a cursor, change the direction of text or are
+//! invisible. Names of objects and files come from the authors of manifests.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with an escape of JSON (`\n`, `\u001b`) for every letter that [`is_hidden`]. Inside a string of a JSON document
-/// it is the same letter; shown twice, a text is not changed again.
+/// The text with a JSON escape (`\n`, `\u001b`) for every letter that [`is_hidden`]. In a string of a JSON document
+/// the escape means the same letter; a second call changes nothing more.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden)
 }
 
-/// The same for text of several lines, which stay lines.
+/// The same for text of several lines; line feeds stay.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter != '\n' && is_hidden(letter))
 }
 
-/// Whether a letter ends a line, moves a cursor, turns what follows around, or takes no place.
+/// Whether a letter ends a line, moves a cursor, changes the direction of text, or is invisible.
 pub fn is_hidden(letter: char) -> bool {
     if letter.is_ascii() {
         return letter.is_ascii_control();
@@ -29,7 +29,7 @@ pub fn is_hidden(letter: char) -> bool {
 }
 
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Nearly all text is plain, and megabytes of it are looked at.
+    // Fast path: nearly all text is plain, and there are megabytes of it.
     if text.bytes().all(|byte| byte.is_ascii() && !is_hidden(char::from(byte))) {
         return Cow::Borrowed(text);
     }
@@ -83,7 +83,7 @@ mod tests {
 
         #[test]
         fn every_letter_that_takes_no_place_is_spelled(letter in "[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]") {
-            // These signs of some scripts have a shape of their own.
+            // These signs of some scripts are visible.
             let signs = ['\u{600}'..='\u{605}', '\u{6dd}'..='\u{6dd}', '\u{70f}'..='\u{70f}', '\u{890}'..='\u{891}',
                 '\u{8e2}'..='\u{8e2}', '\u{110bd}'..='\u{110bd}', '\u{110cd}'..='\u{110cd}', '\u{13430}'..='\u{1345f}'];
             prop_assert!(letter.chars().all(|letter| is_hidden(letter) || signs.iter().any(|signs| signs.contains(&letter))));

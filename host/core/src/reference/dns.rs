@@ -1,4 +1,4 @@
-//! Which names Kubernetes allows. Never mends a name.
+//! Which names Kubernetes allows.
 
 /// Whether it is a DNS label: 1 to 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends.
 pub fn is_label(name: &str) -> bool {

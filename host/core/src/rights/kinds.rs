@@ -1,15 +1,15 @@
-//! Plural names and scopes of kinds, as RBAC wants them. Never asks a cluster: whoever can, does.
+//! Plural names and scopes of kinds, as RBAC needs them, without asking a cluster.
 
-/// How RBAC knows a kind.
+/// A kind in the terms of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Plural name: `secrets`.
     pub plural: String,
-    /// Whether its objects lie in namespaces.
+    /// Whether its objects are in namespaces.
     pub namespaced: bool,
 }
 
-/// Group, kind, plural, and whether it has namespaces.
+/// Group, kind, plural, and whether it is namespaced.
 const KNOWN: &[(&str, &str, &str, bool)] = &[
     ("", "ConfigMap", "configmaps", true),
     ("", "Endpoints", "endpoints", true),
@@ -36,14 +36,13 @@ const KNOWN: &[(&str, &str, &str, bool)] = &[
     ("work.open-cluster-management.io", "ManifestWork", "manifestworks", true),
 ];
 
-/// A kind that is known without a cluster.
+/// A kind whose plural and scope are known without asking a cluster.
 pub fn known(group: &str, kind: &str) -> Option<Kind> {
     let found = KNOWN.iter().find(|(in_group, name, ..)| *in_group == group && *name == kind);
     found.map(|(_, _, plural, namespaced)| Kind { plural: (*plural).to_owned(), namespaced: *namespaced })
 }
 
-/// The plural that most kinds of this name have: `policies`, `classes`, `widgets`. Its scope is unknown, so that it
-/// counts as one with namespaces.
+/// The most likely plural of a kind: `policies`, `classes`, `widgets`. Its scope is unknown and counts as namespaced.
 pub fn guess(kind: &str) -> Kind {
     let lower = kind.to_ascii_lowercase();
     let plural = match lower.strip_suffix('y') {

@@ -1,9 +1,9 @@
-//! Takes out what other rights hold already. Never takes a right away.
+//! Removes rights that other rights cover.
 
 use super::{Because, Objects, Right, Rights, Verb};
 use std::collections::BTreeSet;
 
-/// The same rights without what is part of others; a right that goes leaves its reasons to one that holds it.
+/// The same rights without those that others cover; a removed right passes its reasons to one that covers it.
 pub(super) fn of(mut rights: Rights) -> Rights {
     let all: Vec<Objects> = rights.keys().cloned().collect();
     for objects in &all {
@@ -19,7 +19,7 @@ pub(super) fn of(mut rights: Rights) -> Rights {
     rights
 }
 
-/// What is left of some verbs when those of a wider right are taken out; their reasons are reasons of that one, too.
+/// The verbs that are left when those of a wider right are removed; the wider right gets their reasons, too.
 fn take(wider: &mut Right, verbs: BTreeSet<Verb>, because: &BTreeSet<Because>) -> BTreeSet<Verb> {
     let (held, left): (BTreeSet<Verb>, _) = verbs.into_iter().partition(|verb| wider.verbs.contains(verb));
     if !held.is_empty() {
@@ -28,7 +28,7 @@ fn take(wider: &mut Right, verbs: BTreeSet<Verb>, because: &BTreeSet<Because>) -
     left
 }
 
-/// Whether a right to the outer objects is one to the inner: each bound of the outer is one of the inner, too.
+/// Whether a right to the outer objects covers the inner: each bound of the outer is also one of the inner.
 fn holds(outer: &Objects, inner: &Objects) -> bool {
     let within = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
     outer.group == inner.group

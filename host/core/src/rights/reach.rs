@@ -1,11 +1,11 @@
-//! What a grant comes to that RBAC cannot bind. Never a right of its own.
+//! What a grant allows that RBAC cannot limit.
 
 use super::{Asked, Because, Objects, Own, Right, kinds, of};
 use crate::policy::Policy;
 use crate::watches::SecretReads;
 use std::collections::BTreeSet;
 
-/// What a grant comes to that RBAC cannot bind: one sentence for each connection on which a policy takes a right to
+/// What a grant allows that RBAC cannot limit: one sentence for each connection on which a policy needs rights to
 /// every Secret.
 pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> Vec<String> {
     let connections: BTreeSet<&str> = policy.clusters().map(|(_, cluster)| cluster).collect();

@@ -1,11 +1,11 @@
-//! How much somebody may say in a minute: what goes beyond is counted and left out. Never asks a clock.
+//! Limits the log bytes of a minute; lines beyond the limit are counted and dropped. The caller passes the time.
 
-/// Bytes of log that the guests of one policy may have told in a minute.
+/// Bytes of log that the guests of one policy may write in a minute.
 pub const LOG_BYTES: u64 = 64 << 10;
-/// Seconds for which an allowance holds.
+/// Seconds for which an allowance is valid.
 const WINDOW_SECONDS: u64 = 60;
 
-/// What was said in the minute that began last.
+/// The use of the minute that began last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     since_seconds: u64,
@@ -13,17 +13,17 @@ pub struct Allowance {
     left_out: u64,
 }
 
-/// What becomes of one line.
+/// The decision on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether it is told.
+    /// Whether the line is logged.
     pub told: bool,
-    /// How many lines were left out in the minute before, to be told with the first of this one.
+    /// How many lines were dropped in the minute before; log this number with the first line of the new minute.
     pub left_out_before: u64,
 }
 
 impl Allowance {
-    /// One more line of so many bytes; seconds count from anywhere, as long as they never go back.
+    /// Counts one more line of so many bytes. Seconds count from any start, but must not go back.
     pub fn take(&mut self, bytes: u64, now_seconds: u64) -> Verdict {
         let mut left_out_before = 0;
         if now_seconds.saturating_sub(self.since_seconds) >= WINDOW_SECONDS {
@@ -39,7 +39,7 @@ impl Allowance {
         Verdict { told, left_out_before }
     }
 
-    /// Whether nothing of it matters any more.
+    /// Whether it may be forgotten: its minute is over, and no dropped lines are left to report.
     pub fn is_over(&self, now_seconds: u64) -> bool {
         self.left_out == 0 && now_seconds.saturating_sub(self.since_seconds) >= WINDOW_SECONDS
     }

@@ -1,33 +1,33 @@
-//! How the memory that an agent may use for its work is shared out, before any of it is used.
-//! Never counts what the fleet itself takes: the objects that are kept grow with it, not with guests.
+//! Divides the memory that an agent may use for its work, before any of it is used. Does not count the cached
+//! objects: they grow with the fleet, not with guests.
 
-/// What the parts of the work cost at most, in bytes.
+/// The most that each part of the work costs, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// One call of a guest: its memories, what it is given, what it answers.
+    /// One call of a guest: its memories, its arguments, its answer.
     pub call: u64,
-    /// Compiling, however many components are compiled at once.
+    /// Compiling, for all concurrent compilations together.
     pub compilation: u64,
-    /// The largest document with credentials, read.
+    /// The largest document with credentials, parsed.
     pub document: u64,
 }
 
-/// Who may use how much.
+/// The shares of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Calls of guests at once.
+    /// Concurrent calls of guests.
     pub calls: usize,
-    /// Bytes of what reconciles read at once, decoded.
+    /// Decoded bytes of what reconciles read at the same time.
     pub documents: u64,
 }
 
-/// Calls at once without which an agent does not start: one that loads, two that work.
+/// The fewest concurrent calls with which an agent starts: one to load a guest, two to work.
 const FEWEST_CALLS: u64 = 3;
 
-/// More at once make no machine faster, and each takes address space.
+/// More concurrent calls make no machine faster, and each takes address space.
 const MOST_CALLS: u64 = 64;
 
-/// What is shared out where nothing else is said, in MiB: half of the memory that an installation allows a replica.
+/// The default budget, in MiB: half of the memory that an installation allows a replica.
 pub const DEFAULT_MIB: u64 = 256;
 
 impl Default for Budget {
@@ -38,11 +38,11 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Shares out so many bytes: a quarter of what compiling leaves is for documents, and what no whole call fits in; the
-    /// rest is for calls.
+    /// Divides so many bytes. Documents get a quarter of what compiling leaves, but at least enough for the largest
+    /// one, and the remainder that is too small for a call; calls get the rest.
     ///
     /// # Errors
-    /// With the least that is enough.
+    /// The least that is enough.
     pub fn share(bytes: u64, costs: &Costs) -> Result<Self, u64> {
         let left = bytes.saturating_sub(costs.compilation);
         let (documents, call) = ((left / 4).max(costs.document), costs.call.max(1));
@@ -53,12 +53,12 @@ impl Budget {
             let for_documents = costs.document.max(for_calls.div_ceil(3));
             return Err(costs.compilation.saturating_add(for_calls).saturating_add(for_documents));
         }
-        // Less than a call takes is of use for documents only.
+        // The remainder is too small for a call, so documents get it.
         let documents = documents + rest % call;
         Ok(Self { calls: usize::try_from(calls.min(MOST_CALLS)).unwrap_or(usize::MAX), documents })
     }
 
-    /// Threads on which reconciles go on: one call is left to whatever is being loaded.
+    /// Threads for reconciles: one call stays free for loading a guest.
     pub fn threads(&self) -> usize {
         self.calls - 1
     }

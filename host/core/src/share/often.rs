@@ -1,5 +1,5 @@
-//! How often one primary is reconciled in a minute, whatever wakes it: an object that changes all the time, an input that does,
-//! or a guest that asks again. Never asks a clock.
+//! Limits how often one primary is reconciled in a minute, whatever wakes it: an object or an input that changes all
+//! the time, or a guest that asks again. The caller passes the time.
 
 use crate::failure::Failure;
 use crate::time;
@@ -10,9 +10,9 @@ use transom_api::Word;
 /// The most reconciles of one primary under one policy in [`WINDOW_SECONDS`]: four a second. In each the guests are
 /// called a few times at most.
 pub const MAX_RECONCILES: u32 = 240;
-/// A minute begins with the first reconcile in it.
+/// Length of a minute, which begins with the first reconcile in it.
 pub const WINDOW_SECONDS: i64 = 60;
-/// Counters are looked through when there are more than this, and then whenever their number has doubled.
+/// Old counters are removed when there are more than this, and then whenever their number has doubled.
 const SWEPT_FROM: usize = 1_024;
 
 /// The reconciles of the minute that began last, by primary and policy. In memory only.
@@ -31,17 +31,17 @@ struct Minute {
 /// Why a primary is not reconciled now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutOff {
-    /// When it may be again, in seconds since 1970.
+    /// When it may be reconciled again, in seconds since 1970.
     pub until_seconds: i64,
-    /// What is to be told of it, once for each minute.
+    /// The failure to report, once for each minute.
     pub told: Option<Failure>,
 }
 
 impl Often {
-    /// Counts one more reconcile, unless that would be too many.
+    /// Counts one more reconcile; admits it within the limit.
     ///
     /// # Errors
-    /// Until when it is put off.
+    /// Until when the reconcile is put off.
     pub fn admit(&mut self, key: &Key, now_seconds: i64) -> Result<(), PutOff> {
         self.sweep(now_seconds);
         let fresh = Minute { since_seconds: now_seconds, reconciles: 0 };
@@ -68,7 +68,7 @@ impl Often {
 }
 
 impl Minute {
-    /// Whether it goes on; one that began in the future began before the clock was set back.
+    /// Whether it still lasts. A minute that began in the future does not: the clock was set back.
     fn lasts(&self, now_seconds: i64) -> bool {
         (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(self.since_seconds))
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::sample::key;
 
-    /// How many of so many reconciles go on, how often it is told that one does not, and until when.
+    /// How many of so many reconciles are admitted, how often a refusal is reported, and until when it holds.
     fn admitted(often: &mut Often, primary: &str, times: u32, now: i64) -> (usize, usize, Option<i64>) {
         let all: Vec<_> = (0..times).map(|_| often.admit(&key(primary), now)).collect();
         let told = all.iter().filter(|one| matches!(one, Err(PutOff { told: Some(_), .. })));

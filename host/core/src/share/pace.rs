@@ -1,17 +1,17 @@
-//! How many requests to one API server go on at once: a few more while it answers, half as many when it pushes back.
-//! Never waits and never asks a clock: the time is an argument.
+//! How many requests to one API server run at once: a few more while it answers, half as many when it pushes back.
+//! The caller waits, and passes the time.
 
 use crate::backoff;
 
-/// How many at the start.
+/// The limit at the start.
 const FIRST: u64 = 16;
-/// The most: on two cores more make an API server slower, not faster.
+/// The highest limit: on two cores more requests make an API server slower, not faster.
 const MOST: u64 = 64;
-/// What the limit counts in, so that it can grow by less than one.
+/// The unit of the limit, so that it can grow by less than one.
 const ONE: u64 = 1_000;
-/// The pause that a server wants that names none, in milliseconds.
+/// The pause in milliseconds when a server asks for one without a length.
 const PAUSE_MS: u64 = 1_000;
-/// The longest pause that is kept, in milliseconds: what is in between may ask for nonsense.
+/// The longest pause that is obeyed, in milliseconds: a proxy in between may ask for nonsense.
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
 /// The pace of all requests to one API server.
@@ -26,15 +26,15 @@ pub struct Pace {
 /// Whether a request may start now.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may; the ticket is given back with [`Pace::ended`].
+    /// It may start; pass the ticket to [`Pace::ended`].
     Go(Ticket),
-    /// As many as may go on do.
+    /// As many requests as the limit allows are running.
     Full,
     /// The server asked for a pause; ask again after so many milliseconds.
     Closed(u64),
 }
 
-/// One request that goes on.
+/// One running request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket {
     round: u64,
@@ -43,11 +43,11 @@ pub struct Ticket {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The server did what it does, also when it refused.
+    /// The server answered, even if it refused.
     Answered,
-    /// It has too much to do, and asks for a pause of so many milliseconds.
+    /// The server is overloaded, and may ask for a pause of so many milliseconds.
     PushedBack(Option<u64>),
-    /// Nobody answered.
+    /// No answer came.
     Lost,
 }
 
@@ -58,7 +58,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Asks to start a request. The seed spreads those that wait over a quarter of the pause.
+    /// Asks to start a request. The seed spreads waiting requests over another quarter of the pause.
     pub fn admit(&mut self, now_ms: u64, seed: u64) -> Admission {
         if let Some(left) = self.closed_until_ms.checked_sub(now_ms).filter(|left| *left > 0) {
             return Admission::Closed(left + backoff::spread(seed, left / 4));
@@ -70,7 +70,8 @@ impl Pace {
         Admission::Go(Ticket { round: self.round })
     }
 
-    /// A request ended. Answers to requests that began before the limit was last halved do not halve it again.
+    /// Reports the end of a request. Answers to requests that began before the limit was last halved do not halve it
+    /// again.
     pub fn ended(&mut self, ticket: Ticket, ending: Ending, now_ms: u64) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match ending {
@@ -87,12 +88,12 @@ impl Pace {
         }
     }
 
-    /// How many may go on at once.
+    /// How many requests may run at once.
     pub fn limit(&self) -> u64 {
         self.limit / ONE
     }
 
-    /// Whether another one could start, pauses apart.
+    /// Whether another request could start, pauses aside.
     pub fn has_room(&self) -> bool {
         self.in_flight < self.limit()
     }
@@ -109,7 +110,7 @@ mod tests {
         }
     }
 
-    /// So many requests, one after the other, each answered.
+    /// Sends so many requests, one after the other, each answered.
     fn answered(pace: &mut Pace, times: usize) {
         for _ in 0..times {
             let ticket = go(pace, u64::MAX);

@@ -1,10 +1,9 @@
-//! How much memory an object takes while it is decoded, and what one reconcile may hold of the room for all of them.
-//! Never exact, and never too low.
+//! Estimates how much memory an object takes once it is decoded. The estimate may be too high, but not too low.
 
 use crate::document::cost::{ENTRY, ITEM, MAP, TEXT};
 use serde_json::Value;
 
-/// Bytes that compact JSON takes at most once it is decoded, known before anything of it is.
+/// The most bytes that compact JSON takes once it is decoded; computed from the text, before decoding.
 pub fn of_text(json: &[u8]) -> usize {
     let (mut bytes, mut quoted, mut escaped) = (json.len(), false, false);
     for byte in json {
@@ -26,7 +25,7 @@ pub fn of_text(json: &[u8]) -> usize {
     bytes
 }
 
-/// Bytes that a value takes, counted as [`of_text`] counts its text.
+/// The most bytes that a value takes, counted as [`of_text`] counts its text.
 pub fn of_value(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => ITEM,

@@ -1,42 +1,42 @@
-//! Who goes on next where many share few places: the one that used them for the shortest time, and nobody all places.
-//! Never waits: whoever owns the places asks again when one is free.
+//! Fair scheduling of few places among many owners of work: the owner that used the least time goes next, and none
+//! gets all places. The caller waits, and asks again when a place is free.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A turn that takes longer is a long one. All who had one last have together one place less than there are, so that
-/// whoever is quick finds one free.
+/// A turn that takes longer counts as long. All owners whose last turn was long have together one place less than
+/// there are, so that an owner with quick turns finds one free.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Work that waits, by whose it is.
+/// Waiting work, by owner.
 #[derive(Debug)]
 pub struct Turns<K, T> {
     lines: BTreeMap<K, Line<T>>,
-    /// Those that may take a place, by what they used and since when they stand there: the quick ones, then those whose
-    /// turns are long.
+    /// Owners that may take a place, ordered by the time that they used and by arrival: first those with quick turns,
+    /// then those with long ones.
     orders: [BTreeSet<(Duration, u64, K)>; 2],
-    /// Those with nothing to do that used more than others: known until the others have used as much.
+    /// Owners without work that used more than the others: remembered until the others have used as much.
     idle: BTreeSet<(Duration, K)>,
-    /// What the one that went on last had used. Whoever comes anew begins here: having slept is no credit.
+    /// The time that the owner which went last had used. A new owner begins here, so that idle time earns no credit.
     floor: Duration,
     arrivals: u64,
-    /// Places that one may have at once.
+    /// Places that one owner may have at once.
     share: usize,
-    /// Places that those with long turns may have at once, and have.
+    /// Places that owners with long turns may have at once, and how many they have now.
     long: (usize, usize),
 }
 
-/// What one has to do.
+/// The work of one owner.
 #[derive(Debug)]
 struct Line<T> {
     waiting: VecDeque<T>,
-    /// The places that it has: whether each was taken as a long one.
+    /// Its places: whether each was taken as a long one.
     running: Vec<bool>,
-    /// Where it stands in an order.
+    /// Its position in an order.
     place: Option<(Duration, u64)>,
     used: Duration,
-    /// How long its last turn took; what goes on is expected to take as long. Nothing before the first ended: until then
-    /// it has one place.
+    /// How long its last turn took; its running turns are expected to take as long. `None` before its first turn
+    /// ended: until then it gets one place.
     last: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl<T> Line<T> {
 }
 
 impl<K: Clone + Ord, T> Turns<K, T> {
-    /// Nothing to do yet, for so many places. One has at most `share` of them at once, and no fewer than one.
+    /// No work yet, for so many places. One owner has at most `share` of them at once, but may always have one.
     pub fn new(places: usize, share: usize) -> Self {
         let long = (places.saturating_sub(1).max(1), 0);
         Self {
@@ -61,7 +61,7 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         }
     }
 
-    /// Puts work at the end of somebody's line.
+    /// Puts work at the end of an owner's line.
     pub fn put(&mut self, whose: &K, work: T) {
         let floor = self.floor;
         let line = self.lines.entry(whose.clone()).or_insert_with(|| Line {
@@ -79,7 +79,7 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         self.stand(whose);
     }
 
-    /// Whether [`Turns::take`] would give anything.
+    /// Whether [`Turns::take`] would return work.
     pub fn has_next(&self) -> bool {
         let [quick, long] = &self.orders;
         !quick.is_empty() || (!long.is_empty() && self.long.1 < self.long.0)
@@ -105,7 +105,7 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         Some((whose, work))
     }
 
-    /// Work that was taken gave its place back, which it had for so long.
+    /// Gives back the place of work that was taken, and that took so long.
     pub fn ended(&mut self, whose: &K, took: Duration) {
         self.leave(whose);
         let Some(line) = self.lines.get_mut(whose) else { return };
@@ -121,14 +121,14 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         }
     }
 
-    /// Forgets all that waits.
+    /// Drops all waiting work.
     pub fn clear(&mut self) {
         self.lines.clear();
         self.idle.clear();
         self.orders.iter_mut().for_each(BTreeSet::clear);
     }
 
-    /// Stands in an order once, as long as there is work and a place of the share is left.
+    /// Enters an owner into an order, once, while it has work and its share is not used up.
     fn stand(&mut self, whose: &K) {
         let Some(line) = self.lines.get_mut(whose) else { return };
         let share = if line.last.is_some() { self.share } else { 1 };
@@ -155,7 +155,7 @@ impl<K: Clone + Ord, T> Turns<K, T> {
 mod tests {
     use super::*;
 
-    /// Takes until nothing may go on.
+    /// Takes until no more work may start.
     fn all(turns: &mut Turns<&'static str, u32>) -> Vec<(&'static str, u32)> {
         std::iter::from_fn(|| turns.take()).collect()
     }
@@ -226,7 +226,7 @@ mod tests {
         for hog in ["hog-1", "hog-2", "hog-3", "hog-4"] {
             (0..100).for_each(|at| turns.put(&hog, at));
         }
-        // Nobody knows yet that their turns are long.
+        // It is not known yet that their turns are long.
         let first: Vec<_> = (0..3).filter_map(|_| turns.take()).collect();
         assert_eq!(first.len(), 3);
         (0..200).for_each(|at| turns.put(&"calm", at));
@@ -245,11 +245,11 @@ mod tests {
         }
         assert_eq!(hogs, ["hog-4"], "it had no turn yet");
         turns.ended(&"hog-4", 250 * MS);
-        // However many wait, a place stays free of them.
+        // However many of them wait, one place stays free for others.
         assert_eq!(all(&mut turns).len(), 2);
         turns.put(&"late", 0);
         assert_eq!(turns.take(), Some(("late", 0)));
-        // Who goes idle after a long turn is not new when it comes back.
+        // An owner that goes idle after a long turn is not new when it comes back.
         let mut turns = Turns::new(1, 1);
         turns.put(&"hog", 0);
         turns.put(&"calm", 0);

@@ -1,6 +1,6 @@
-//! A bucket of tokens: how often something may happen. Never waits and never asks a clock: the time is an argument.
+//! A token bucket: limits how often something may happen. The caller passes the time.
 
-/// Some at once, then one in each interval.
+/// A burst, then one in each interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
     /// How many at once.
@@ -9,11 +9,11 @@ pub(super) struct Rate {
     pub(super) interval_ms: u64,
 }
 
-/// A bucket that was full at first.
+/// A bucket that starts full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bucket {
     rate: Rate,
-    /// When it is full again: each token that is taken moves it on by one interval.
+    /// When it is full again: each token that is taken delays this by one interval.
     full_at_ms: u64,
 }
 
@@ -38,7 +38,7 @@ impl Bucket {
         has
     }
 
-    /// Whether nothing was taken that is not back: it may be forgotten.
+    /// Whether all tokens are back, so that it may be forgotten.
     pub(super) fn is_full(&self, now_ms: u64) -> bool {
         self.full_at_ms <= now_ms
     }

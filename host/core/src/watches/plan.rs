@@ -1,4 +1,4 @@
-//! From the policies at work to what a connection watches for them. Never asks for more than the grants name.
+//! From the policies at work to what a connection watches for them. Asks for no more than the grants name.
 
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
@@ -11,23 +11,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::labels;
 
-/// Kinds of the core group of which the whole object is kept: the host itself reads what no guest declares.
+/// Kinds of the core group whose objects are kept whole: the host itself reads fields that no guest declares.
 const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
 
 /// The field of a primary that the host reads to plan taints.
 const TAINTS: [&str; 1] = ["spec.taints"];
 
-/// What is kept of a scope, and which lines of policies want it.
+/// What is kept of each scope, and which lines of policies need it.
 pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
-/// What a connection watches for every policy at work. A watch that another one holds whole is left out.
+/// What a connection watches for every policy at work. A watch that another one covers is left out.
 pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watches {
     let revisions = catalogue.entries().filter_map(|(_, entry)| entry.revision.as_deref());
     let policies = revisions.map(|revision| (&revision.policy, Some(revision)));
     explained(policies, connection, secrets).into_iter().map(|(scope, (keep, _))| (scope, keep)).collect()
 }
 
-/// The same for any policies, with the lines that want each watch. Without a revision whole objects are kept.
+/// The same for any policies, with the lines that need each watch. Without a revision whole objects are kept.
 pub(crate) fn explained<'a>(
     policies: impl IntoIterator<Item = (&'a Policy, Option<&'a Revision>)>,
     connection: &str,
@@ -45,10 +45,10 @@ pub(crate) fn explained<'a>(
     spare(narrow(watches))
 }
 
-/// Watches that one line of a policy wants.
+/// The watches that one line of a policy needs.
 type Bounds = Vec<(Scope, Keep)>;
 
-/// Every line of one policy that wants watches on one connection.
+/// Every line of one policy that needs watches on one connection.
 fn wanted(
     policy: &Policy,
     revision: Option<&Revision>,
@@ -88,7 +88,7 @@ pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
     bound(&rule.api_version, &rule.kind, &namespaces(policy), &["*".to_owned()], fields.as_ref())
 }
 
-/// What both guests and the host itself read of a primary.
+/// The fields of a primary that the guests and the host itself read.
 fn declared(revision: &Revision) -> Paths {
     let rule = &revision.policy.primary;
     let guests = revision.trigger.iter().chain([&revision.decide]);
@@ -101,7 +101,7 @@ fn declared(revision: &Revision) -> Paths {
     Paths::union(paths)
 }
 
-/// The watches of what a role may read. Secrets without an exact name are those of type `Opaque`.
+/// The watches for what a role may read. For Secrets without an exact name they select the type `Opaque`.
 pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule) -> Bounds {
     // Only the guest that decides asks for objects, and gets the fields that it declared.
     let guest = revision.filter(|_| !whole(&rule.api_version, &rule.kind)).map(|revision| &revision.decide);
@@ -116,8 +116,8 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
     all
 }
 
-/// The watches of the Secrets that a policy makes. Those without an exact name are found by our label, in either mode:
-/// what was made must be found again after a start. A target without the label is read by exact name.
+/// The watches for the Secrets that a policy makes. Without an exact name they select by our label, in either mode:
+/// after a restart the agent must find what it made. A target without the label is read by exact name.
 pub(crate) fn target(policy: &Policy, rule: &SecretRule) -> Bounds {
     let names = wildcards(policy, &rule.name);
     let mut all = bound("v1", "Secret", &wildcards(policy, &rule.namespace), &names, None);
@@ -127,8 +127,8 @@ pub(crate) fn target(policy: &Policy, rule: &SecretRule) -> Bounds {
     all
 }
 
-/// The watches of objects by wildcards of namespace (none for what is cluster-scoped) and name: one for each exact
-/// namespace and name, else one for all that keeps what matches.
+/// The watches for objects by wildcards of namespace (none for cluster-scoped kinds) and name: one for each exact
+/// namespace and name, else one for all, which keeps only matches.
 fn bound(api_version: &str, kind: &str, namespaces: &[String], names: &[String], fields: Option<&Paths>) -> Bounds {
     let ((namespaces, kept_namespaces), (names, kept_names)) = (exact(namespaces), exact(names));
     let pairs = namespaces.iter().flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
@@ -141,7 +141,7 @@ fn bound(api_version: &str, kind: &str, namespaces: &[String], names: &[String],
     pairs.map(one).collect()
 }
 
-/// Exact texts to ask for, or nothing exact and the wildcards to keep.
+/// The exact texts to ask for; or, when there are wildcards, one request for all and the wildcards to keep.
 fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
     if !wildcards.is_empty() && wildcards.iter().all(|wildcard| !wildcard.contains('*')) {
         return (wildcards.iter().cloned().map(Some).collect(), Vec::new());
@@ -150,7 +150,7 @@ fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
     (vec![None], if all { Vec::new() } else { wildcards.iter().map(|wildcard| wildcard.as_str().into()).collect() })
 }
 
-/// What a pattern may stand for under a policy, each once.
+/// The wildcards that a pattern gives under a policy, without duplicates.
 fn wildcards(policy: &Policy, pattern: &Pattern) -> Vec<String> {
     let all: BTreeSet<_> = namespaces(policy).iter().map(|namespace| pattern.wildcard(namespace)).collect();
     all.into_iter().collect()
@@ -166,7 +166,7 @@ fn whole(api_version: &str, kind: &str) -> bool {
     api_version == "v1" && WHOLE.contains(&kind)
 }
 
-/// Adds a watch; one that is there keeps what both keep.
+/// Adds a watch; an existing one of that scope then keeps what both keep.
 fn merge(watches: &mut Explained, scope: Scope, keep: Keep, mut because: BTreeSet<Because>) {
     match watches.entry(scope) {
         Entry::Vacant(place) => drop(place.insert((keep, because))),
@@ -178,8 +178,8 @@ fn merge(watches: &mut Explained, scope: Scope, keep: Keep, mut because: BTreeSe
     }
 }
 
-/// Has Secrets by type come without those that another watch asks for by name, where it would not keep them anyway:
-/// what we made is large, and would come twice.
+/// Excludes from a watch of Secrets by type those that another watch asks for by name and that it would not keep
+/// itself: the Secrets that we made are large, and would arrive twice.
 fn spare(watches: Explained) -> Explained {
     let named = |scope: &Scope, keep: &Keep, other: &Scope| {
         let same = (&scope.api_version, &scope.kind) == (&other.api_version, &other.kind);
@@ -197,7 +197,7 @@ fn spare(watches: Explained) -> Explained {
     spared.collect()
 }
 
-/// Leaves out what another watch holds whole, and has that one keep it.
+/// Removes a watch that another one covers, and has that one keep its objects, too.
 fn narrow(mut watches: Explained) -> Explained {
     let scopes: Vec<Scope> = watches.keys().cloned().collect();
     for scope in &scopes {
@@ -215,7 +215,7 @@ fn narrow(mut watches: Explained) -> Explained {
     watches
 }
 
-/// Whether every object of the inner scope is one of the outer: each bound of the outer is one of the inner, too.
+/// Whether the outer scope covers the inner: each bound of the outer is also one of the inner.
 fn holds(outer: &Scope, inner: &Scope) -> bool {
     let within = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
     outer.api_version == inner.api_version
@@ -237,7 +237,7 @@ mod tests {
         Revision { policy: policy(manifest), trigger: guests.0, decide: guests.1 }
     }
 
-    /// A policy with the value at some pointers set.
+    /// A policy with values set at some pointers.
     fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Revision {
         for (pointer, value) in changes {
             let (parent, name) = pointer.rsplit_once('/').unwrap();
@@ -350,12 +350,12 @@ mod tests {
         ];
         assert_eq!(watched(&[]), all);
         for (pointer, value, expected) in [
-            // The same watch keeps what either wants.
+            // The same watch keeps what both lines need.
             ("/spec/grant/read/2/name", json!("home-*"), NAMESPACE.replace("klusterlet-*", "home-*,klusterlet-*")),
             ("/spec/grant/read/2/name", json!("*"), NAMESPACE.replace("klusterlet-*", "*")),
             ("/spec/grant/read/0/name", json!("x-*"), all[3].replace("kubeconfig in", "kubeconfig,x-* in")),
             ("/spec/grant/write/0/namespace", json!("home-*"), TARGET.replace("klusterlet-*", "home-*,klusterlet-*")),
-            // What is held by another watch is kept by it.
+            // A covering watch keeps the objects of the watch that it covers.
             ("/spec/grant/read/2/name", json!("home"), NAMESPACE.replace("klusterlet-*", "home,klusterlet-*")),
             ("/spec/grant/write/0/namespace", json!("home"), TARGET.replace("klusterlet-*", "home,klusterlet-*")),
             ("/spec/primary/namespaces", json!(["one"]), HOSTED.to_owned()),

@@ -1,4 +1,4 @@
-//! Tests that a reconcile of what a watch keeps is the reconcile of the whole object. Never part of a build.
+//! Tests that a reconcile of what a watch keeps equals a reconcile of the whole object.
 
 use super::{Keep, SecretReads, of};
 use crate::catalogue::guest::Guest;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const KLUSTERLET: (&str, &str) = ("operator.open-cluster-management.io/v1", "Klusterlet");
 
-/// A kind, the fields of it that cross, and those of which changes cross.
+/// A kind, the paths whose values cross, and those of which only changes cross.
 type Reads<'a> = ((&'a str, &'a str), &'a [&'a str], &'a [&'a str]);
 
 /// A guest that reads paths of kinds.
@@ -92,7 +92,7 @@ fn managed_cluster() -> Value {
     })
 }
 
-/// The value with odd ones at some of its places, chosen by numbers.
+/// The value with odd values at some of its places, which numbers choose.
 fn damaged(mut value: Value, damages: &[(usize, Value)]) -> Value {
     for (choice, odd) in damages {
         let places = places(&value, "");
@@ -101,7 +101,7 @@ fn damaged(mut value: Value, damages: &[(usize, Value)]) -> Value {
     value
 }
 
-/// Pointers to everything but the value itself and what names the object.
+/// Pointers to everything but the value itself, `apiVersion` and `kind`.
 fn places(value: &Value, at: &str) -> Vec<String> {
     let below: Vec<(String, &Value)> = match value {
         Value::Object(map) => {

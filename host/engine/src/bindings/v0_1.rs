@@ -1,5 +1,5 @@
-//! The generation `transom:policy@0.1`: generated types, and how they become the words of the core and back.
-//! Generated code never leaves this module, except the functions that a linker needs.
+//! The generation `transom:policy@0.1`: generated types, and their conversion to and from the types of the core.
+//! Apart from the functions that a linker needs, generated code stays in this module.
 
 mod credentials;
 pub(crate) mod description;
@@ -31,7 +31,7 @@ use generated::exports::transom::policy as exported;
 use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals, types as wit};
 pub(crate) use generated::transom::policy::{log, panic};
 
-/// The name of an interface of this generation; a component may export a later one of the same `0.1`.
+/// The name of an interface of this generation; a component may export a later version of the same `0.1`.
 pub(crate) fn interface(name: &str) -> String {
     format!("transom:policy/{name}@0.1.0")
 }

@@ -1,4 +1,4 @@
-//! The agent that runs while the demo edits, with its log lines indented. Never outlives the demo.
+//! The agent that runs while the demo edits, with its log lines indented. It ends with the demo.
 
 use super::stage::Stage;
 use crate::{process, progress};
@@ -18,12 +18,12 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The running agent.
 pub(super) struct Agent(Child);
 
-/// Starts it on the fleet, and waits until it has looked at every primary.
+/// Starts the agent on the fleet, and waits until it has looked at every primary.
 pub(super) fn start(stage: &Stage) -> Result<Agent> {
     let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
     let words = ["run", "--dir", &fleet, "--policies", &policies];
     progress::say(&format!("    $ {} {} &", stage.shown(&stage.program), words.join(" ")));
-    // Status is derived: the agent writes it again, and its being there says that the first look is over.
+    // The agent writes the status again; a complete one shows that the first look is over.
     let status = stage.status();
     fs::remove_dir_all(&status).with_context(|| format!("failed to remove `{}`", status.display()))?;
     let mut command = stage.command();
@@ -39,7 +39,7 @@ pub(super) fn start(stage: &Stage) -> Result<Agent> {
     Ok(agent)
 }
 
-/// Shows the log from the moment that everything is settled; before, only what is no information.
+/// Shows the whole log once everything is settled; before that, only lines of another level than `INFO`.
 fn relay(log: impl Read, settled: &AtomicBool) {
     for line in BufReader::new(log).lines().map_while(Result::ok) {
         if settled.load(Ordering::Relaxed) || !line.contains(" INFO ") {
@@ -49,7 +49,7 @@ fn relay(log: impl Read, settled: &AtomicBool) {
 }
 
 impl Agent {
-    /// Asks it to end, and waits until it has.
+    /// Asks the agent to end, and waits until it has.
     pub(super) fn stop(mut self) -> Result<()> {
         process::run(Command::new("kill").args(["-TERM", &self.0.id().to_string()]))?;
         wait::until("the end of the agent", DEADLINE, || self.0.try_wait().ok().flatten())?;
@@ -59,13 +59,13 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Where it has ended already both have nothing to do.
+        // When it has ended already, both do nothing.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Waits for what the agent is to bring about.
+/// Waits for a result of the agent.
 pub(super) fn wait<T>(what: &str, look: impl FnMut() -> Option<T>) -> Result<T> {
     wait::until(what, DEADLINE, look).context("failed to see the agent react")
 }

@@ -1,11 +1,11 @@
-//! `cargo xtask demo --cluster`: the main job on a real API server. Never anything else than starting what
-//! `tests/cluster` shows.
+//! `cargo xtask demo --cluster`: the main job on a real API server. Only builds and starts the program of
+//! `tests/cluster`.
 
 use crate::{guests, process, progress, servers, workspace};
 use anyhow::Result;
 use std::process::Command;
 
-/// Builds what is needed, and shows it.
+/// Builds what is needed, and runs the demo.
 pub(super) fn run() -> Result<()> {
     let workspace = workspace::read()?;
     progress::step("building the guests, the agent and the servers (some minutes the first time)");

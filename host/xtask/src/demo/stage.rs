@@ -1,4 +1,4 @@
-//! What the demo plays on: binary, fleet and policies in `target/demo`. Never shows a credential.
+//! What the demo works on: binary, fleet and policies in `target/demo`.
 
 use crate::{guests, progress, workspace};
 use anyhow::{Context as _, Result, bail};
@@ -96,7 +96,7 @@ impl Stage {
         write(path, text.replacen(from, to, 1).as_bytes())
     }
 
-    /// Runs the agent's binary with its output on our own; fails on any other exit code.
+    /// Runs the agent's binary with its output on ours; fails on an exit code that is not allowed.
     pub(super) fn transom(&self, words: &[&str], allowed: &[i32]) -> Result<()> {
         let shown = format!("{} {}", self.shown(&self.program), words.join(" "));
         progress::say(&format!("    $ {shown}"));
@@ -129,7 +129,7 @@ impl Stage {
         self.fleet.join(format!("managed/{name}.yaml"))
     }
 
-    /// The folder of what the agent says about primaries and policies.
+    /// The folder of the agent's status files for primaries and policies.
     pub(super) fn status(&self) -> PathBuf {
         self.fleet.join(".transom/status")
     }
@@ -139,7 +139,7 @@ impl Stage {
         FLEET.clusters + FLEET.managed
     }
 
-    /// Number of primaries that the agent says something about.
+    /// Number of primaries that have a status.
     pub(super) fn primaries_with_status(&self) -> usize {
         let files = |policy: &str| fs::read_dir(self.status().join(policy)).map_or(0, Iterator::count);
         POLICIES.into_iter().map(files).sum()
@@ -158,7 +158,7 @@ impl Stage {
     }
 }
 
-/// Writes beside the file and renames, so that a watcher never sees half of it.
+/// Writes a new file and renames it, so that a watcher never sees half of it.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     crate::component::write(path, bytes).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! One alert: what it looks at, whom it tells, and what its page says. Never decides what is worth an alert.
+//! One alert: its expression and severity, and what its page says.
 
 use super::INSTALL;
 use std::fmt::Write as _;
@@ -6,17 +6,17 @@ use std::fmt::Write as _;
 /// Where the pages of the alerts lie, from the root of the repository; the headings are the names of the alerts.
 const RUNBOOKS: &str = "host/docs/metrics.md";
 
-/// A rule that tells people. What it looks at stands left of each comparison, so that a test can look at it, too.
+/// An alerting rule. The measured value stands left of each comparison, so that a test can read it, too.
 pub(super) struct Alert {
-    /// Its name; the seed's, where the seed has one.
+    /// Its name; that of the original specification, if it has one.
     pub(super) name: &'static str,
-    /// What Prometheus reconciles.
+    /// The expression that Prometheus evaluates.
     pub(super) expression: String,
-    /// How long it has to hold before anybody is told.
+    /// How long it has to hold before the alert fires.
     pub(super) lasting: &'static str,
     /// `critical` pages, `warning` waits for the morning.
     pub(super) severity: &'static str,
-    /// More labels: `slo`, and what tells alerts of one name and severity apart.
+    /// More labels: `slo`, and those that distinguish alerts of one name and severity.
     pub(super) labels: Vec<(&'static str, &'static str)>,
     /// One sentence for a list.
     pub(super) summary: String,
@@ -24,7 +24,7 @@ pub(super) struct Alert {
     pub(super) description: &'static str,
 }
 
-/// What the page says of all alerts of one name.
+/// The section of the page about all alerts of one name.
 pub(super) struct Page {
     /// The name of the alerts.
     pub(super) name: &'static str,
@@ -34,12 +34,12 @@ pub(super) struct Page {
     pub(super) cure: &'static str,
 }
 
-/// Sums a metric for each install; `more` are labels beside those of an install.
+/// Sums a metric for each install; `more` are further labels to sum by.
 pub(super) fn sum(more: &str, values: &str) -> String {
     format!("sum by ({INSTALL}{more}) ({values})")
 }
 
-/// A text as YAML takes it whatever it holds.
+/// A text quoted for YAML, whatever it holds.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -51,7 +51,7 @@ impl Alert {
         self
     }
 
-    /// As a rule of a group.
+    /// Writes the alert as a rule of a group.
     pub(super) fn write(&self, out: &mut String) {
         let Self { name, expression, lasting, severity, labels, summary, description } = self;
         // Writing to a String cannot fail.

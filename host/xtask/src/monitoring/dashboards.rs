@@ -1,5 +1,5 @@
-//! Dashboards for Grafana: what the service promises, and a panel for each metric of the list.
-//! Never an expression with a variable: each is reconciled by a test as it stands.
+//! Dashboards for Grafana: the objective of the service, and a panel for each metric of the list. Expressions contain
+//! no variables, because a test evaluates each as it stands.
 
 use super::objective::BUDGET;
 use super::rules::{SOUND, WRITTEN_P99, attempts, error_ratio};
@@ -26,7 +26,7 @@ struct Panel {
     targets: Vec<(String, String)>,
     /// Values from which a colour holds, ascending.
     steps: Vec<(&'static str, Option<f64>)>,
-    /// The shortest time between two values, where it is not the dashboard's.
+    /// The shortest time between two values, if it is not the dashboard's.
     interval: Option<&'static str>,
 }
 
@@ -36,13 +36,13 @@ impl Panel {
         Self { title: title.to_owned(), form, unit, targets: targets.collect(), ..Self::default() }
     }
 
-    /// The same with a colour from each of these values on.
+    /// The same panel, yellow and green from these values on, red below.
     fn coloured(self, yellow: f64, green: f64) -> Self {
         Self { steps: vec![("red", None), ("yellow", Some(yellow)), ("green", Some(green))], ..self }
     }
 }
 
-/// The share of attempts that succeed, or fail, in percent as the seed has it.
+/// The share of attempts that succeed, or fail, in percent as in the original specification.
 fn succeed(window: &str) -> String {
     format!("100 * (1 - {})", error_ratio(window))
 }
@@ -51,7 +51,7 @@ fn fail(window: &str) -> String {
     format!("100 * {}", error_ratio(window))
 }
 
-/// What the service promises, and what is left of it: over the period of the objective.
+/// The objective of the service, and what is left of its budget, over the period of the objective.
 pub(super) fn objectives() -> Value {
     let left = format!("1 - {} / {BUDGET}", error_ratio("30d"));
     let burn = |window| (format!("{} / {BUDGET}", error_ratio(window)), window);
@@ -76,7 +76,7 @@ pub(super) fn objectives() -> Value {
     )
 }
 
-/// What the service does now.
+/// The indicators of the service now.
 pub(super) fn indicators() -> Value {
     let rate = |metric: &Metric| format!("sum by (namespace, job) (rate({}[5m]))", metric.name);
     dashboard(
@@ -102,7 +102,7 @@ pub(super) fn indicators() -> Value {
     )
 }
 
-/// Each metric of the list.
+/// A panel for each metric of the list.
 pub(super) fn agent() -> Value {
     let exposed = ALL.iter().filter(|metric| !metric.is_compatibility());
     dashboard(("transom-agent", "Transom: agent", "now-6h"), &exposed.map(|metric| of(metric)).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! The documentation of the metrics, for an operator. Never says anything that the list does not.
+//! The documentation of the metrics, for an operator.
 
 use super::alert::{Alert, Page};
 use super::{health, slo};
@@ -54,7 +54,7 @@ A part that failed has the reason as its status. No span has the name of an obje
 
 ";
 
-/// What is called as in the original specification, what is not, and why.
+/// Which names are those of the original specification, which are not, and why.
 const NAMES: &str = "## Names of the original specification
 
 | there | here | why |
@@ -74,7 +74,7 @@ const NAMES: &str = "## Names of the original specification
 
 ";
 
-/// Every alert with cause and cure.
+/// Writes every alert with cause and cure.
 fn alerts(out: &mut String) {
     // Writing to a String cannot fail.
     let all: Vec<Alert> = slo::alerts().into_iter().chain(health::alerts()).collect();
@@ -88,7 +88,7 @@ fn alerts(out: &mut String) {
     }
 }
 
-/// `host/docs/metrics.md`.
+/// The text of `host/docs/metrics.md`.
 pub(super) fn text() -> String {
     let mut out = String::from(HEAD);
     alerts(&mut out);

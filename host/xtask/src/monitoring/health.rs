@@ -1,4 +1,4 @@
-//! Alerts on the agent and on its primaries one by one. Never on a share: those are in `slo`.
+//! Alerts on the agent and on its primaries one by one. Alerts on a share of primaries or attempts are in `slo`.
 
 use super::INSTALL;
 use super::alert::{Alert, Page, sum};
@@ -9,7 +9,7 @@ pub(super) fn alerts() -> Vec<Alert> {
     presence().into_iter().chain(primaries()).collect()
 }
 
-/// What the page says of them.
+/// What the page says of these alerts.
 pub(super) const PAGES: [Page; 8] = [
     Page {
         name: "TransomAbsent",
@@ -53,7 +53,7 @@ pub(super) const PAGES: [Page; 8] = [
     },
 ];
 
-/// Whether agents are there, and one of each install leads.
+/// Alerts when no agent is scraped, or an install has not exactly one leader.
 fn presence() -> [Alert; 3] {
     let count = |series: &str| format!("count by ({INSTALL}) ({series})");
     [

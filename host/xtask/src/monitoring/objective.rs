@@ -1,13 +1,14 @@
-//! The objective for copies of kubeconfigs, and the arithmetic of its budget. Never a number that follows from another.
+//! The objective for copies of kubeconfigs, and the arithmetic of its error budget. Numbers that follow from others are
+//! computed.
 
 /// The share of attempts that may fail over [`PERIOD_HOURS`]: 99.5 % succeed. A budget of attempts, not of hours.
 pub(super) const BUDGET: f64 = 0.005;
 /// Thirty days.
 pub(super) const PERIOD_HOURS: f64 = 720.0;
 
-/// A window, as Prometheus writes it.
+/// A time window.
 pub(super) struct Window {
-    /// `1h`.
+    /// The window as Prometheus writes it, such as `1h`.
     pub(super) name: &'static str,
     /// Its length.
     pub(super) hours: f64,
@@ -26,15 +27,15 @@ pub(super) struct Burn {
     pub(super) share: f64,
     /// The window over which that much is used.
     pub(super) long: Window,
-    /// The window that shows that it goes on.
+    /// The window that shows that attempts still fail.
     pub(super) short: &'static str,
-    /// What tells it apart: the share and the long window.
+    /// The label that distinguishes it: the share and the long window.
     pub(super) window: &'static str,
     /// `critical` or `warning`.
     pub(super) severity: &'static str,
 }
 
-/// The fastest is the policy of the seed (a quarter in an hour); the others are the usual four.
+/// The fastest burn is that of the original specification (a quarter in an hour); the others are the usual four.
 pub(super) const BURNS: [Burn; 5] = [
     Burn { share: 0.25, long: window("1h", 1.0), short: "5m", window: "25 % in 1h", severity: "critical" },
     Burn { share: 0.02, long: window("1h", 1.0), short: "5m", window: "2 % in 1h", severity: "critical" },
@@ -51,7 +52,7 @@ impl Burn {
 
     /// The ratio of errors at this rate.
     pub(super) fn ratio(&self) -> f64 {
-        // Six digits: what is left is rounding of binary fractions.
+        // Six digits: the rest is rounding of binary fractions.
         (self.rate() * BUDGET * 1e6).round() / 1e6
     }
 
@@ -61,9 +62,10 @@ impl Burn {
     }
 }
 
-/// The attempts of which a single failure is no more than a ratio: with fewer nobody is told, because one blip would.
+/// The number of attempts of which a single failure does not exceed a ratio. An alert wants more than these, because
+/// with fewer one failure would fire it.
 pub(super) fn fewest_attempts(ratio: f64) -> f64 {
-    // The rounding of binary fractions must not make one more of it.
+    // The rounding of binary fractions must not add one.
     (1.0 / ratio - 1e-6).ceil()
 }
 
@@ -78,7 +80,7 @@ mod tests {
         let ratios: Vec<f64> = BURNS.iter().map(Burn::ratio).collect();
         assert_eq!(ratios, [0.9, 0.072, 0.03, 0.015, 0.005]);
         assert_eq!(BURNS[1].hours_left().round(), 50.0);
-        // What the seed calls "4 hours" at 12.5 % errors are 28.8.
+        // The original specification says "4 hours" at 12.5 % errors; it is 28.8.
         assert_eq!((PERIOD_HOURS / (0.125 / BUDGET) * 10.0).round(), 288.0);
         for burn in &BURNS {
             assert!(WINDOWS.contains(&burn.long.name) && WINDOWS.contains(&burn.short));

@@ -1,5 +1,5 @@
-//! Recording rules, and the groups of rules as text. Never an expression without aggregation: a pod that changes must not
-//! split a series, and one that stands by must not add its own.
+//! Recording rules, and the groups of rules as text. Every expression aggregates: a pod that changes must not split a
+//! series, and a standby replica must not add its own.
 
 use super::alert::{Alert, quoted, sum};
 use super::objective::WINDOWS;
@@ -18,7 +18,7 @@ pub(super) fn text() -> String {
     let mut out = String::from(
         "# Recording rules and alerts of Transom. Written by `cargo xtask monitoring`; do not edit.\n# The objective: 99.5 % of the attempts to bring a kubeconfig to where it belongs succeed, over 30 days. The budget is\n# one of attempts, not of hours.\ngroups:\n",
     );
-    // The rules of a group are reconciled in order: an alert sees what was recorded just before.
+    // Prometheus evaluates the rules of a group in order: an alert sees what was recorded just before.
     group(&mut out, "external-managed-kubeconfig-slo", &recordings(), &slo::alerts());
     group(&mut out, "transom-agent", &[written_p99()], &health::alerts());
     out
@@ -34,7 +34,7 @@ pub(super) fn attempts(window: &str) -> String {
     format!("transom:copy_attempts:increase{window}")
 }
 
-/// The name under which the share of primaries in a state that is no failure is recorded.
+/// The name under which the share of primaries that are not `Failed` is recorded.
 pub(super) const SOUND: &str = "transom:primaries_sound:ratio";
 /// The name under which the time from cause to written result is recorded.
 pub(super) const WRITTEN_P99: &str = "transom:cause_to_written_seconds:p99_5m";
@@ -52,7 +52,7 @@ fn recordings() -> Vec<Recording> {
 fn ratio_over(window: &str) -> Recording {
     let rate = |name: &str| sum("", &format!("rate({name}[{window}])"));
     let (failures, total) = (rate(COPY_FAILURES.name), rate(COPY_TOTAL.name));
-    // Where nothing was attempted nothing failed: 0, not 0/0, so that an alert ends when its cause does.
+    // Without attempts the ratio is 0, not 0/0, so that an alert ends when its cause does.
     Recording { name: error_ratio(window), expression: format!("{failures} / ({total} > 0) or 0 * {total}") }
 }
 

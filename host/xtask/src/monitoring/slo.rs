@@ -1,12 +1,12 @@
-//! Alerts on what the service promises: kubeconfigs that are right. Never one that a single blip fires: each wants so
-//! many attempts that one failure stays below its ratio, and what pages at once wants two primaries that fail.
+//! Alerts on the objective of the service: kubeconfigs that are right. No single failure fires one: each wants so many
+//! attempts that one failure stays below its ratio, and what pages at once wants two failing primaries.
 
 use super::alert::{Alert, Page, sum};
 use super::objective::{BUDGET, BURNS, Burn, fewest_attempts};
 use super::rules::{SOUND, attempts, error_ratio};
 use transom_core::metrics::PRIMARIES;
 
-/// The label of alerts on the objective, as the seed has it.
+/// The label of alerts on the objective, as in the original specification.
 const SLO: &str = "slo";
 
 /// The alerts of the group, in the order of the page.
@@ -22,7 +22,7 @@ pub(super) fn alerts() -> Vec<Alert> {
     alerts
 }
 
-/// What the page says of them.
+/// What the page says of these alerts.
 pub(super) const PAGES: [Page; 5] = [
     Page {
         name: "KubeconfigGenerationAvailabilitySLOBreach",
@@ -51,12 +51,12 @@ pub(super) const PAGES: [Page; 5] = [
     },
 ];
 
-/// More attempts in a window than a single failure needs to pass a ratio.
+/// The condition that a window has more attempts than a single failure needs to exceed a ratio.
 fn enough(window: &str, ratio: f64) -> String {
     format!("{} > {}", attempts(window), fewest_attempts(ratio))
 }
 
-/// More than one primary fails now.
+/// The condition that more than one primary fails now.
 fn several(more: &str) -> String {
     format!("{} > 1", sum(more, &format!("{}{{state=\"Failed\"}}", PRIMARIES.name)))
 }
@@ -118,7 +118,7 @@ fn burning(burn: &Burn) -> Alert {
     alert.with("window", window)
 }
 
-/// Too few of the primaries are right; by their share, so that it holds for fleets in which hardly anything is attempted.
+/// Too few primaries are right. It uses their share, so that it also works for fleets with hardly any attempts.
 fn success(severity: &'static str, share: f64, lasting: &'static str) -> Alert {
     Alert {
         name: "TransomSuccessLow",

@@ -1,5 +1,5 @@
-//! kube-apiserver, kubectl and etcd: those of `KUBEBUILDER_ASSETS` where it is set, else built from `tests/servers`.
-//! Never downloaded as binaries.
+//! kube-apiserver, kubectl and etcd: those of `KUBEBUILDER_ASSETS` if it is set, else built from `tests/servers`. No
+//! binary is downloaded.
 
 use super::{go, is_current, keep};
 use crate::{process, progress};
@@ -65,7 +65,7 @@ fn version(module: &str) -> Option<&str> {
     lines.next()?.split_whitespace().next()
 }
 
-/// Builds beside the old binary and renames: a server that runs keeps what it has.
+/// Builds a new file and renames it: a running server keeps the old one.
 fn build(go: &mut Command, package: &str, version: &str, path: &Path) -> Result<()> {
     let fresh = path.with_extension("new");
     go.args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", &flags(version), "-o"]);
@@ -73,7 +73,7 @@ fn build(go: &mut Command, package: &str, version: &str, path: &Path) -> Result<
     fs::rename(&fresh, path).with_context(|| format!("failed to write `{}`", path.display()))
 }
 
-/// Without these the server calls itself v0.0.0-master.
+/// The version flags; without them the server calls itself v0.0.0-master.
 fn flags(version: &str) -> String {
     let mut parts = version.trim_start_matches('v').split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

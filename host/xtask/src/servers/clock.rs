@@ -1,5 +1,5 @@
-//! libfaketime, with which a test moves the clock of one process: the machine's own, else that of the distribution's package.
-//! Never touches the clock of the machine.
+//! libfaketime, with which a test moves the clock of one process: the machine's own, else that of the distribution's
+//! package.
 
 use super::package::{Unpacked, copy};
 use crate::progress;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The variant for programs with threads.
 const LIBRARY: &str = "libfaketimeMT.so.1";
 
-/// Puts it into the folder, where it is not yet.
+/// Puts it into the folder, if it is missing.
 pub(super) fn prepare(folder: &Path) -> Result<()> {
     let place = folder.join(LIBRARY);
     if place.is_file() {

@@ -1,4 +1,4 @@
-//! The CRDs of the real projects, copied out of their Go modules. Never edited: tests run against what was published.
+//! The CRDs of the real projects, copied unedited out of their Go modules: tests run against what was published.
 
 use super::{go, is_current, keep};
 use crate::{process, progress};
@@ -91,7 +91,7 @@ fn clear(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where Go keeps the module; refused where its checksum is not ours.
+/// The folder in which Go keeps the module; fails when its checksum is not the expected one.
 fn fetch(module: &Module, folder: &Path) -> Result<PathBuf> {
     let text = process::output(go::command(folder)?.args(["mod", "download", "-json", module.name]))?;
     let told: Value = serde_json::from_str(&text).context("failed to read the output of `go mod download`")?;
@@ -106,7 +106,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::write(&path, &text).with_context(|| format!("failed to write `{}`", path.display()))
 }
 
-/// The name of a CRD as published: the first one at the depth of its metadata.
+/// The name of a CRD: the first one at the depth of its metadata.
 fn name(text: &str) -> Option<&str> {
     let (_, metadata) = text.split_once("\nmetadata:\n")?;
     let line =

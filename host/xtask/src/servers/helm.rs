@@ -1,5 +1,5 @@
-//! helm, built from `tests/servers/helm`: a module of its own, because its Kubernetes libraries are newer than those of the
-//! servers. Never downloaded as a binary.
+//! helm, built from `tests/servers/helm`: a module of its own, because its Kubernetes libraries are newer than those of
+//! the servers. No binary is downloaded.
 
 use super::{go, is_current, keep};
 use crate::{process, progress};
@@ -13,7 +13,7 @@ const KEY: &str = "helm.key";
 const RECIPE: [&str; 2] = ["go.mod", "go.sum"];
 const PACKAGE: &str = "helm.sh/helm/v3/cmd/helm";
 
-/// Builds it where it is missing or old.
+/// Builds it if it is missing or old.
 pub(super) fn prepare(recipe: &Path, folder: &Path) -> Result<()> {
     let text = read(recipe)?;
     let (key, path) = (text.concat(), folder.join("helm"));
@@ -39,7 +39,7 @@ fn read(recipe: &Path) -> Result<Vec<String>> {
     RECIPE.into_iter().map(read).collect()
 }
 
-/// Without these it calls itself unknown, and renders for Kubernetes 1.20.
+/// The version flags; without them helm calls itself unknown, and renders for Kubernetes 1.20.
 fn flags(module: &str) -> Option<String> {
     let version = required(module, "helm.sh/helm/v3")?;
     let minor = required(module, "k8s.io/client-go")?.strip_prefix("v0.")?.split('.').next()?;

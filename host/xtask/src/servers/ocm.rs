@@ -1,5 +1,5 @@
-//! The registration controller of Open Cluster Management, built from `tests/servers/ocm`: a module of its own, because it
-//! brings its own Kubernetes libraries. Never downloaded as a binary.
+//! The registration controller of Open Cluster Management, built from `tests/servers/ocm`: a module of its own, because
+//! it brings its own Kubernetes libraries. No binary is downloaded.
 
 use super::{go, is_current, keep};
 use crate::{process, progress};
@@ -11,10 +11,10 @@ use std::path::Path;
 const KEY: &str = "ocm.key";
 /// What the build depends on, in the folder of the recipe.
 const RECIPE: [&str; 2] = ["go.mod", "go.sum"];
-/// What the binary is called, and its package.
+/// The name of the binary, and its package.
 const PROGRAM: (&str, &str) = ("registration", "open-cluster-management.io/ocm/cmd/registration");
 
-/// Builds it where it is missing or old.
+/// Builds it if it is missing or old.
 pub(super) fn prepare(recipe: &Path, folder: &Path) -> Result<()> {
     let (name, package) = PROGRAM;
     let (key, path) = (read(recipe)?, folder.join(name));

@@ -1,4 +1,4 @@
-//! Files of the distribution's packages (Debian and its kin), unpacked beside the servers. Never installs anything on the
+//! Files of the distribution's packages (Debian and its kin), unpacked beside the servers. Nothing is installed on the
 //! machine: downloading a package takes no rights.
 
 use crate::process;
@@ -13,7 +13,7 @@ pub(super) struct Unpacked {
 }
 
 impl Unpacked {
-    /// Downloads and unpacks a package under the folder; nothing when it cannot be had.
+    /// Downloads and unpacks a package under the folder; `None` when it cannot be downloaded.
     pub(super) fn fetch(folder: &Path, package: &str) -> Result<Option<Self>> {
         let room = folder.join(format!("{package}-package"));
         fs::create_dir_all(&room).with_context(|| format!("failed to make `{}`", room.display()))?;
@@ -28,12 +28,12 @@ impl Unpacked {
         Ok(Some(unpacked))
     }
 
-    /// What the package has in `/`.
+    /// The folder with the files of the package, as it has them below `/`.
     pub(super) fn root(&self) -> PathBuf {
         self.room.join("unpacked")
     }
 
-    /// Leaves nothing of it but what was copied.
+    /// Removes everything but what was copied.
     pub(super) fn remove(self) -> Result<()> {
         fs::remove_dir_all(&self.room).with_context(|| format!("failed to remove `{}`", self.room.display()))
     }

@@ -1,15 +1,14 @@
 //! Prometheus and promtool: those on the path, else those of the distribution's package.
-//! Never starts a service.
 
 use super::package::{Unpacked, copy};
 use crate::progress;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
-/// What the tests start.
+/// The programs that tests start.
 const PROGRAMS: [&str; 2] = ["prometheus", "promtool"];
 
-/// Puts both into the folder, where they are not yet.
+/// Puts both into the folder, if they are missing.
 pub(super) fn prepare(folder: &Path) -> Result<()> {
     if PROGRAMS.iter().all(|name| folder.join(name).is_file()) {
         return Ok(());

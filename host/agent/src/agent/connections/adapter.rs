@@ -1,4 +1,4 @@
-//! The two adapters behind one face: a directory of manifests, or an API server. Never decides anything.
+//! One interface to the two adapters: a directory of manifests, or an API server.
 
 use super::standing;
 use crate::telemetry;
@@ -22,7 +22,7 @@ use transom_core::report::Report;
 use transom_core::signal::Signal;
 use transom_core::watches::Scope;
 
-/// How many files that cannot be read a status counts.
+/// Maximum number of unreadable files in a status.
 const FILES: usize = 1_000;
 
 /// One cluster. Cheap to clone.
@@ -34,7 +34,7 @@ pub(crate) enum Cluster {
     Kubernetes(Arc<OnServer>),
 }
 
-/// An API server with what is published there.
+/// An API server with the publishers of Events and policy status.
 pub(crate) struct OnServer {
     pub(crate) server: Kubernetes,
     pub(crate) events: Arc<Events>,
@@ -53,7 +53,7 @@ impl Drop for OnServer {
 }
 
 impl OnServer {
-    /// Publishes under the name of this replica, while it leads.
+    /// Writes and publishes only while this replica leads, under the name `replica`.
     pub(crate) fn new(server: Kubernetes, replica: &str, leading: Leading) -> Self {
         server.writer().lead_by(leading.clone());
         let events = Arc::new(server.writer().events(replica));
@@ -65,14 +65,14 @@ impl OnServer {
     }
 }
 
-/// What a cluster tells from now on.
+/// The stream of changes of a cluster.
 pub(crate) enum Told {
     Directory(directory::Observations),
     Kubernetes(kubernetes::Observations),
 }
 
 impl Told {
-    /// The next thing that it tells; waits for it.
+    /// Waits for the next observation.
     pub(crate) async fn next(&mut self) -> Observation {
         match self {
             Self::Directory(told) => told.next().await,
@@ -82,7 +82,7 @@ impl Told {
 }
 
 impl Cluster {
-    /// Every change from now on.
+    /// Subscribes to every change from now on.
     pub(crate) fn changes(&self) -> Told {
         match self {
             Self::Directory(directory) => Told::Directory(directory.changes()),
@@ -111,7 +111,7 @@ impl Cluster {
         }
     }
 
-    /// The Secrets that bear a stamp, wherever they stand.
+    /// The Secrets that bear a stamp, in whatever namespace.
     pub(crate) fn stamped(&self) -> Vec<Object> {
         match self {
             Self::Directory(directory) => directory.stamped("v1", "Secret"),
@@ -119,7 +119,7 @@ impl Cluster {
         }
     }
 
-    /// Those objects of a kind that the agent made whole.
+    /// The objects of a kind that the agent created.
     pub(super) fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
         match self {
             Self::Directory(directory) => {
@@ -138,8 +138,8 @@ impl Cluster {
         }
     }
 
-    /// Tells on a primary what its reconcile came to: a directory keeps it in a file, an API server gets an Event when
-    /// it is a failure. The Event goes its own way: it holds up nobody.
+    /// Publishes the result of a reconcile: a directory keeps it in a file; an API server gets an Event if it is a
+    /// failure. The Event is written in a task of its own, so that the reconcile does not wait for it.
     pub(super) fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.publish(report),
@@ -174,7 +174,7 @@ impl Cluster {
         match self {
             Self::Directory(directory) => directory.publish_policy(policy, status),
             Self::Kubernetes(on) => {
-                // Without such an object there is no place for its status.
+                // The status is part of the `FleetPolicy` object.
                 let there = on.server.list(API_VERSION, KIND, None).iter().any(|object| object.name == policy);
                 if there {
                     on.statuses.publish(policy, json!(status));
@@ -184,28 +184,28 @@ impl Cluster {
         }
     }
 
-    /// Writes what was told of policies and is not written yet.
+    /// Writes every pending policy status.
     pub(super) async fn finish_policies(&self) {
         if let Self::Kubernetes(on) = self {
             on.statuses.finish(unwritten).await;
         }
     }
 
-    /// A `FleetPolicy` object has this status already: it is not written again.
+    /// Records the status that a `FleetPolicy` object already has, so that it is not written again.
     pub(super) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
         if let Self::Kubernetes(on) = self {
             on.statuses.found(policy, json!(status));
         }
     }
 
-    /// A policy is gone, and its status with it.
+    /// Forgets the status of a deleted policy.
     pub(super) fn forget_policy(&self, policy: &str) {
         if let Self::Kubernetes(on) = self {
             on.statuses.forget(policy);
         }
     }
 
-    /// What was told of a policy before.
+    /// The last published status of a policy. Only a directory can read it back.
     pub(super) fn policy_status(&self, policy: &str) -> io::Result<Option<PolicyStatus>> {
         match self {
             Self::Directory(directory) => directory.policy_status(policy),
@@ -213,7 +213,7 @@ impl Cluster {
         }
     }
 
-    /// What was told of a primary last: a directory keeps it in a file.
+    /// The last published status of a primary. Only a directory keeps it, in a file.
     pub(super) fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus> {
         match self {
             Self::Directory(directory) => directory.reported(policy, primary).ok().flatten(),
@@ -221,7 +221,7 @@ impl Cluster {
         }
     }
 
-    /// Everything that cannot be read now; of a server that is away that, and nothing else.
+    /// Everything that cannot be read now. For a server that does not answer this is the only entry.
     pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
         if let Some(away) = self.away() {
             return vec![away];
@@ -232,7 +232,7 @@ impl Cluster {
         }
     }
 
-    /// What of it cannot be followed now: kinds of an API server, or files, which may hold any kind.
+    /// What cannot be followed now: kinds of an API server, or files, which may hold any kind.
     pub(super) fn unwatched(&self, name: &str) -> Vec<WatchStatus> {
         let file = |one: Unreadable| WatchStatus {
             cluster: name.to_owned(),
@@ -262,7 +262,7 @@ impl Cluster {
         }
     }
 
-    /// Whoever was to set the time of a taint did not.
+    /// Records that the webhook left a taint without a time.
     pub(super) async fn left_without_time(&self) {
         if let Self::Kubernetes(on) = self {
             on.server.writer().taint_left_without_time().await;
@@ -270,18 +270,18 @@ impl Cluster {
     }
 }
 
-/// A step on a cluster that is not connected.
+/// The outcome of a step on a cluster that is not connected.
 pub(super) fn refused(step: &Step, failure: &Failure) -> StepOutcome {
     let failure = WriteFailure { reason: Word::WriteFailed, message: failure.message.clone() };
     StepOutcome::failed(step, failure)
 }
 
-/// Why an object is not read.
+/// Turns a failure to read an object into one that names it.
 pub(super) fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure {
     move |failure| Failure::known(failure.reason, failure.message).about([object.clone()])
 }
 
-/// What becomes of a plan on a replica that does not lead, or no longer: nothing of it is tried.
+/// The outcome of a plan on a replica that does not lead: no step is tried.
 fn not_leading(plan: &Plan) -> Outcome {
     let message = "another replica leads; it does the work".to_owned();
     let failure = WriteFailure { reason: Word::NotLeading, message };
@@ -289,7 +289,7 @@ fn not_leading(plan: &Plan) -> Outcome {
     Outcome { steps: first.into_iter().collect(), stopped: None }
 }
 
-/// A policy's status could not be written; the work itself goes on.
+/// Logs that the status of a policy could not be written. Reconciles go on.
 fn unwritten(policy: &str, failure: &WriteFailure) {
     let (place, message) = (format!("the status of {policy}"), failure.message.clone());
     telemetry::tell(&Signal::Unreadable { place, reason: failure.reason, message });

@@ -1,4 +1,4 @@
-//! How connections are opened: each for itself, so that one that is away or slow holds up no other. Never loads a policy.
+//! Opens connections, each in its own task, so that one that is slow or does not answer holds up no other.
 
 use super::adapter::Cluster;
 use super::{Connections, Told};
@@ -13,8 +13,8 @@ use transom_core::watches;
 use transom_core::work::Why;
 
 impl Connections {
-    /// Has every connection watch what the policies of a catalogue need, and returns at once. The catalogue is asked for
-    /// here, so that of several calls at a time the last one leaves the watches of the newest.
+    /// Has every connection watch what the policies of a catalogue need, and returns at once. The catalogue is fetched
+    /// under the lock, so that of several calls at a time the last one sets the watches of the newest catalogue.
     pub(crate) fn watch(&self, catalogue: impl FnOnce() -> Catalogue) {
         let _one = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         let catalogue = catalogue();
@@ -27,16 +27,17 @@ impl Connections {
         }
     }
 
-    /// Waits until these connections were opened, and what they watch now was listed or is known not to be readable.
+    /// Waits until these connections were opened, and everything they watch now was listed or is known to be
+    /// unreadable.
     pub(crate) async fn ready(&self, names: &BTreeSet<String>) {
-        // It fails only when the agent is gone.
+        // Fails only when the agent is dropped.
         drop(self.opened.subscribe().wait_for(|opened| opened.is_superset(names)).await);
         let clusters = self.by_name.iter().filter(|(name, _)| names.contains(*name));
         futures::future::join_all(clusters.map(|(_, cluster)| cluster.listed())).await;
     }
 
-    /// Waits for the first word of a connection, and for the lists of what it watches. `patiently`: not for the first word,
-    /// but for an answer, within bounds.
+    /// Waits until a connection answers or is known not to answer, then for the lists of what it watches. `patiently`:
+    /// waits for an answer, within a time limit.
     pub(crate) async fn first_listed(&self, name: &str, patiently: bool) {
         if let Some(cluster) = self.by_name.get(name) {
             cluster.first_word(patiently).await;
@@ -44,22 +45,22 @@ impl Connections {
         }
     }
 
-    /// Whether no connection can be used, since none has answered since the start.
+    /// Whether no connection can be used, because none has answered since the start.
     pub(crate) fn all_away(&self) -> bool {
         !self.by_name.is_empty() && self.all().all(|cluster| cluster.away().is_some())
     }
 }
 
 impl Agent {
-    /// Opens every connection. The tasks go on to follow what is told, and end when this is dropped; with `once` they end
-    /// when every connection was opened.
+    /// Opens every connection in a task. Each task then follows the cluster's changes until the set is dropped; with
+    /// `once` it ends when the connection was opened.
     pub(crate) fn open(self: &Arc<Self>, once: bool) -> JoinSet<()> {
         let clusters = self.connections.by_name.iter();
         clusters.map(|(name, cluster)| open(Arc::clone(self), name.clone(), cluster.clone(), once)).collect()
     }
 
-    /// A connection was listed that had not answered when its policies began: their primaries are located before anything
-    /// is written for one of them, as at a start.
+    /// Handles the first answer of a connection that did not answer when its policies began: their primaries are
+    /// located before anything is written for one of them, as at a start.
     fn came(self: &Arc<Self>, name: &str) {
         for lane in self.lanes() {
             if lane.loaded().revision.policy.clusters().any(|(_, cluster)| cluster == name) {
@@ -78,7 +79,7 @@ async fn open(agent: Arc<Agent>, name: String, cluster: Cluster, once: bool) {
     agent.connections.first_listed(&name, once).await;
     let away = cluster.away().is_some();
     if away {
-        // Its policies begin, and say why they cannot go on.
+        // Its policies begin anyway, and report why they cannot go on.
         agent.connections.opened(&name);
         if once {
             return;
@@ -86,7 +87,7 @@ async fn open(agent: Arc<Agent>, name: String, cluster: Cluster, once: bool) {
         cluster.answered().await;
         cluster.listed().await;
     }
-    // From here on everything is told; what was there before is found in the cache.
+    // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
     let told = cluster.changes();
     agent.find_outputs(&cluster);
     match away {
@@ -98,7 +99,7 @@ async fn open(agent: Arc<Agent>, name: String, cluster: Cluster, once: bool) {
     }
 }
 
-/// Feeds what a cluster tells to the agent.
+/// Passes the observations of a cluster to the agent.
 async fn follow(agent: &Agent, mut told: Told) {
     loop {
         agent.observe(told.next().await);

@@ -1,4 +1,4 @@
-//! Whether a connection can be used: what it watches, its first word, and why it does not answer. Never gives it up.
+//! Whether a connection can be used: what it watches, whether it has answered, and why it does not answer.
 
 use super::adapter::Cluster;
 use crate::telemetry;
@@ -9,25 +9,26 @@ use transom_core::observation::Unreadable;
 use transom_core::watches::Watches;
 
 impl Cluster {
-    /// Has an API server watch what is wanted; a directory is watched whole anyway.
+    /// Has an API server watch what is wanted; a directory is always watched as a whole.
     pub(super) fn watch(&self, wanted: impl FnOnce() -> Watches) {
         if let Self::Kubernetes(on) = self {
             on.server.watch(wanted());
         }
     }
 
-    /// Waits until what is watched was listed, or is known not to be readable.
+    /// Waits until everything that is watched was listed, or is known to be unreadable.
     pub(super) async fn listed(&self) {
         if let Self::Kubernetes(on) = self {
             on.server.synced().await;
         }
     }
 
-    /// Waits until an API server answered, or is known not to answer; `patiently` until it answered, within bounds.
+    /// Waits until an API server has answered, or is known not to answer; `patiently`: until it has answered, within a
+    /// time limit.
     pub(super) async fn first_word(&self, patiently: bool) {
         let Self::Kubernetes(on) = self else { return };
         if patiently {
-            // What it came to is told by `away`.
+            // `away` gives the result.
             drop(timeout(on.server.patience(), on.server.answered()).await);
         } else {
             drop(on.server.standing().wait_for(Option::is_some).await);
@@ -41,7 +42,7 @@ impl Cluster {
         }
     }
 
-    /// Why an API server has not answered since the start.
+    /// Why an API server has not answered since the start; `None` when it has, and for a directory.
     pub(super) fn away(&self) -> Option<Unreadable> {
         let Self::Kubernetes(on) = self else { return None };
         let ConnectError { place, reason, message } = on.server.trouble()?;
@@ -49,8 +50,8 @@ impl Cluster {
     }
 }
 
-/// Tells why an API server does not answer, each cause once, and that it does in the end; of one that answers at once
-/// there is nothing to tell.
+/// Logs why an API server does not answer, each cause once, and when it answers in the end. Logs nothing for a server
+/// that answers at once.
 pub(super) async fn tell(mut standing: watch::Receiver<Standing>) {
     let mut told: Option<ConnectError> = None;
     loop {

@@ -1,4 +1,4 @@
-//! Who sets the times of taints on a cluster: a webhook there, or the agent. Never sets one itself.
+//! Who sets the times of taints on a cluster: a webhook there, or the agent.
 
 use super::Connections;
 use transom_core::plan::taints::TimeAdded;
@@ -13,7 +13,7 @@ impl Connections {
         }
     }
 
-    /// A taint that was left to the cluster of an object has no time: from now on times are ours to set there.
+    /// Records that the cluster left a taint without a time: from now on the agent sets the times there.
     pub(crate) async fn left_without_time(&self, object: &ObjectRef) {
         if let Some(cluster) = self.by_name.get(&object.cluster) {
             cluster.left_without_time().await;

@@ -1,4 +1,4 @@
-//! Stage 2: whether what was taken from the queue is reconciled, and why. Never reconciles anything.
+//! Stage 2: whether an item from the queue is reconciled, and why.
 
 use crate::agent::Agent;
 use crate::agent::invoke::answer;
@@ -41,7 +41,7 @@ impl Agent {
                     }
                 }
             }
-            // Gone or unreadable by now: the reconcile says so.
+            // Gone or unreadable by now: the reconcile reports that.
             Ok(None) | Err(_) => Why::Unjudged,
         };
         Some(WorkItem { key, why })

@@ -1,4 +1,4 @@
-//! Stages 3 to 7 of a policy that owns Secrets with a kubeconfig. Never shows a byte of a credential to anybody.
+//! Stages 3 to 7 of a policy that owns Secrets with a kubeconfig. No message contains a byte of a credential.
 
 mod source;
 
@@ -30,13 +30,14 @@ use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 use transom_engine::Limits;
 
-/// For how long after its beginning a policy waits for the primaries of others that may want the same targets: with them the
-/// oldest is known, whichever policy was loaded first. A guest that takes long for each primary holds up others no longer.
+/// How long after its beginning a policy waits for the primaries of other policies that may want the same targets. Once
+/// they are located, the oldest claimant is known, whichever policy was loaded first. The limit keeps a guest that
+/// takes long for each primary from holding up other policies.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Meanwhile it is asked again so often.
+/// How often the claim is checked again meanwhile.
 const AGAIN_SECONDS: i64 = 5;
 
-/// One reconcile of this sort.
+/// One reconcile of a kubeconfig policy.
 struct Asking<'a> {
     agent: &'a Agent,
     loaded: &'a Arc<Loaded>,
@@ -45,7 +46,7 @@ struct Asking<'a> {
     view: Primary,
 }
 
-/// What stages 3 and 4 gave.
+/// The results of stages 3 and 4.
 struct Gathered {
     target: ObjectRef,
     existing: Option<Object>,
@@ -55,7 +56,7 @@ struct Gathered {
 }
 
 impl Agent {
-    /// Locates the target, gathers what the guest needs, has it transform, plans, applies, and prunes what is left over.
+    /// Locates the target, gathers what the guest needs, has it transform, plans, applies, and prunes other outputs.
     pub(super) async fn kubeconfig(
         &self,
         loaded: &Arc<Loaded>,
@@ -71,14 +72,14 @@ impl Agent {
         let proposal = asking.transform(&gathered, seen)?;
         let plan = asking.plan(&gathered, &proposal, seen)?;
         seen.ends_seconds = gathered.sources.only()?.kubeconfig.ends_seconds(&proposal);
-        // Nothing of it but the plan is kept while a server is waited for.
+        // Frees everything but the plan before waiting for a server.
         let target = gathered.target.clone();
         drop(gathered);
         seen.room.back(before + (seen.room.used() - before) / 2);
         let mut outcome = self.apply(key, plan, seen).await;
         let mut kept = None;
         if outcome.is_whole() {
-            // What was written is told even when what is left over cannot be looked at.
+            // What was written is reported even when pruning fails.
             match self.prune(loaded, key, Some(&target), Undesired::TargetMoved, seen).await {
                 Ok((pruned, still)) => {
                     outcome.steps.extend(pruned.steps);
@@ -93,8 +94,8 @@ impl Agent {
 }
 
 impl Agent {
-    /// Says which target a primary that is held would have, so that nobody takes it meanwhile. Where the guest cannot say
-    /// it, a claim that is known from before stays as it is. The guest of a suspended policy is not asked.
+    /// Claims the target of a primary that is held, so that no other primary takes it meanwhile. When the guest cannot
+    /// name the target, an earlier claim stays. The guest of a suspended policy is not asked.
     pub(super) fn locate(&self, loaded: &Arc<Loaded>, key: &Key, primary: &Arc<Object>) {
         let policy = &loaded.revision.policy;
         if !matches!(policy.writes, Writes::Kubeconfig(_)) || policy.suspend {
@@ -114,12 +115,12 @@ impl Agent {
 }
 
 impl Asking<'_> {
-    /// What templates of the grant take their values from.
+    /// The values for the templates of the grant.
     fn template_data(&self) -> TemplateData<'_> {
         TemplateData { object: self.primary, agent: &self.agent.facts }
     }
 
-    /// Stages 3 and 4: asks what is needed and reads it, until nothing new is needed.
+    /// Stages 3 and 4: asks the guest what it needs and reads it, until it needs nothing new.
     async fn gather(&self, seen: &mut Seen) -> Result<Gathered, Failure> {
         let described = &self.loaded.revision.decide;
         let limits = self.agent.kubeconfig_limits;
@@ -137,7 +138,7 @@ impl Asking<'_> {
                     if let Claim::Unlocated { remaining } = claim {
                         return Err(kubeconfig::unlocated(&target, remaining));
                     }
-                    // What was read before makes room before more is read.
+                    // Frees what the last round read before more is read.
                     drop((existing, std::mem::take(&mut found)));
                     sources = Sources::new(limits);
                     seen.room.back(room);
@@ -171,12 +172,12 @@ impl Asking<'_> {
         Ok(needs.into_iter().zip(objects).map(|(need, object)| Found { need, object }).collect())
     }
 
-    /// Reads objects, each in its place; nothing where there is none.
+    /// Reads objects, in the order of `references`; `None` for an absent one.
     async fn look(&self, references: &[ObjectRef], seen: &mut Seen) -> Result<Vec<Option<Arc<Object>>>, Failure> {
         self.agent.known.lock().about_to_read(self.key, references);
         seen.objects.extend(references.iter().map(|object| (object.clone(), None)));
         let mut objects = Vec::with_capacity(references.len());
-        // Room for all of them is taken before the first is decoded.
+        // Takes room for all of them before the first one is decoded.
         let known: Vec<_> = references.iter().map(|reference| self.agent.room_for(reference, seen)).collect();
         for (reference, known) in references.iter().zip(known.into_iter().collect::<Result<Vec<_>, _>>()?) {
             let object = self.agent.look_within(reference, known, seen).await?.map(Arc::new);
@@ -186,7 +187,7 @@ impl Asking<'_> {
         Ok(objects)
     }
 
-    /// Says which target the primary wants, and learns whether it may have it.
+    /// Claims the target for the primary and reads it; returns whether the primary may have it.
     async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
         seen.reconcile.target = Some(target.clone());
         self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
@@ -208,7 +209,7 @@ impl Asking<'_> {
         Ok((existing, claim))
     }
 
-    /// Where the target was made for another primary, learns whether it may be taken over now.
+    /// Checks whether a target that was made for another primary may be taken over now.
     async fn succeed(&self, gathered: &Gathered, seen: &mut Seen) -> Result<(), Failure> {
         let Gathered { existing: Some(existing), claim: Claim::Kept { .. }, .. } = gathered else { return Ok(()) };
         let policy = &self.loaded.revision.policy;
@@ -216,7 +217,7 @@ impl Asking<'_> {
         let connected = self.agent.connections.has(&succession.former.primary.cluster);
         let keepers = self.look(&succession.keepers, seen).await?;
         succession.judge(connected, &keepers)?;
-        // What was taken over cannot be given back: a watch may not have told of a deletion yet.
+        // A takeover cannot be undone, and a watch may lag behind the API server.
         let mut confirmed = Vec::with_capacity(keepers.len());
         for keeper in &succession.keepers {
             confirmed.push(self.agent.connections.confirm(keeper).await?.map(Arc::new));

@@ -1,4 +1,4 @@
-//! What becomes of a primary that would be reconciled too often. Never asks a guest, and never reads more than the primary.
+//! Puts off a primary that would be reconciled too often. Asks no guest, and reads at most the primary.
 
 use crate::agent::Agent;
 use crate::agent::lane::Lane;
@@ -11,7 +11,7 @@ use transom_core::share::often::PutOff;
 use transom_core::work::{Key, Why, WorkItem};
 
 impl Agent {
-    /// Puts what was taken from the queue back until the primary may be reconciled again, and tells of it once.
+    /// Puts an item back into the queue until the primary may be reconciled again, and reports that once.
     pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, item: Item, off: PutOff) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
         let after = Duration::from_secs(left.unsigned_abs());
@@ -20,7 +20,7 @@ impl Agent {
             lane.push(&item.primary, cause, Some(after));
         }
         let Some(failure) = off.told else { return };
-        // What cannot be read now is told without its uid.
+        // A primary that cannot be read now is reported without its uid.
         let primary = self.connections.read(&item.primary).await.ok().flatten();
         let uid = primary.map(|primary| primary.uid().to_owned()).unwrap_or_default();
         let reconcile = Reconcile { key: key.clone(), target: None, inputs: None, observed_generation: None };

@@ -1,4 +1,4 @@
-//! Removes what was made for a primary that is gone or has another target now. Never removes what is still needed.
+//! Prunes what was made for a primary that is gone or has another target now.
 
 use super::Seen;
 use crate::agent::Agent;
@@ -13,11 +13,11 @@ use transom_core::report::Success;
 use transom_core::work::Key;
 
 impl Agent {
-    /// The primary is gone: whatever was made for it goes, and its claim is released.
+    /// The primary is gone: prunes everything that was made for it, and releases its claim.
     pub(super) async fn retire(&self, loaded: &Arc<Loaded>, key: &Key, seen: &mut Seen) -> Result<Success, Failure> {
         let made = self.known.lock().outputs.of(key).next().is_some();
         if let Some(place) = self.connections.unread(&key.primary).filter(|_| made) {
-            // It may stand there: what was made for it, and its claim, stay.
+            // The primary may be in that place, so its claim and what was made for it stay.
             let message =
                 format!("{} is not found, but {place} cannot be read: what was made for it stays", key.primary);
             return Err(Failure::known(Word::ReadFailed, message));
@@ -32,7 +32,7 @@ impl Agent {
         Ok(Success { gone: true, outcome, kept, ask_again_at: None })
     }
 
-    /// Removes every output of a key but the one that is desired.
+    /// Prunes every output of a key except the desired one.
     pub(super) async fn prune(
         &self,
         loaded: &Arc<Loaded>,
@@ -62,15 +62,15 @@ impl Agent {
         Ok((self.apply(key, plan, seen).await, kept))
     }
 
-    /// From now on a change of these objects calls for another reconcile, however this one ends: what is told of them
-    /// while they are read must not be missed.
+    /// Has every change of these objects call for another reconcile, however this one ends. Called before they are
+    /// read, so that a change during the read is not missed.
     fn depends<'a>(&self, key: &Key, objects: impl Iterator<Item = &'a ObjectRef>, seen: &mut Seen) {
         let objects: Vec<ObjectRef> = objects.cloned().collect();
         self.known.lock().about_to_read(key, &objects);
         seen.objects.extend(objects.into_iter().map(|object| (object, None)));
     }
 
-    /// Those of some objects that are there. What is removed cannot be given back: an absence is confirmed.
+    /// Those of the objects that exist. A removal cannot be undone, so an absence is confirmed.
     async fn present(&self, references: &[ObjectRef]) -> Result<Vec<ObjectRef>, Failure> {
         let mut present = Vec::new();
         for reference in references {

@@ -1,4 +1,4 @@
-//! Stages 3 to 7 of a policy that owns taints of its primary. Never touches another field.
+//! Stages 3 to 7 of a policy that owns taints of its primary. Patches no other field.
 
 use super::Seen;
 use crate::agent::invoke::answer;
@@ -64,8 +64,8 @@ impl Agent {
             left = taken(&mut outcome);
         }
         if outcome.steps.iter().any(|step| step.result.is_ok()) {
-            // That the taints are there now is judged already. Where the primary is another by now, nobody has judged
-            // that: what somebody made of it may look as it did before the write.
+            // The state after the write counts as judged. When it is not known, another writer may have changed the
+            // primary meanwhile, and its state may look as it did before the write: reconcile again.
             seen.judged = left.map(Arc::from);
             let unknown = seen.judged.is_none() && outcome.failure().is_none();
             if unknown && !self.accounts.are_only_asked() {

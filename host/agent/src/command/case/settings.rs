@@ -1,4 +1,4 @@
-//! The settings and names of a case laid over those of the policy that the case belongs to. Never over another policy's.
+//! Lays the settings and names of a case over those of the policy that the case belongs to, and over no other policy's.
 
 use super::Case;
 use crate::policies::{Source, Written};
@@ -9,7 +9,7 @@ use std::path::Path;
 /// The policies above a folder of cases.
 ///
 /// # Errors
-/// When the folder lies in no folder `cases`, or there is no policy that can be read above it.
+/// When no folder above is named `cases`, or there is no policy above it that can be read.
 pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
     let cases = folder.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "cases"));
     let above = cases.and_then(Path::parent).with_context(|| {

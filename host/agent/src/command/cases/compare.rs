@@ -1,5 +1,5 @@
-//! Compares objects as a reader would: data decoded, kubeconfigs parsed, digests of components left out.
-//! Never shows a credential: of a Secret, differences show what `transom render` shows.
+//! Compares objects by meaning: data decoded, kubeconfigs parsed, digests of components left out. Of a Secret,
+//! differences show only what `transom render` shows.
 
 use crate::command::render::marks;
 use serde_json::value::Index;
@@ -9,7 +9,7 @@ use transom_api::labels;
 use transom_core::document::{self, Limits};
 use transom_core::redact::redact;
 
-/// What one value in a Secret may cost.
+/// Limits of one value in a Secret.
 const LIMITS: Limits = Limits { bytes: 2 << 20, nodes: 100_000, depth: 64 };
 
 /// How much of an object is expected.
@@ -21,7 +21,7 @@ pub(super) enum Extent {
     Named,
 }
 
-/// The differences between what is expected and the objects that were written, whatever their order.
+/// The differences between the expected objects and those that were written, in any order.
 pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) -> Vec<String> {
     let wanted = expected.iter().map(|wanted| (wanted, Extent::Whole));
     let wanted: Vec<_> = wanted.chain(partial.iter().map(|wanted| (wanted, Extent::Named))).collect();
@@ -45,7 +45,7 @@ pub(super) fn one(wanted: &Value, found: &Value, extent: Extent) -> Vec<String> 
     let mut differences = BTreeSet::new();
     differ(Side::of(&wanted), Side::of(&found), "", extent, &mut |path, want, have| {
         differences.insert(match (want.shown(), have.shown()) {
-            // What is hidden may be shown the same on both sides, or not at all.
+            // A hidden value may look the same on both sides, or not be shown at all.
             (Some(want), Some(have)) if want != have => format!("`{path}`: want {want}, have {have}"),
             _ => format!("`{path}` differs"),
         });
@@ -53,13 +53,13 @@ pub(super) fn one(wanted: &Value, found: &Value, extent: Extent) -> Vec<String> 
     differences.into_iter().map(|difference| format!("{}: {difference}", name(&wanted.0))).collect()
 }
 
-/// What tells objects of a case apart.
+/// What identifies an object in a case: kind, namespace and name.
 pub(super) fn name(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// An object in the form in which all that say the same are equal; `data` brings that of a Secret into such a form.
+/// An object in a normal form: objects with the same meaning are equal in it. `data` normalizes the data of a Secret.
 fn normal(mut object: Value, data: fn(&mut Map<String, Value>)) -> Value {
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(labels::COMPONENT);
@@ -74,7 +74,7 @@ fn normal(mut object: Value, data: fn(&mut Map<String, Value>)) -> Value {
     object
 }
 
-/// `data` and `stringData` as what they say.
+/// Replaces `data` and `stringData` by their decoded content.
 fn decode(map: &mut Map<String, Value>) {
     let mut said = Map::new();
     if let Some(Value::Object(data)) = map.remove("data") {
@@ -86,7 +86,7 @@ fn decode(map: &mut Map<String, Value>) {
     map.insert("data".to_owned(), Value::Object(said));
 }
 
-/// The same where both are redacted, which decodes them.
+/// Merges `data` and `stringData` of a redacted Secret; redaction has decoded them.
 fn merge(map: &mut Map<String, Value>) {
     let parts = ["data", "stringData"].iter().filter_map(|key| map.remove(*key));
     let said = parts.filter_map(|part| if let Value::Object(part) = part { Some(part) } else { None }).flatten();
@@ -98,7 +98,7 @@ fn decoded(value: &Value) -> Value {
     bytes(value).map_or(Value::Null, |bytes| parsed(&bytes))
 }
 
-/// What a value under `data` of a Secret stands for.
+/// The bytes that a value under `data` of a Secret encodes.
 pub(super) fn bytes(value: &Value) -> Option<Vec<u8>> {
     use base64::Engine as _;
     value.as_str().and_then(|text| base64::engine::general_purpose::STANDARD.decode(text.trim()).ok())
@@ -109,7 +109,7 @@ fn parsed(bytes: &[u8]) -> Value {
     document::parse_one(bytes, LIMITS).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()))
 }
 
-/// A value, and how it is shown; nothing where it is absent, or its place is not shown.
+/// A value, and its redacted form; `None` where the value is absent, or its place is not shown.
 #[derive(Clone, Copy)]
 struct Side<'a> {
     said: Option<&'a Value>,
@@ -130,13 +130,13 @@ impl<'a> Side<'a> {
         self.said.unwrap_or(&Value::Null)
     }
 
-    /// As it may be shown: an absent value is null.
+    /// The redacted form; an absent value is null.
     fn shown(self) -> Option<&'a Value> {
         if self.value().is_null() { Some(&Value::Null) } else { self.shown }
     }
 }
 
-/// The deepest paths at which two values differ.
+/// Reports the deepest paths at which two values differ.
 fn differ(
     expected: Side<'_>,
     found: Side<'_>,
@@ -188,7 +188,7 @@ mod tests {
             let differences = objects(&[], &[named(spec.clone())], &found);
             let is_told = told.is_none_or(|told| differences.len() == 1 && differences[0].contains(told));
             assert!(is_told && differences.is_empty() == told.is_none(), "{spec}: {differences:?}");
-            // Whole, the rest counts, too.
+            // With the whole extent the other fields count, too.
             assert!(!objects(&[named(spec)], &[], &found).is_empty());
         }
         assert!(objects(&[], &[], &found)[0].contains("want it not written"));

@@ -1,5 +1,5 @@
-//! Runs one case of a guest: what is given is asked of the built component, and its answer compared.
-//! Never asks natively, and never looser than the guest's own tests.
+//! Runs one case of a guest: asks the built component, and compares its answer by the rules of the guest's own tests.
+//! The guest does not run natively.
 
 mod answer;
 mod arguments;
@@ -23,14 +23,14 @@ use transom_core::{document, managed_cluster};
 use transom_engine::{Call, Engine, Guest, Limits, LogLine};
 use words::Words;
 
-/// What one file of a case may cost.
+/// Limits of one file of a case.
 const LIMITS: document::Limits = document::Limits { bytes: 4 << 20, nodes: 100_000, depth: 100 };
 
 /// The guests that were loaded.
 #[derive(Default)]
 pub(super) struct Warm {
     named: Option<(PathBuf, String)>,
-    /// By the folders of their crates, with what is to be said of the component.
+    /// By the folders of their crates, with a warning about the component.
     loaded: BTreeMap<PathBuf, (Guest, Option<String>)>,
 }
 
@@ -40,7 +40,7 @@ impl Warm {
         Self { named, loaded: BTreeMap::new() }
     }
 
-    /// What is to be said of the components that were asked.
+    /// The warnings about the components that were asked.
     pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
         self.loaded.values().filter_map(|(_, warning)| warning.as_deref())
     }
@@ -59,14 +59,14 @@ impl Warm {
     }
 }
 
-/// The folder of the guest's crate above a case; none when no crate lies above its `cases`.
+/// The folder of the guest's crate above a case; `None` when no crate lies above its `cases`.
 pub(super) fn crate_above(case: &Path) -> Option<PathBuf> {
     let case = case.canonicalize().ok()?;
     let cases = case.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "cases"))?;
     cases.parent().filter(|above| above.join("Cargo.toml").is_file()).map(Path::to_owned)
 }
 
-/// Gives the difference between the component's answer and what is expected, and the answer.
+/// Returns the difference between the component's answer and what is expected, and the answer.
 ///
 /// # Errors
 /// When a file of the case cannot be read, or the component gives no answer.
@@ -98,7 +98,7 @@ fn load(engine: &Engine, location: &Location) -> anyhow::Result<Guest> {
     engine.load(&artifact.bytes, world, &found.needs).with_context(failed)
 }
 
-/// Puts the one question of a case to the guest.
+/// Asks the guest the one question of a case.
 fn ask(guest: &Guest, given: &Value, said: &mut Said) -> anyhow::Result<Value> {
     Words::inside("", given.clone(), |given| {
         if let Some(settings) = given.take("validate") {

@@ -1,5 +1,5 @@
-//! Runs one case of a policy: given objects, perhaps a change, and what is written, said and woken.
-//! Never writes a file.
+//! Runs one case of a policy: given objects, perhaps a change, and then what is written, reported and woken. Works in
+//! memory only.
 
 use super::compare;
 use super::update::{self, Came};
@@ -29,7 +29,7 @@ use transom_engine::Engine;
 
 /// The time of a case that names none.
 const NOW: &str = "2026-11-21T08:00:00Z";
-/// What one expectation may cost.
+/// Limits of one file of expectations.
 const LIMITS: document::Limits = document::Limits { bytes: 16 << 20, nodes: 1_000_000, depth: 100 };
 
 /// What a case expects.
@@ -39,7 +39,7 @@ struct Expected {
     /// Every object that is created or changed, whole; with a change, those of the change.
     #[serde(default)]
     objects: Vec<Value>,
-    /// The same for objects of which only the fields count that are named.
+    /// The same for objects of which only the named fields count.
     #[serde(default)]
     partial_objects: Vec<Value>,
     /// Every object that is removed.
@@ -48,11 +48,11 @@ struct Expected {
     /// The state of every primary.
     #[serde(default)]
     states: Vec<StateOf>,
-    /// Who is put to reconcile by the change.
+    /// The primaries that the change causes to be reconciled.
     woken: Option<Vec<Woken>>,
     /// Whether the change leads to a reconcile.
     reconciled: Option<bool>,
-    /// Why the trigger guest says run.
+    /// The reasons that the trigger guest gives to run.
     reasons: Option<Vec<String>>,
 }
 
@@ -65,7 +65,7 @@ struct StateOf {
     reason: String,
 }
 
-/// Who is woken, and by what.
+/// A primary that is reconciled, and its causes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Woken {
@@ -76,7 +76,7 @@ struct Woken {
 /// One revision of each component, so that its code stays compiled from case to case.
 pub(super) type Warm = BTreeMap<String, Arc<Loaded>>;
 
-/// Gives the differences between what came and what is expected, and what came where there are some.
+/// Returns the differences between the result and what is expected, and the parts of the result that differ.
 ///
 /// # Errors
 /// When a file of the case or the policy cannot be read.
@@ -130,7 +130,7 @@ fn expected(path: &Path) -> anyhow::Result<Expected> {
     let failed = || format!("failed to read `{}`", path.display());
     let bytes = fs::read(path).with_context(failed)?;
     let value = match document::parse_one(&bytes, LIMITS).with_context(failed)? {
-        // So begins one that `--update` is to fill.
+        // An empty file, which `--update` is to fill.
         Value::Null => json!({}),
         value => value,
     };
@@ -238,7 +238,7 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
     differences
 }
 
-/// What the change led to, as far as the case says anything of it.
+/// The reconciles that the change led to, as far as the case expects anything of them.
 fn journal_came(journal: &[Entry], expected: &Expected) -> Map<String, Value> {
     let ran = || journal.iter().filter(|entry| entry.why.is_some());
     let mut woken: Vec<Woken> = Vec::new();

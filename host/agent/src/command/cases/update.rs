@@ -1,5 +1,4 @@
-//! `transom test --update`: what came is written where it is expected. Never more than what differs, never without the
-//! flag, and never through a link.
+//! `transom test --update`: writes results as expectations. Changes only what differs, and follows no link.
 
 use super::compare::{self, Extent};
 use anyhow::{Context as _, bail};
@@ -10,13 +9,13 @@ use transom_api::labels;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::document::{self, Limits};
 
-/// What one expectation may cost.
+/// Limits of one file of expectations.
 const LIMITS: Limits = Limits { bytes: 16 << 20, nodes: 1_000_000, depth: 100 };
-/// The order in which a file is written that is written whole.
+/// The order of the keys in a file that is written as a whole.
 const ORDER: [&str; 9] =
     ["objects", "partialObjects", "removed", "states", "woken", "reconciled", "reasons", "ok", "err"];
 
-/// What came of a case that is not as expected.
+/// The result of a case that is not as expected.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Came {
     /// Everything.
@@ -25,10 +24,11 @@ pub(super) enum Came {
     Parts(Map<String, Value>),
 }
 
-/// Writes what came into a file of expectations; what stays the same keeps its text and comments.
+/// Writes a result into a file of expectations; what stays the same keeps its text and comments.
 ///
 /// # Errors
-/// When the file is none of its own, cannot be read or written, or is no mapping where parts came.
+/// When the path is no regular file, when the file cannot be read or written, or when it holds no mapping that parts
+/// can be written into.
 pub(super) fn write(path: &Path, came: &Came) -> anyhow::Result<()> {
     let failed = || format!("failed to update `{}`", path.display());
     let before = match fs::symlink_metadata(path) {
@@ -42,7 +42,7 @@ pub(super) fn write(path: &Path, came: &Came) -> anyhow::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&draft))).with_context(failed)
 }
 
-/// The text of the file with what came in it.
+/// The text of the file with the result in it.
 fn updated(before: &str, came: &Came) -> anyhow::Result<String> {
     let parts = match came {
         Came::Whole(value) => return Ok(format!("{}{}", head(before), to_yaml_in_order(value, &ORDER))),
@@ -58,7 +58,7 @@ fn updated(before: &str, came: &Came) -> anyhow::Result<String> {
     all.extend(parts.clone());
     let all = Value::Object(all);
     let spliced = parts.iter().fold(before.to_owned(), |text, (key, value)| spliced(&text, key, value));
-    // Text that is written in another style than a key on each line is written anew.
+    // A file in another style than one line for each key is written anew.
     match document::parse_one(spliced.as_bytes(), LIMITS) {
         Ok(read) if read == all => Ok(spliced),
         _ => Ok(format!("{}{}", head(before), to_yaml_in_order(&all, &ORDER))),
@@ -70,7 +70,7 @@ fn head(text: &str) -> String {
     text.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
-/// The text with another value of a key of its top level, at its place or at the end.
+/// The text with another value of a top-level key, at its place or at the end.
 fn spliced(text: &str, key: &str, value: &Value) -> String {
     let written = to_yaml_in_order(&Value::Object(Map::from_iter([(key.to_owned(), value.clone())])), &[]);
     let lines: Vec<&str> = text.lines().collect();
@@ -81,7 +81,7 @@ fn spliced(text: &str, key: &str, value: &Value) -> String {
         return format!("{text}{end}{written}");
     };
     let next = lines.iter().skip(start + 1).position(is_key).map_or(lines.len(), |next| start + 1 + next);
-    // Comments before a key are about it.
+    // Comments before a key belong to it.
     let is_apart = |line: &&&str| line.is_empty() || line.starts_with('#');
     let apart = lines.get(start + 1..next).map_or(0, |between| between.iter().rev().take_while(is_apart).count());
     let line = |line: &&str| format!("{line}\n");
@@ -89,7 +89,7 @@ fn spliced(text: &str, key: &str, value: &Value) -> String {
     before.chain([written]).chain(lines.iter().skip(next - apart).map(line)).collect()
 }
 
-/// What is expected of objects, whole and in part, after these were written: what is right stays as it is expected.
+/// The expectations, whole and partial, after these objects were written. Those that are met stay as they are.
 pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) -> (Vec<Value>, Vec<Value>) {
     let of = |wanted: &Value| found.iter().find(|object| compare::name(object) == compare::name(wanted));
     let right = |wanted: &Value, object: &Value, extent| compare::one(wanted, object, extent).is_empty();
@@ -122,7 +122,7 @@ fn written(object: &Value) -> Value {
     object
 }
 
-/// Data that is text, as `stringData`.
+/// Turns data that is text into `stringData`.
 fn texts(secret: &mut Value) {
     let Some(map) = secret.as_object_mut() else { return };
     let Some(Value::Object(data)) = map.remove("data") else { return };
@@ -140,7 +140,7 @@ fn texts(secret: &mut Value) {
     }
 }
 
-/// Of what was found, what is named; a list of another length is taken whole.
+/// The fields of `found` that `wanted` names; a list of another length is taken whole.
 fn named(wanted: &Value, found: &Value) -> Value {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {

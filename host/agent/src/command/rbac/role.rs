@@ -1,4 +1,4 @@
-//! Rights as roles and bindings. Never more in them than the rights say.
+//! Turns rights into roles and bindings.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ impl Role<'_> {
     }
 }
 
-/// All of them as documents of YAML.
+/// All roles as YAML documents.
 pub(super) fn yaml(roles: &[Role<'_>]) -> String {
     let documents = roles.iter().map(|role| {
         let mut text = "# The least rights of the agent for its policies, as `transom rbac` prints them. Never more than a rule's reason needs.\n".to_owned();

@@ -1,4 +1,4 @@
-//! Rendered objects as a difference, line by line. Never shows a credential unless it is told to.
+//! Prints rendered objects as a difference, line by line. Credentials are redacted unless they are to be revealed.
 
 use super::Rendered;
 use crate::args::Reveal;
@@ -7,7 +7,7 @@ use similar::TextDiff;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::object::Object;
 
-/// Prints what would change, in the form of `diff -u`. Marks of one run tell whether a hidden value differs.
+/// Prints what would change, in the form of `diff -u`. The marks, all of one run, tell whether a hidden value differs.
 pub(crate) fn print(rendered: &[Rendered], reveal: Option<Reveal>, screen: &Screen) {
     let marks = super::marks_for(reveal);
     let text = |object: &Option<Object>| {

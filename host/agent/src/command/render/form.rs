@@ -1,4 +1,4 @@
-//! Rendered objects as YAML, JSON or a table. Never shows a credential unless it is told to.
+//! Prints rendered objects as YAML, JSON or a table. Credentials are redacted unless they are to be revealed.
 
 use super::Rendered;
 use crate::args::{OutputFormat, Reveal};
@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::redact::Marks;
 
-/// Prints all of them; what would be removed stands in the table only.
+/// Prints all objects. One that would be removed is only in the table.
 ///
 /// # Errors
-/// When there is no randomness for the marks.
+/// When an object cannot be serialized.
 pub(super) fn print(
     rendered: &[Rendered],
     form: OutputFormat,
@@ -40,7 +40,7 @@ struct List<'a> {
     kind: &'static str,
 }
 
-/// What would be there, as it may be shown: made one at a time, since there may be many.
+/// The objects after the writes, redacted one at a time, since there may be many.
 struct Items<'a> {
     rendered: &'a [Rendered],
     reveal: Option<Reveal>,

@@ -1,4 +1,4 @@
-//! Rows of `transom status` as data. Never shows a credential: objects that would be written are redacted.
+//! Rows of `transom status` as data. Objects that would be created or updated are redacted.
 
 use super::Row;
 use crate::agent::account::Read;

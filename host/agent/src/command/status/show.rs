@@ -1,11 +1,11 @@
-//! Rows of `transom status` for people. Never shows a value of a Secret: of what would be written, names and paths.
+//! Rows of `transom status` for people. Of a Secret that would be written they show names and paths, no values.
 
 use super::{Row, Standing};
 use crate::agent::account::Read;
 use crate::output::{Screen, columns};
 use transom_core::plan::Step;
 
-/// One primary whole.
+/// Prints everything about one primary.
 pub(super) fn tell(row: &Row, screen: &Screen) {
     let line = |label: &str, text: &str| screen.line(format_args!("  {label:<10} {text}"));
     screen.line(format_args!("{} under {}", row.key.primary, row.key.policy));

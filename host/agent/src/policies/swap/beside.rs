@@ -1,4 +1,4 @@
-//! Which policies may work beside each other. Never waits for a component: the manifests decide.
+//! Applies the rules on which policies may work beside each other.
 
 use super::{Newest, Swap};
 use crate::policies::Written;
@@ -8,15 +8,15 @@ use transom_core::catalogue::overlap::{self, Candidate};
 use transom_core::time::parse_rfc3339;
 
 impl Swap {
-    /// Refuses manifests that may not work beside others, and has loaded those that may again. It takes no component, so
-    /// that the order in which these are loaded does not decide.
+    /// Refuses manifests that may not work beside others, and loads those again that now may. Needs only the manifests,
+    /// so that the order in which components are loaded does not decide.
     pub(super) fn overlaps(&mut self) -> Changes {
         let mut taken = {
             let known = self.at_work.lock();
             let candidate = |(name, newest)| {
                 let (name, newest): (&Arc<str>, &Newest) = (name, newest);
                 let at_work = known.catalogue.revision(name).map(|revision| &revision.policy);
-                // One that cannot be loaded goes on as it is.
+                // A policy that cannot be loaded counts with its revision at work.
                 let newest_or_at_work = newest.policy.as_ref().filter(|_| !newest.failed).or(at_work)?;
                 let created_seconds = newest.written.first().and_then(created_seconds);
                 Some(Candidate { newest: newest_or_at_work, at_work, created_seconds })
@@ -29,7 +29,7 @@ impl Swap {
             let before = std::mem::replace(&mut newest.taken, taken.contains_key(&name));
             match taken.remove(&name) {
                 Some(refusal) => {
-                    // What is being loaded for it counts no more.
+                    // The result of its running load no longer counts.
                     newest.number += 1;
                     newest.loading = None;
                     changes.extend(self.narrow(&name));
@@ -43,7 +43,7 @@ impl Swap {
     }
 }
 
-/// When a policy was made, where an API server says so.
+/// When a policy was created, if it comes from an API server.
 pub(crate) fn created_seconds(written: &Written) -> Option<i64> {
     parse_rfc3339(written.value.pointer("/metadata/creationTimestamp")?.as_str()?)
 }

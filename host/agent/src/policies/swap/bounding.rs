@@ -1,4 +1,4 @@
-//! What the earlier revision of a policy may still do while its newest manifest cannot take over. Never loads anything.
+//! Bounds what the earlier revision of a policy may do while its newest manifest cannot take over.
 
 use super::{GRACE, Newest, Swap};
 use crate::policies::at_work::Changes;
@@ -21,7 +21,7 @@ impl Swap {
         self.bound(name, |earlier| bound::bounded(earlier, newest))
     }
 
-    /// Puts the last good revision to work with another policy.
+    /// Puts the last good revision to work with a bounded policy.
     pub(super) fn bound(&self, name: &str, bounded: impl FnOnce(&Policy) -> Policy) -> Changes {
         let Some(good) = self.good.get(name) else { return Vec::new() };
         let Revision { policy, trigger, decide } = &*good.revision;

@@ -1,4 +1,4 @@
-//! How traces are sent: by plain HTTP, with the client that talks to API servers. Never says what is in a request, or where
+//! Sends traces by plain HTTP, with the client that talks to API servers. Logs neither what is in a request nor where
 //! it goes: both may hold a credential.
 
 use anyhow::{Context as _, anyhow};
@@ -15,16 +15,16 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
-/// How long one request may take.
+/// Time limit for one request.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are read.
+/// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// The exporter works on a thread of its own; requests are sent on the agent's runtime.
+/// The exporter runs on a thread of its own; requests are sent on the agent's runtime.
 #[derive(Debug)]
 pub(super) struct Client {
     runtime: Handle,
-    /// Whether the last request failed: a change is told, once.
+    /// Whether the last request failed; only a change is logged.
     failing: AtomicBool,
 }
 
@@ -69,14 +69,14 @@ impl HttpClient for Client {
     }
 }
 
-/// One request on a connection of its own: there is one every few seconds.
+/// Sends one request on a connection of its own: there is one every few seconds.
 async fn send(request: Request<Bytes>) -> anyhow::Result<Response<Bytes>> {
     let (mut parts, body) = request.into_parts();
     let (host, port) = (parts.uri.host().unwrap_or_default(), parts.uri.port_u16().unwrap_or(80));
     let place = format!("{host}:{port}");
     let stream = TcpStream::connect(&place).await.context("failed to connect to the collector")?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the sender; what goes wrong on it is the answer's error.
+    // It ends with the sender; its errors reach the caller through the answer.
     tokio::spawn(connection);
     parts.headers.insert(HOST, HeaderValue::try_from(place)?);
     parts.uri = parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")).into();

@@ -1,5 +1,5 @@
-//! How what is known of a cluster changes, by what watches tell and by what requests answer; and what is told of it.
-//! Never tells what nobody could see.
+//! Changes of the cache by watch events, lists and answers, and the news that each change causes.
+//! A change that no reader of the cache can see causes no news.
 
 use super::{Asked, Cache, later};
 use crate::kubernetes::decode;
@@ -14,12 +14,12 @@ use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope};
 
 impl Cache {
-    /// Something is asked now: to be held against its answer.
+    /// The present moment, for a request that is sent now; pass it along with the answer.
     pub(in crate::kubernetes) fn asked(&self) -> Asked {
         Asked(self.moment)
     }
 
-    /// Whether only an answer, and no watch, has said what is known of an object.
+    /// Whether only an answer reported the state of an object, and no watch has confirmed it.
     pub(in crate::kubernetes) fn is_unconfirmed(&self, reference: &ObjectRef) -> bool {
         let key = key(reference.namespace.as_deref(), &reference.name);
         self.about(reference).any(|watched| watched.shelf.is_unconfirmed(&key))
@@ -33,8 +33,8 @@ impl Cache {
         }
     }
 
-    /// A list named an object. What the first whole list names is told when it ends, unless another watch was listed that
-    /// holds it: that one would find it as it is, and tell nothing.
+    /// A list contains an object. News of the first list of a watch are held back until it ends, unless another synced
+    /// watch covers the object: that watch would find the object unchanged and report nothing.
     pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
         let news = self.shelve(number, item, Shelf::listed);
         if self.watch(number).is_none_or(|watched| watched.synced) {
@@ -51,14 +51,14 @@ impl Cache {
         now
     }
 
-    /// An event told of an object, if it is one that is kept, and that the watch is at a version.
+    /// An event moves a watch to a version and reports an object, if it is one that the watch keeps.
     pub(in crate::kubernetes) fn told(&mut self, number: u64, version: &str, item: Option<Item>) -> Vec<News> {
         let news = item.map(|item| self.shelve(number, item, Shelf::told)).unwrap_or_default();
         self.moved(number, version);
         news
     }
 
-    /// The watch came to a version.
+    /// The watch has reached a version.
     fn moved(&mut self, number: u64, version: &str) {
         if let Some(watched) = self.watch(number) {
             watched.shelf.moved(version);
@@ -66,8 +66,9 @@ impl Cache {
         }
     }
 
-    /// Whether a version lies before what a watch told; then its versions are forgotten, no answer counts to what was asked
-    /// before, and what other watches have of its objects is told where it differs.
+    /// `None`, unless the version is older than one that the watch reported, because the server was restored. In that
+    /// case forgets the versions of the watch, invalidates the answers to all requests sent before, and returns news of
+    /// the objects for which another watch has a different state.
     pub(in crate::kubernetes) fn went_back(&mut self, number: u64, version: &str) -> Option<Vec<News>> {
         let watched = self.watch(number).filter(|watched| watched.shelf.went_back(version))?;
         let (scope, keys): (_, Vec<Key>) =
@@ -92,7 +93,7 @@ impl Cache {
         self.changed(number, &key, |shelf| put(shelf, item))
     }
 
-    /// Changes what one watch has of an object; tells what differs in all of them together.
+    /// Changes the state of an object in one watch; returns news if the state merged from all watches changes.
     fn changed(&mut self, number: u64, key: &str, change: impl FnOnce(&mut Shelf) -> Change) -> Vec<News> {
         let Some(scope) = self.watch(number).map(|watched| Arc::clone(&watched.scope)) else { return Vec::new() };
         let before = self.merged(&scope, key).map(|kept| kept.content.clone());
@@ -103,14 +104,14 @@ impl Cache {
         self.news(&scope, key, before.as_ref(), after.as_ref())
     }
 
-    /// The latest that any watch of a kind has of an object.
+    /// The newest state of an object in any watch of its kind.
     fn merged(&self, scope: &Scope, key: &str) -> Option<&Kept> {
         let of_kind = |other: &&Watched| other.scope.kind == scope.kind && other.scope.api_version == scope.api_version;
         let kept = self.watches.iter().filter(of_kind).filter_map(|watched| watched.shelf.get(key));
         kept.reduce(later)
     }
 
-    /// What is told of an object that was and is so.
+    /// The news of an object whose merged state changes from `before` to `after`.
     fn news(&self, scope: &Scope, key: &str, before: Option<&Content>, after: Option<&Content>) -> Vec<News> {
         if before == after {
             return Vec::new();
@@ -123,14 +124,15 @@ impl Cache {
         fault.into_iter().chain(object).collect()
     }
 
-    /// An event told that an object left a scope, at a version; nothing is kept of one without a name.
+    /// An event reports that an object left a scope, at a version. Without a key only the version counts: an object
+    /// without a name is not kept.
     pub(in crate::kubernetes) fn told_gone(&mut self, number: u64, version: &str, key: Option<&str>) -> Vec<News> {
         let news = key.map(|key| self.changed(number, key, |shelf| shelf.told_gone(key, version))).unwrap_or_default();
         self.moved(number, version);
         news
     }
 
-    /// A list ended: what it did not name is gone, except what is not kept any more.
+    /// A list ended: objects that it did not contain are gone. Objects that the watch no longer keeps cause no news.
     pub(in crate::kubernetes) fn listed(&mut self, number: u64, version: &str) -> Vec<News> {
         let Some(watched) = self.watch(number) else { return Vec::new() };
         watched.synced = true;
@@ -145,8 +147,9 @@ impl Cache {
         news
     }
 
-    /// A write or a read of one object answered with it: it is known on every shelf that surely holds it, unless the watch
-    /// is past it, and on no shelf that only an answer had put it on and that does not hold it any more.
+    /// The answer to a write or a read contains an object. Updates each synced watch whose scope certainly holds the
+    /// object, unless the watch is past this version. Removes the object from the other synced watches, where only an
+    /// earlier answer had put it there.
     pub(in crate::kubernetes) fn answered(&mut self, object: &Object, Asked(asked): Asked) -> Vec<News> {
         let Some(now) = self.learns(asked) else { return Vec::new() };
         let key = key(object.reference.namespace.as_deref(), &object.reference.name);
@@ -169,7 +172,7 @@ impl Cache {
         news
     }
 
-    /// An answer said that an object is gone that had this version when it was asked for.
+    /// An answer reports that an object is gone; `version` is the one that it had when the request was sent.
     pub(in crate::kubernetes) fn answered_gone(
         &mut self,
         reference: &ObjectRef,
@@ -183,7 +186,7 @@ impl Cache {
         numbers.into_iter().flat_map(|number| self.changed(number, &key, take)).collect()
     }
 
-    /// The moment of an answer that comes now; nothing when the server was restored since it was asked for.
+    /// The moment of an answer that arrives now; `None` if the server was restored after the request was sent.
     fn learns(&mut self, asked: Moment) -> Option<Moment> {
         if asked < self.restored {
             return None;

@@ -1,5 +1,6 @@
-//! Where the settings of a client come from: a kubeconfig or the pod's identity, and the proxy in between. Never goes on
-//! to the next place when one is broken: the agent would work on another cluster. Never shows what a kubeconfig holds.
+//! Where the settings of a client come from: a kubeconfig or the pod's identity, and the proxy.
+//! A broken source is an error: with the next source the agent would work on another cluster.
+//! Messages contain no credential of a kubeconfig.
 
 use super::KubernetesOptions;
 use http::Uri;
@@ -10,10 +11,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use std::path::{Path, PathBuf};
 use transom_core::redact::visible::visible;
 
-/// Names files of kubeconfigs; the first to say something counts.
+/// Lists kubeconfig files. They are merged; of several values the first one counts.
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// The settings that options and environment name, with the context of the kubeconfig, or what is wrong with them.
+/// The settings that options and environment select, with the context of the kubeconfig, or what is wrong with them.
 pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, Config), String> {
     let Some((place, kubeconfig)) = kubeconfig(options.kubeconfig.as_deref())? else {
         return match &options.context {
@@ -38,8 +39,8 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
     Ok((context, config))
 }
 
-/// Refuses a credential with which no request can be made, by its field: what no header may hold would be a panic, or an
-/// error that quotes it.
+/// Refuses a credential with a character that no header may hold, and names its field. Otherwise the client would
+/// panic, or return an error that quotes the credential.
 fn usable(user: &AuthInfo) -> Result<(), String> {
     let plain = |field: &str, value: Option<&str>| match value {
         Some(value) if value.chars().any(char::is_control) => {
@@ -65,7 +66,7 @@ fn usable(user: &AuthInfo) -> Result<(), String> {
     Ok(())
 }
 
-/// What the user of a context is called in messages: its place in the kubeconfig, and its name.
+/// The user of a context for messages: its place in the kubeconfig, and its name.
 fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
     let named = kubeconfig.contexts.iter().find(|one| Some(one.name.as_str()) == context);
     let name = named.and_then(|one| one.context.as_ref()?.user.clone()).unwrap_or_default();
@@ -73,7 +74,7 @@ fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
     (at.map_or_else(|| "users[]".to_owned(), |at| format!("users[{at}]")), visible(&name).into_owned())
 }
 
-/// The kubeconfig that is to be used, and what it is called; nothing where none is given and the user has none.
+/// The kubeconfig to use, and its description for messages; `None` if none is given and the user has none.
 fn kubeconfig(given: Option<&Path>) -> Result<Option<(String, Kubeconfig)>, String> {
     if let Some(path) = given {
         let place = format!("kubeconfig `{}`", path.display());
@@ -98,7 +99,7 @@ fn kubeconfig(given: Option<&Path>) -> Result<Option<(String, Kubeconfig)>, Stri
     Ok(Some((place.clone(), read(&path, &place)?)))
 }
 
-/// Where the user's own lies.
+/// Path of the user's own kubeconfig.
 fn own(home: PathBuf) -> PathBuf {
     home.join(".kube").join("config")
 }
@@ -107,7 +108,7 @@ fn read(path: &Path, place: &str) -> Result<Kubeconfig, String> {
     Kubeconfig::read_from(path).map_err(|error| format!("{place}: {}", cause(&error)))
 }
 
-/// What the cluster of a context says of a proxy.
+/// The `proxy-url` of the cluster of a context.
 fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
     let name = context.or(kubeconfig.current_context.as_deref())?;
     let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
@@ -115,25 +116,26 @@ fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
     cluster.proxy_url.clone().filter(|url| !url.is_empty())
 }
 
-/// The proxy on the way to an API server: the kubeconfig's, else that of the environment, unless `NO_PROXY` names the
-/// server. kube holds `NO_PROXY` against the proxy itself, and also where a kubeconfig names one.
+/// The proxy to an API server: that of the kubeconfig, else that of the environment, unless `NO_PROXY` names the
+/// server. Does not leave this to kube, which matches `NO_PROXY` against the proxy's own address, and applies it to the
+/// proxy of a kubeconfig, too.
 fn proxy(of_cluster: Option<String>, server: &Uri) -> Result<Option<Uri>, http::uri::InvalidUri> {
     if let Some(url) = of_cluster {
         return url.parse().map(Some);
     }
     let exempt = variable(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    // Any proxy will do to ask whether one is used.
+    // The address is a placeholder: only whether the matcher uses a proxy counts.
     let used = Matcher::builder().all("http://proxy").no(exempt).build().intercept(server).is_some();
     let url = variable(["HTTPS_PROXY", "https_proxy"]).filter(|_| used);
     url.map(|url| url.parse()).transpose()
 }
 
-/// The first of some variables that says something.
+/// The first of the variables that is set and not empty.
 fn variable(names: [&str; 2]) -> Option<String> {
     names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-/// What is wrong with a kubeconfig, without a word of what it holds: a parser's text may quote a value.
+/// What is wrong with a kubeconfig. Leaves out the parser's message, which may quote a value.
 fn cause(error: &KubeconfigError) -> String {
     use KubeconfigError as E;
     match error {

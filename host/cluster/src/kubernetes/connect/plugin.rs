@@ -1,5 +1,5 @@
-//! Credential plugins: programs named in a kubeconfig that say who the agent is. Never waits for one without an end, and
-//! never shows what one says.
+//! Credential plugins: programs named in a kubeconfig that give the agent its credential.
+//! Every wait for a plugin has a limit, and no message contains its output.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,19 +26,19 @@ use tower::service_fn;
 use transom_core::document::{Limits, parse_one};
 use transom_core::time::parse_rfc3339;
 
-/// How long one run may take; a person may have to sign in meanwhile. What runs longer is killed.
+/// How long one run may take, as a person may have to sign in. A run that takes longer is killed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one request waits for a run that is under way.
+/// How long one request waits for a run, and how long a plugin may take to exit after its output.
 const WAIT: Duration = Duration::from_secs(8);
-/// How often it is looked whether it has ended.
+/// How often the agent checks whether a plugin has exited.
 const LOOK: Duration = Duration::from_millis(10);
-/// A token is renewed so long before its end.
+/// How long before its end a credential is renewed.
 const EARLY: Duration = Duration::from_secs(60);
-/// The most bytes that a plugin may say.
+/// The most bytes that are read of a plugin's output.
 const SAID_BYTES: u64 = 1 << 20;
 const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 1_000, depth: 16 };
 
-/// Why a plugin gave no credential, without a word of what it said.
+/// Why a plugin gave no credential. Contains none of its output.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the credential plugin `{command}` {message}")]
 pub(in crate::kubernetes) struct PluginError {
@@ -46,7 +46,7 @@ pub(in crate::kubernetes) struct PluginError {
     message: String,
 }
 
-/// What a plugin said.
+/// The credential that a plugin gave.
 #[derive(Clone)]
 struct Credential {
     header: Option<HeaderValue>,
@@ -66,7 +66,7 @@ impl Credential {
     }
 }
 
-/// A run that was begun, or ended with this.
+/// A run of a plugin: under way, or ended with this result.
 type Run = Shared<BoxFuture<'static, Result<Credential, PluginError>>>;
 
 /// Certificate chain and key, both PEM.
@@ -76,7 +76,7 @@ type Pair = (String, String);
 struct Clients {
     config: Config,
     plain: Client,
-    /// The one for the certificate that a plugin gave last.
+    /// The client for the certificate that the plugin gave last.
     certified: Mutex<Option<(Pair, Client)>>,
 }
 
@@ -97,27 +97,28 @@ impl Clients {
     }
 }
 
-/// One plugin. At any time at most one run of it is under way, whoever waits for it.
+/// One plugin. At most one run is under way at a time, shared by all requests that wait.
 pub(super) struct Plugin {
     exec: ExecConfig,
-    /// What is run in its place, with the plugin's own words behind; nothing for the plugin itself.
+    /// Program and arguments run in its place, with the plugin's command line appended; empty to run the plugin itself.
     guard: Vec<OsString>,
     run: Mutex<Option<Run>>,
 }
 
 impl Plugin {
-    /// Nothing is run yet.
+    /// Runs nothing yet.
     pub(super) fn new(exec: ExecConfig, guard: &[OsString]) -> Arc<Self> {
         Arc::new(Self { exec, guard: guard.to_vec(), run: Mutex::default() })
     }
 
-    /// The credential, from a run that may take its time.
+    /// The credential; waits for the whole run.
     #[cfg(test)]
     async fn credential(&self) -> Result<Credential, PluginError> {
         self.run().await
     }
 
-    /// A client with the plugin's credential on every request: a token in a header, a certificate by a client of its own.
+    /// A client that adds the plugin's credential to every request: a token as a header, a certificate by a client of
+    /// its own.
     ///
     /// # Errors
     /// When no client can be made of the other settings.
@@ -142,7 +143,8 @@ impl Plugin {
         Ok(Client::new(service_fn(identified), namespace))
     }
 
-    /// The run whose credential still holds, or that is under way, or a new one. It goes on when nobody waits any more.
+    /// The run that is under way or whose credential is still valid, else a new run. A run continues when no request
+    /// waits for it any more.
     fn run(&self) -> Run {
         let mut last = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         let usable = |run: &&Run| match run.peek() {
@@ -168,7 +170,8 @@ fn error(exec: &ExecConfig, message: impl Into<String>) -> PluginError {
     PluginError { command: exec.command.clone().unwrap_or_default(), message: message.into() }
 }
 
-/// A program at work. It is started, heard and waited for on one thread: it may be bound to end with that.
+/// A running program. One thread starts it, reads its output and waits for it, because the program may be bound to end
+/// with the thread that started it.
 #[derive(Default)]
 struct Running(Mutex<Option<Child>>);
 
@@ -177,7 +180,8 @@ impl Running {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a program to its end; gives what it said. Whoever has said everything ends soon, or is ended.
+    /// Runs a program to its end and returns its output. Fails if the program is still running 8 s after its output
+    /// ended.
     fn run(&self, mut command: Command) -> Result<Vec<u8>, String> {
         let mut child = command.spawn().map_err(|error| format!("cannot be run: {error}"))?;
         let stdout = child.stdout.take().ok_or("has no output")?;
@@ -196,20 +200,20 @@ impl Running {
         }
     }
 
-    /// Ends it, with all that it has started where it has a group of its own.
+    /// Kills the program, and its whole process group if it has one of its own.
     fn end(&self) {
         let Some(mut child) = self.child().take() else { return };
         if !matches!(child.try_wait(), Ok(None)) {
             return;
         }
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        // Where it has no group there is none of that number.
+        // If the program has no group of its own, no group has this number, and the call has no effect.
         let _ = group.map(|group| kill_process_group(group, Signal::KILL));
         drop((child.kill(), child.wait()));
     }
 }
 
-/// Ends a program when nobody waits for it any more.
+/// Kills a program when it is dropped.
 struct Bound(Arc<Running>);
 
 impl Drop for Bound {
@@ -220,7 +224,7 @@ impl Drop for Bound {
 
 fn failed(status: ExitStatus) -> String {
     match status.code() {
-        // As shells say it, and so does whoever starts it for us.
+        // The codes with which a shell, or the guard, reports that it cannot run a program.
         Some(126 | 127) => format!("cannot be run, or a program that it needs: it failed with {status}"),
         _ => format!("failed with {status}"),
     }
@@ -239,7 +243,7 @@ async fn run(exec: &ExecConfig, guard: &[OsString]) -> Result<Credential, String
     read(&said.map_err(|_| "was given up")??)
 }
 
-/// The program with its arguments and variables, and what it is told about the question.
+/// The program with its arguments and variables, and `KUBERNETES_EXEC_INFO`.
 fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
     let program = OsStr::new(exec.command.as_deref().ok_or("is not named: users[].user.exec.command is missing")?);
     let mut words = guard.iter().map(OsString::as_os_str).chain([program]);
@@ -250,11 +254,12 @@ fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
             command.env(name, value);
         }
     }
-    // It asks and tells a person where there is one; in a log its words might be a credential.
+    // A plugin may talk to a person at a terminal. Elsewhere its messages are discarded: in a log they could reveal a
+    // credential.
     let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let interactive = person && exec.interactive_mode != Some(ExecInteractiveMode::Never);
     if !interactive {
-        // One that talks to a person must stay in the group that may.
+        // An interactive plugin must stay in the foreground process group to use the terminal.
         command.process_group(0);
     }
     let beside = || if interactive { Stdio::inherit() } else { Stdio::null() };
@@ -268,7 +273,7 @@ fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The credential in what a plugin said; a parser's error may quote it, so it is not told.
+/// The credential in the output of a plugin. A parser's error may quote the output, so it is left out.
 fn read(said: &[u8]) -> Result<Credential, String> {
     let said = parse_one(said, LIMITS).map_err(|_| "said nothing that is an ExecCredential")?;
     let text = |field: &str| Some(said.get("status")?.get(field)?.as_str()?.to_owned());

@@ -1,4 +1,5 @@
-//! Does what the election says, one request at a time. Never decides, never gives a request longer than the lease has.
+//! Performs the steps of the election, one request at a time. The decisions are in `core::lease`.
+//! A request times out after half of the time that the lease is held.
 
 use super::leading::{Told, Trouble, Until};
 use super::{LeaseOptions, Order, spec};
@@ -19,7 +20,7 @@ pub(super) struct Candidate {
     place: String,
     name: String,
     election: Election,
-    /// The Lease as it was read or written last.
+    /// The Lease as last read or written.
     body: Option<Body>,
     start: Instant,
     patience: Duration,
@@ -30,7 +31,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// One that knows nothing yet.
+    /// A candidate that has not read the Lease yet.
     pub(super) fn new(
         leases: Api<Body>,
         options: &LeaseOptions,
@@ -54,7 +55,7 @@ impl Candidate {
         }
     }
 
-    /// Stands for the lease from when it is told to until it is told to stop, and then gives it back.
+    /// Tries to hold the lease from `Order::Stand` until `Order::Stop`, then releases it.
     pub(super) async fn run(mut self) {
         if self.order.wait_for(|order| *order != Order::Wait).await.is_err() {
             return;
@@ -73,7 +74,8 @@ impl Candidate {
         }
     }
 
-    /// Waits for a time, or for the order to stop; whoever could say it is gone with this task.
+    /// Waits until a time or a new order. A closed channel needs no handling: dropping the sender also aborts this
+    /// task.
     async fn rest(&mut self, until_ms: u64) {
         let until = self.start + Duration::from_millis(until_ms);
         let _ = tokio::time::timeout_at(until.into(), self.order.changed()).await;
@@ -94,7 +96,7 @@ impl Candidate {
         self.body = body;
     }
 
-    /// Writes the Lease whole, by its name: that makes it, too, so that every right can be bound to the name.
+    /// Replaces the whole Lease by its name. A PUT also creates it, so every right can be bound to the name.
     async fn put(&mut self, write: &Write) {
         let (verb, attempt) = if write.version.is_some() { (Verb::Update, "renew") } else { (Verb::Create, "make") };
         let body = spec::write(&self.name, self.body.as_ref().filter(|_| write.version.is_some()), write);
@@ -108,13 +110,14 @@ impl Candidate {
                 self.body = Some(body);
             }
             Ok(Err(409)) => self.election.conflicted(now),
-            // Somebody removed it.
+            // The Lease was deleted meanwhile.
             Ok(Err(404)) if write.version.is_some() => self.election.conflicted(now),
             Ok(Err(_)) | Err(()) => self.election.failed(now),
         }
     }
 
-    /// The answer, or the code of a refusal; what is in the way is remembered until something works.
+    /// The answer, or the status code of a refusal, if there was one. Records the trouble of a failure, except a
+    /// conflict, until a request succeeds.
     fn cause<T>(
         &mut self,
         attempt: &str,

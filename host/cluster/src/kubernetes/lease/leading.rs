@@ -1,4 +1,4 @@
-//! Whether this replica leads, for whoever writes. Never asks the API server: it is a time until which it is so.
+//! Whether this replica leads, for writers. Sends no request: leadership is a time until which it holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,16 +6,17 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 use transom_api::Word;
 
-/// Until when this replica leads, on both clocks: one may stand still while the machine sleeps, the other may be set.
+/// Until when this replica leads, by two clocks: the monotonic clock may stop while the machine sleeps, and the wall
+/// clock may be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Until {
     pub(super) monotonic: Instant,
     pub(super) wall: SystemTime,
-    /// From when somebody else may lead.
+    /// From when another replica may lead.
     pub(super) others_from: Instant,
 }
 
-/// Why the lease cannot be reached.
+/// Why the Lease cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// In one word.
@@ -24,7 +25,7 @@ pub struct Trouble {
     pub message: String,
 }
 
-/// What a candidate knows.
+/// What a candidate publishes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Told {
     pub(super) until: Option<Until>,
@@ -32,22 +33,22 @@ pub(super) struct Told {
     pub(super) trouble: Option<Trouble>,
 }
 
-/// Whether this replica leads. Cheap to clone, and cheap to ask: before each write.
+/// Whether this replica leads. Cheap to clone and to query; query it before each write.
 #[derive(Clone, Debug)]
 pub struct Leading {
-    /// Nothing where there is no election.
+    /// `None` where there is no election.
     told: Option<watch::Receiver<Told>>,
     stopped: Arc<AtomicBool>,
 }
 
-/// The end that a candidate tells on, and the one that others look at.
+/// The sending end for the candidate, and the handle for writers.
 pub(super) fn channel() -> (watch::Sender<Told>, Leading) {
     let (tell, told) = watch::channel(Told::default());
     (tell, Leading { told: Some(told), stopped: Arc::default() })
 }
 
 impl Leading {
-    /// Where there is no election: always the leader.
+    /// Always leads: for an agent without an election.
     pub fn always() -> Self {
         Self { told: None, stopped: Arc::default() }
     }
@@ -60,14 +61,14 @@ impl Leading {
         until.is_some_and(in_time) && !self.stopped.load(Ordering::SeqCst)
     }
 
-    /// How long a request that is sent now may take, so that it ends before somebody else may lead.
+    /// How long a request that is sent now may take, so that it ends before another replica may lead.
     pub fn left(&self) -> Duration {
         let Some(told) = &self.told else { return Duration::MAX };
         let until = told.borrow().until;
         until.map_or(Duration::ZERO, |until| until.others_from.saturating_duration_since(Instant::now()))
     }
 
-    /// Waits until this replica leads; for ever once its candidate has ended.
+    /// Waits until this replica leads; forever once its candidate has ended.
     pub async fn gained(&mut self) {
         while !self.leads() {
             self.changed().await;
@@ -91,7 +92,7 @@ impl Leading {
         }
     }
 
-    /// Waits until something else is known: the holder, the time until which we lead, what is in the way.
+    /// Waits until the holder, the end of the leadership or the trouble changes.
     pub async fn changed(&mut self) {
         let ended = match &mut self.told {
             None => true,
@@ -102,12 +103,12 @@ impl Leading {
         }
     }
 
-    /// Who holds the lease, as it was seen last: the name of a replica, `_`, and a mark of its process.
+    /// The holder of the lease as last seen: the name of a replica, `_`, and a mark of its process.
     pub fn holder(&self) -> Option<String> {
         self.told.as_ref()?.borrow().holder.clone()
     }
 
-    /// Why the lease cannot be reached now.
+    /// Why the Lease cannot be read or written now.
     pub fn trouble(&self) -> Option<Trouble> {
         self.told.as_ref()?.borrow().trouble.clone()
     }

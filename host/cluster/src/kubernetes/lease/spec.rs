@@ -1,11 +1,11 @@
-//! Between the Lease of the API and the one that is judged. Never drops what others wrote beside it.
+//! Converts between the Lease of the API and that of `core::lease`. Keeps the fields that other programs set.
 
 use k8s_openapi::api::coordination::v1::{Lease as Body, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use transom_core::lease::{Lease, Record, Write};
 
-/// What is judged of a Lease.
+/// The fields of a Lease that the election uses.
 pub(super) fn read(body: &Body) -> Lease {
     let spec = body.spec.clone().unwrap_or_default();
     let micros = |time: Option<MicroTime>| time.map(|MicroTime(time)| time.as_microsecond());
@@ -19,7 +19,7 @@ pub(super) fn read(body: &Body) -> Lease {
     Lease { version: body.metadata.resource_version.clone().unwrap_or_default(), record }
 }
 
-/// The whole Lease as it will be, from how it was read; nothing was there when that is nothing.
+/// The whole Lease to write, based on the one that was read; `before` is `None` if there is no Lease.
 pub(super) fn write(name: &str, before: Option<&Body>, write: &Write) -> Body {
     let mut body = before.cloned().unwrap_or_default();
     let time = |micros: Option<i64>| micros.and_then(|micros| Timestamp::from_microsecond(micros).ok()).map(MicroTime);

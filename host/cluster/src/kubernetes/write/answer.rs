@@ -1,5 +1,5 @@
-//! Compares what the server says is there now with what was sent: only the fields that the step owns.
-//! Never shows a value: a difference is a path.
+//! Compares the answer to a write with what was sent, in the fields that the step owns.
+//! A difference is reported as a path, without its value.
 
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use transom_core::digest::Digest;
 use transom_core::object::Object;
 use transom_core::plan::Step;
 
-/// What the stamp puts on an object.
+/// The labels and annotations of the stamp.
 const STAMP: [(&str, &str); 6] = [
     ("labels", labels::MANAGED_BY),
     ("labels", labels::POLICY),
@@ -21,14 +21,14 @@ const STAMP: [(&str, &str); 6] = [
 /// The owned fields by path.
 type View = BTreeMap<String, Value>;
 
-/// The paths that are not as they were sent.
+/// The paths whose values differ from what was sent.
 pub(super) fn changed(step: &Step, answer: &Value) -> Vec<String> {
     let (sent, got) = (sent(step), got(step, answer));
     let paths: BTreeSet<&String> = sent.keys().chain(got.keys()).collect();
     paths.into_iter().filter(|path| sent.get(*path) != got.get(*path)).cloned().collect()
 }
 
-/// A mark of what a step writes, whatever the version and time. It never leaves the process.
+/// A digest of what a step writes, regardless of version and time. It never leaves the process.
 pub(super) fn mark(step: &Step) -> Digest {
     Digest::of(&json!([step.kind().past(), sent(step)]))
 }
@@ -52,7 +52,8 @@ fn got(step: &Step, answer: &Value) -> View {
     }
 }
 
-/// All of the data; of the metadata the stamp, what was said to differ, and on a new object all that it was made with.
+/// All of `data`, and of the metadata: the stamp, the fields that an update changes, and for a new object all labels
+/// and annotations that it was created with.
 fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
     let mut view = View::new();
     let map = |body: &Value, pointer: &str| body.pointer(pointer).and_then(Value::as_object).cloned();
@@ -72,7 +73,7 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
     view
 }
 
-/// Which labels or annotations count.
+/// The labels or annotations to compare.
 fn owned(step: &Step, field: &str, wanted: &Map<String, Value>) -> BTreeSet<String> {
     let stamp = STAMP.iter().filter(|(of, _)| *of == field).map(|(_, key)| (*key).to_owned());
     match step {
@@ -84,7 +85,8 @@ fn owned(step: &Step, field: &str, wanted: &Map<String, Value>) -> BTreeSet<Stri
     }
 }
 
-/// A field of a patch as it counts; nothing when it is not there. Times of taints are the cluster's own.
+/// A field of a patch in comparable form; `None` when it is absent. The times of taints do not count, because the
+/// cluster may set them.
 fn field(path: &str, value: Option<&Value>) -> Option<(String, Value)> {
     let value = match (path, value?) {
         (_, Value::Null) => return None,
@@ -116,7 +118,7 @@ mod tests {
         }})
     }
 
-    /// What differs when the server gives the object with these places changed.
+    /// The differences when the server returns the object with these places changed.
     fn differs(step: &Step, places: &[(&str, Value)]) -> Vec<String> {
         let mut answer = whole();
         answer["type"] = json!("Opaque");

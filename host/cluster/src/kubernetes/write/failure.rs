@@ -1,5 +1,5 @@
-//! From what the server said to one word and one sentence. Never repeats of a Secret what the server says about it:
-//! a message may quote what was sent, so only reasons, paths and names that cannot come from it are kept.
+//! Maps a refused write to a reason and a sentence.
+//! For a Secret, drops the server's message, which may quote what was sent; keeps only reasons, paths and names.
 
 use super::super::send::Refusal;
 use kube::core::Status;
@@ -9,10 +9,10 @@ use transom_core::failure::one_line;
 use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
-/// A word, and why in words that never quote what was sent.
+/// A reason, and a message that quotes nothing that was sent.
 type Judged = (Word, String);
 
-/// What a refused write comes to.
+/// The failure for a refused write.
 pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> WriteFailure {
     let (reason, mut why) = judge(kind, target, refusal);
     let said = refusal.message();
@@ -33,12 +33,12 @@ pub(super) fn failed(kind: WriteKind, target: &ObjectRef, reason: Word, why: &st
     WriteFailure { reason, message: one_line(&format!("failed to {verb} {target}: {why}")) }
 }
 
-/// Whether the object of a step is gone, or its namespace.
+/// Whether the object of a step or its namespace is gone.
 pub(super) fn is_gone(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Answered { code: 404, .. }) && !of_kind(refusal)
 }
 
-/// Whether the server no longer knows the kind: it names no object that it did not find.
+/// Whether the server no longer knows the kind: its 404 names no object.
 pub(super) fn of_kind(refusal: &Refusal) -> bool {
     let Refusal::Answered { code: 404, status, .. } = refusal else { return false };
     status.as_ref().and_then(|status| status.details.as_ref()).is_none_or(|details| details.name.is_empty())
@@ -75,14 +75,15 @@ fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {
     }
 }
 
-/// ` (InternalError)`: the server's own word, if it is one.
+/// ` (InternalError)`: the server's reason, if it is one plain word.
 fn kind_of(status: Option<&Status>) -> String {
     let reason = status.map_or("", |status| &status.reason);
     let word = !reason.is_empty() && reason.len() <= 50 && reason.bytes().all(|byte| byte.is_ascii_alphabetic());
     if word { format!(" ({reason})") } else { String::new() }
 }
 
-/// What a webhook or an admission policy refused, whatever code it chose; only the name of who refused is kept.
+/// A refusal by a webhook or an admission policy, whatever its status code. Keeps only the name of the webhook or
+/// policy.
 fn by_admission(status: &Status) -> Option<Judged> {
     let named = |after: &str, end: char| {
         let name = status.message.split_once(after)?.1.split_once(end)?.0;
@@ -102,8 +103,8 @@ fn by_admission(status: &Status) -> Option<Judged> {
     Some((Word::AdmissionRefused, why))
 }
 
-/// By rights, by a quota, by the end of the namespace, or by an admission plugin. What the first two say is made of
-/// names alone: of users, verbs, resources and quotas.
+/// A 403: by RBAC, a quota, a namespace that is being deleted, or an admission plugin. Keeps the message of RBAC and of
+/// quotas, which consists of names only: of users, verbs, resources and quotas.
 fn forbidden(status: Option<&Status>) -> Judged {
     let said = status.map_or("", |status| &status.message);
     let why = said.split_once(" is forbidden: ").map_or(said, |(_, why)| why);
@@ -121,14 +122,14 @@ fn forbidden(status: Option<&Status>) -> Judged {
     }
 }
 
-/// Whether a server-side apply does not fit the kind: a field of another type, or one that the kind does not have. The
-/// server answers that with 500 and no reason.
+/// Whether a server-side apply does not fit the kind: a field has another type, or the kind does not have the field.
+/// The server answers with 500 and no reason then.
 fn of_another_shape(status: &Status) -> bool {
     let starts = ["failed to create typed patch object (", "failed to convert new object ("];
     status.reason.is_empty() && starts.iter().any(|start| status.message.starts_with(start))
 }
 
-/// What does not pass validation: paths and kinds of what is wrong.
+/// A failed validation: the paths and kinds of up to three errors.
 fn invalid(status: Option<&Status>) -> Judged {
     if causes(status).any(|cause| cause.message.contains("field is immutable when `immutable` is set")) {
         return (Word::TargetImmutable, "it is immutable".to_owned());
@@ -177,7 +178,7 @@ mod tests {
         Refusal::Answered { code, status: Some(serde_json::from_value(status).unwrap()), pause_ms: None }
     }
 
-    /// Everything that a server may say, each with a value in it where the server would quote one.
+    /// Every answer that a server may give, with a value wherever the server would quote one.
     fn said() -> Vec<(Refusal, Word)> {
         let quoting = |code, message: &str, details: Value| {
             refusal(code, json!({"message": format!("{message} {CANARY}"), "reason": "X", "details": details}))

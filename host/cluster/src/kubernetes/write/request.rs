@@ -1,4 +1,4 @@
-//! The one request of a step. Never more than one, and never a field that the step does not own.
+//! Builds the one request of a step, with only the fields that the step owns.
 
 use super::super::counts::Verb;
 use super::super::resources::Resource;
@@ -11,16 +11,16 @@ use transom_core::object::Object;
 use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 
-/// A version that no object ever has: the first write to a store makes version 2. An apply at it makes what is not
-/// there, and fails on whatever is (see `adr/0009`).
+/// A version that no object ever has: the first write to a store makes version 2. A server-side apply at this version
+/// creates an absent object, and fails if the object exists (see `adr/0009`).
 const NOTHING_THERE: &str = "1";
 
-/// Under which name a policy's writes stand in the managed fields.
+/// The field manager of a policy's writes.
 fn field_manager(policy: &str) -> String {
     format!("transom-{policy}")
 }
 
-/// The request of a step, and what it counts as.
+/// The request of a step, and its verb for the counts.
 pub(super) fn of(policy: &str, step: &Step, resource: &Resource) -> Result<(Verb, Request<Vec<u8>>), Error> {
     let target = step.target();
     let namespace = target.namespace.as_deref().filter(|_| resource.namespaced);
@@ -30,7 +30,7 @@ pub(super) fn of(policy: &str, step: &Step, resource: &Resource) -> Result<(Verb
     let requests = kube::core::Request::new(DynamicObject::url_path(&resource.api, namespace));
     let how = PatchParams {
         field_manager: Some(field_manager(policy)),
-        // What was stored is compared with what was wanted; to warn, the server would decode every apply twice.
+        // The agent compares the stored object itself. To warn, the server would decode every apply twice.
         field_validation: Some(ValidationDirective::Ignore),
         ..PatchParams::default()
     };
@@ -51,7 +51,7 @@ pub(super) fn of(policy: &str, step: &Step, resource: &Resource) -> Result<(Verb
     })
 }
 
-/// A name becomes one part of a path, whatever it holds.
+/// Refuses a name that is not exactly one segment of a URL path.
 fn check_segment(name: &str) -> Result<(), Error> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
     if name.bytes().all(plain) && !matches!(name, "" | "." | "..") {
@@ -61,7 +61,7 @@ fn check_segment(name: &str) -> Result<(), Error> {
     }
 }
 
-/// The whole object, if nothing is there.
+/// The whole object, created only if it does not exist.
 fn created(desired: &Object) -> Value {
     let mut body = desired.body.clone();
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -70,7 +70,8 @@ fn created(desired: &Object) -> Value {
     body
 }
 
-/// What an update changes: content, labels and annotations as desired; of what differs, what is not desired goes.
+/// The merge patch of an update: content, labels and annotations as desired, and null for each changed field that is
+/// not desired.
 fn updated(desired: &Object, changed: &[String]) -> Value {
     let mut body = json!({"metadata": {"resourceVersion": desired.version}});
     for field in [&["data"][..], &["metadata", "labels"], &["metadata", "annotations"]] {
@@ -87,7 +88,7 @@ fn updated(desired: &Object, changed: &[String]) -> Value {
     body
 }
 
-/// The fields of a patch, each whole.
+/// The body of a patch: each field with its whole value.
 fn patched(target: &ObjectRef, version: &str, fields: &[(String, Value)]) -> Value {
     let mut body = json!({"metadata": {"resourceVersion": version}});
     body["apiVersion"] = target.api_version.as_str().into();

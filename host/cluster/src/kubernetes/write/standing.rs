@@ -1,4 +1,4 @@
-//! Writes that a webhook changed: the same one is not sent again for a while. Never holds what was written, only a mark.
+//! Writes that a webhook changed: the same write is not sent again for a while. Keeps only a digest of each write.
 
 use super::{answer, failure};
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use transom_core::outcome::WriteFailure;
 use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 
-/// After this long a write is tried again: the webhook may have been mended.
+/// After this time the write is tried again, because the webhook may have been fixed.
 const STANDS: Duration = Duration::from_secs(600);
 
-/// The writes that were changed, by target.
+/// The writes that a webhook changed, by target.
 #[derive(Default)]
 pub(super) struct Standing(Mutex<BTreeMap<ObjectRef, Changed>>);
 
@@ -24,7 +24,7 @@ struct Changed {
 }
 
 impl Standing {
-    /// Fails when this very write was changed not long ago.
+    /// Fails if a webhook changed the same write within `STANDS`.
     pub(super) fn check(&self, step: &Step) -> Result<(), WriteFailure> {
         let changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match changed.get(step.target()) {
@@ -35,7 +35,7 @@ impl Standing {
         }
     }
 
-    /// Takes note of what became of a write; fails when it was changed.
+    /// Records the outcome of a write; fails if a webhook changed it.
     pub(super) fn note(&self, step: &Step, paths: &[String]) -> Result<(), WriteFailure> {
         let mut changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if paths.is_empty() {

@@ -1,8 +1,8 @@
-//! The order in which yaml.v2 writes the keys of a map. Never looks at values.
+//! The order in which yaml.v2 writes the keys of a map.
 
 use std::cmp::Ordering;
 
-/// As yaml.v2 sorts keys: letters after everything else, and numbers in them by their value.
+/// Compares keys as yaml.v2 does: letters after everything else, numbers by their value.
 pub(super) fn natural(one: &str, other: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let Some((at, (x, y))) = a.iter().zip(&b).enumerate().find(|(_, (x, y))| x != y) else {
@@ -16,7 +16,7 @@ pub(super) fn natural(one: &str, other: &str) -> Ordering {
     }
 }
 
-/// The numbers that begin here, by value and then by length.
+/// Compares the numbers that begin here, by value and then by length.
 fn numbers(a: &[char], b: &[char], at: usize) -> Ordering {
     let digits =
         |letters: &[char]| -> String { letters.iter().skip(at).take_while(|letter| letter.is_ascii_digit()).collect() };

@@ -1,4 +1,4 @@
-//! Which quotes a text needs, as yaml.v2 decides it. Never a text itself.
+//! Which quotes a text needs, as yaml.v2 decides it.
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
@@ -8,7 +8,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// What there is in a text, as libyaml analyses it.
+/// What a text contains, as libyaml analyses it.
 #[derive(Default)]
 pub(super) struct Shape {
     indicators: bool,
@@ -22,7 +22,7 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn of(text: &str) -> Self {
-        // Base64, which most of a kubeconfig is, has nothing of all this.
+        // Base64, which is most of a kubeconfig, contains none of these.
         if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')) {
             return Self::default();
         }
@@ -72,12 +72,12 @@ pub(super) fn is_break(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What libyaml takes for printable: nothing beyond the basic plane.
+/// What libyaml counts as printable: nothing beyond the basic plane.
 pub(super) fn is_printable(letter: char) -> bool {
     matches!(letter, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Whether YAML 1.1 takes a text for something else than text.
+/// Whether YAML 1.1 reads a text as something else than a string.
 fn is_word(text: &str) -> bool {
     const WORDS: [&str; 12] = ["", "~", "y", "n", "yes", "no", "on", "off", "true", "false", "null", ".nan"];
     const LONGEST_WORD: usize = "false".len();
@@ -99,7 +99,7 @@ fn is_number(text: &str, unsigned: &str) -> bool {
     if !text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
         return false;
     }
-    // What begins with a point is never looked at without its underscores.
+    // yaml.v2 keeps the underscores of a text that begins with a point.
     let plain = if text.starts_with('.') { unsigned.to_owned() } else { unsigned.replace('_', "") };
     let lower = plain.to_ascii_lowercase();
     let of_base = |prefix: &str, base: u32| {
@@ -133,7 +133,7 @@ fn is_base_60(unsigned: &str) -> bool {
         && rest.split(':').all(sixtieth)
 }
 
-/// Whether a text begins as a date does and goes on as one with a time may.
+/// Whether a text begins like a date and may go on with a time.
 fn is_time(text: &str) -> bool {
     let (date, time) = text.split_at_checked(text.find(['T', 't', ' ']).unwrap_or(text.len())).unwrap_or((text, ""));
     let mut parts = date.split('-');

@@ -1,4 +1,4 @@
-//! Labels and annotations for what a policy makes: keys and values as Kubernetes has them, and never one of the agent's own.
+//! Checks the labels and annotations for what a policy makes: valid for Kubernetes, and none reserved for the agent.
 
 use super::super::Writes;
 use super::super::manifest::PolicyError;
@@ -9,7 +9,7 @@ use transom_api::labels;
 use transom_api::policy::OwnSpec;
 use transom_api::policy::bounds::{ANNOTATION, FEW};
 
-/// Both maps of `spec.own`.
+/// Checks both maps of `spec.own`.
 pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
     for (name, map) in [("labels", &own.labels), ("annotations", &own.annotations)] {
         let field = format!("spec.own.{name}");

@@ -1,4 +1,4 @@
-//! What a policy may write: Secrets that hold a kubeconfig, or taints of the primary; never both, never anything else.
+//! What a policy may write: Secrets that hold a kubeconfig, or taints of the primary, but not both.
 
 use super::super::manifest::PolicyError;
 use super::super::{ReadRule, SecretRule, TaintsRule, Writes};
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use transom_api::policy::bounds::{self, FEW, MANY};
 use transom_api::policy::{AddressGrant, KubeconfigGrant, PolicySpec, PrimarySpec, Verb, WriteGrant};
 
-/// All write grants are of one sort, and that sort says which world the decide guest is built for.
+/// Checks that all write grants are of one sort; that sort decides the world of the decide guest.
 pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule], names: &Names) -> Checked<Writes> {
     let mut secrets = Vec::new();
     let mut taints = Vec::new();
@@ -155,7 +155,7 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
     }
 }
 
-/// Each address grant has one form, with all that belongs to it and nothing else.
+/// Checks that each address grant has exactly one form, with all fields of that form and no others.
 fn addresses(field: &str, grants: &[AddressGrant], reads: &[ReadRule]) -> Checked<()> {
     at_most(&format!("{field}.addresses"), grants, FEW)?;
     for (index, grant) in grants.iter().enumerate() {

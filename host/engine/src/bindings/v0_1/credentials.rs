@@ -1,4 +1,4 @@
-//! A kubeconfig by reference, in and out. Never sees a byte of a credential: the core has none here.
+//! Converts a kubeconfig by reference, in both directions. The core passes no credential bytes here.
 
 use super::{wit_credentials, wit_proposals};
 use crate::measure::{Lift, Lower};
@@ -70,7 +70,7 @@ impl Lower {
     }
 }
 
-/// Of a credential only its number, its kinds and its end cross.
+/// Of a credential only its reference, its kinds and its end of validity cross.
 fn numbers(credential: &Credential) -> wit_credentials::Credential {
     wit_credentials::Credential {
         reference: credential.reference,

@@ -1,4 +1,4 @@
-//! What a guest says of itself, in the words of the core. Never judges it.
+//! Converts a guest's self-description to the types of the core.
 
 use super::exported::guest;
 use super::wit;
@@ -7,9 +7,9 @@ use transom_core::contract::Problem;
 use transom_core::contract::description::{DeclaredReason, Description, Read};
 use wasmtime::component::TypedFunc;
 
-/// Gives what a guest says of itself.
+/// Returns the guest's self-description.
 pub(crate) type Describe = TypedFunc<(), (guest::Description,)>;
-/// Takes settings, gives what is wrong with them.
+/// Takes settings, returns what is wrong with them.
 pub(crate) type Validate<'a> = TypedFunc<(&'a str,), (Vec<wit::Problem>,)>;
 
 impl Lift<'_> {

@@ -1,4 +1,4 @@
-//! Arguments and answers of a kubeconfig guest. Never decides where anything may go.
+//! Converts the arguments and answers of a kubeconfig guest.
 
 use super::exported::kubeconfig as wit_kubeconfig;
 use super::wit;
@@ -9,14 +9,14 @@ use transom_core::contract::decide::{
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use wasmtime::component::TypedFunc;
 
-/// Where the result goes, and what must be read for it.
+/// Returns where the result goes, and what must be read for it.
 pub(crate) type Require<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requirement, wit::Failure>,)>;
-/// What the kubeconfig says.
+/// Returns the kubeconfig.
 pub(crate) type Transform<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
-/// What both take.
+/// The arguments of both.
 type Given<'a> = (&'a wit::Context, &'a wit::Primary, &'a [wit_kubeconfig::Input]);
 
-/// Context, primary, and what was found: both questions to a kubeconfig guest take the same.
+/// The owned arguments of both functions: context, primary, and what was found.
 pub(crate) type Arguments = (wit::Context, wit::Primary, Vec<wit_kubeconfig::Input>);
 
 impl Lower {

@@ -1,4 +1,4 @@
-//! What every world shares: context, references, primary, problems. Never decides what a refusal means.
+//! Converts what every world shares: context, references, primary, problems.
 
 use super::wit;
 use crate::measure::{Lift, Lower};

@@ -1,4 +1,4 @@
-//! Arguments and answers of a taints guest. Never decides which keys a policy owns.
+//! Converts the arguments and answers of a taints guest.
 
 use super::exported::taints as wit_taints;
 use super::wit;
@@ -7,7 +7,7 @@ use transom_core::contract::taints::{Condition, Decision, Effect, ManagedCluster
 use transom_core::contract::{Context, Refusal, Timed};
 use wasmtime::component::TypedFunc;
 
-/// Which taints a managed cluster carries.
+/// Returns the taints that a managed cluster should have.
 pub(crate) type Compute<'a> =
     TypedFunc<(&'a wit::Context, &'a wit_taints::ManagedCluster), (Result<wit_taints::Answer, wit::Failure>,)>;
 

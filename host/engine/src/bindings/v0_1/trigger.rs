@@ -1,4 +1,4 @@
-//! Arguments and answers of a trigger guest. Never decides whether to run.
+//! Converts the arguments and answers of a trigger guest.
 
 use super::exported::trigger;
 use super::wit;
@@ -6,9 +6,9 @@ use crate::measure::{Lift, Lower};
 use transom_core::contract::{Change, Context, Primary, Readiness, Timed, Verdict};
 use wasmtime::component::TypedFunc;
 
-/// Whether a primary may be reconciled.
+/// Returns whether a primary may be reconciled.
 pub(crate) type Ready<'a> = TypedFunc<(&'a wit::Context, &'a wit::Primary), (trigger::ReadyAnswer,)>;
-/// What to make of a change.
+/// Returns a verdict on a change.
 pub(crate) type Evaluate<'a> = TypedFunc<(&'a wit::Context, &'a trigger::Change), (trigger::Verdict,)>;
 
 impl Lower {

@@ -1,5 +1,4 @@
-//! The kubeconfigs among the inputs of one reconcile.
-//! Never says what is in one: failures name the Secret and a path.
+//! The kubeconfigs among the inputs of one reconcile. Failures name the Secret and a path, never the content.
 
 use std::collections::BTreeMap;
 use transom_api::Word;
@@ -18,23 +17,23 @@ pub(super) struct Read {
     pub(super) role: String,
     /// The Secret.
     secret: ObjectRef,
-    /// What it says.
+    /// Its parsed content.
     pub(super) kubeconfig: Source,
 }
 
-/// Kubeconfigs by role, and what one may cost.
+/// Kubeconfigs by role, and the limits of one.
 pub(super) struct Sources {
     by_role: BTreeMap<String, Read>,
     limits: KubeconfigLimits,
 }
 
 impl Sources {
-    /// None yet.
+    /// No kubeconfig yet.
     pub(super) fn new(limits: KubeconfigLimits) -> Self {
         Self { by_role: BTreeMap::new(), limits }
     }
 
-    /// Bytes that it takes at most to read those that were found, and to put one together again.
+    /// An upper bound of the bytes that it takes to read the kubeconfigs that were found, and to assemble one.
     pub(super) fn cost(&self, found: &[Found]) -> usize {
         let text = |found: &Found| match &found.need.form {
             Form::Kubeconfig(key) => found.object.as_ref()?.data(key)?.as_str().map(str::len),
@@ -44,12 +43,12 @@ impl Sources {
         found.iter().filter_map(text).map(|bytes| bytes.min(most)).sum::<usize>().saturating_mul(COST)
     }
 
-    /// What one may cost.
+    /// The limits of one kubeconfig.
     pub(super) fn limits(&self) -> KubeconfigLimits {
         self.limits
     }
 
-    /// Reads the kubeconfig under a key of a Secret, and gives what a guest may see of it.
+    /// Reads the kubeconfig under a key of a Secret, and returns what a guest may see of it.
     pub(super) fn read(&mut self, found: &Found, object: &Object, key: &str) -> Result<SourceView, Failure> {
         let secret = &object.reference;
         let failed = |word, message: String| Failure::known(word, message).about([secret.clone()]);
@@ -67,7 +66,7 @@ impl Sources {
         Ok(view)
     }
 
-    /// The one that entries of an answer are numbered by.
+    /// The only kubeconfig; the guest's answer refers to its entries by number.
     pub(super) fn only(&self) -> Result<&Read, Failure> {
         let mut all = self.by_role.values();
         match (all.next(), all.next()) {
@@ -81,7 +80,7 @@ impl Sources {
 }
 
 impl Read {
-    /// What is wrong with what was to be made of it: the Secret, or what the guest proposed.
+    /// The failure for an error of assembly. It is about the Secret, or about what the guest proposed.
     pub(super) fn failure(&self, error: &KubeconfigError) -> Failure {
         match error.proposed {
             true => Failure::known(error.word, error.to_string()),

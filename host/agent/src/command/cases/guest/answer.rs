@@ -1,4 +1,4 @@
-//! Answers of a component in the words of `wit/`, as `expected.yaml` has them. Never leaves a field out.
+//! Answers of a component in the words of `wit/`, as `expected.yaml` has them. No field is left out.
 
 use serde_json::{Value, json};
 use transom_core::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser, Url};

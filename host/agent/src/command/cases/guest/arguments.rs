@@ -1,4 +1,5 @@
-//! What a case gives as values of the contract: context, primary, change, managed cluster. Never the inputs by role.
+//! Reads the values of the contract in a case: context, primary, change, managed cluster. `inputs` reads the inputs by
+//! role.
 
 use super::words::Words;
 use serde_json::{Map, Value};
@@ -7,7 +8,8 @@ use transom_core::contract::{AgentFacts, Change, Context, Primary};
 use transom_core::managed_cluster::DEFAULT_LEASE_SECONDS;
 use transom_core::reference::ObjectRef;
 
-/// The context; left out, the time is 1970, there are no settings, and the agent works for the hub's own cluster.
+/// The context. When it is left out, the time is 1970, there are no settings, and the agent works for the hub's own
+/// cluster.
 pub(super) fn context(given: &mut Words) -> anyhow::Result<Context> {
     given.map("context", |words| {
         let own = || AgentFacts { cluster_name: "local-cluster".to_owned(), self_managed: true };

@@ -1,5 +1,5 @@
-//! Where the built component of a guest's crate lies, and whether its sources are newer. Never starts cargo: in a folder
-//! that was cloned a file may name any program as the toolchain.
+//! Where the built component of a guest's crate lies, and whether its sources are newer. Never starts cargo: in a
+//! cloned folder a file may name any program as the toolchain.
 
 use anyhow::bail;
 use std::env;
@@ -9,16 +9,16 @@ use std::time::SystemTime;
 use toml::Table;
 use transom_artifacts::{Location, builtin_names};
 
-/// Below a target folder, where components are looked for.
+/// The folder below a target folder in which components are looked for.
 const BUILT: &str = "guests";
-/// Bytes of the largest manifest or file of settings that is read.
+/// Maximum size of a manifest or a file of settings, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Files of a crate that are looked at, at most.
+/// Maximum number of files of a crate that are looked at.
 const MAX_FILES: usize = 10_000;
-/// Folders within folders that are looked at, at most.
+/// Maximum depth of folders that are looked at.
 const MAX_DEPTH: usize = 16;
 
-/// The component of a guest crate: the built file, else the one of the binary.
+/// The component of a guest crate: the built file, or else the builtin guest of the same name.
 ///
 /// # Errors
 /// When there is neither.
@@ -45,15 +45,15 @@ fn names(home: &Path) -> Vec<String> {
     let manifest = table(&home.join("Cargo.toml"));
     let package = manifest.as_ref().and_then(|manifest| manifest.get("package")?.get("name")?.as_str());
     let folder = home.file_name().and_then(|name| name.to_str());
-    // A name with a slash is none of cargo's, and leads elsewhere.
+    // Cargo allows no slash in a name; one would lead to another folder.
     let mut names: Vec<String> =
         package.into_iter().chain(folder).filter(|name| !name.contains('/')).map(str::to_owned).collect();
     names.dedup();
     names
 }
 
-/// The folders that may be the target folder of a crate, what counts first for cargo first; then where `transom` is
-/// started, which is where `cargo xtask guests` puts components when that is the top of a workspace.
+/// The folders that may be the target folder of a crate, in cargo's order of precedence. Last is `target` in the
+/// current folder: `cargo xtask guests` puts components there when it is the top of a workspace.
 fn targets(home: &Path) -> Vec<PathBuf> {
     let by_variable = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"].into_iter().filter_map(env::var_os);
     let by_variable = by_variable.filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -65,7 +65,7 @@ fn targets(home: &Path) -> Vec<PathBuf> {
     by_variable.chain(by_settings(home)).chain(usual).collect()
 }
 
-/// The target folder that the nearest settings of cargo name, in the crate, above it, or in the user's own.
+/// The target folder that the nearest settings of cargo name: in the crate, above it, or in the user's own.
 fn by_settings(home: &Path) -> Option<PathBuf> {
     let own = env::var_os("CARGO_HOME").map(PathBuf::from);
     let own = own.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
@@ -78,14 +78,14 @@ fn by_settings(home: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A TOML file; nothing where there is none that can be read.
+/// A TOML file; `None` when it cannot be read.
 fn table(path: &Path) -> Option<Table> {
     let is_small = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
     let text = is_small.then(|| fs::read_to_string(path).ok()).flatten()?;
     toml::from_str(&text).ok()
 }
 
-/// What to say where a source of the crate is newer than its component. Crates that it depends on are not looked at.
+/// The warning when a source of the crate is newer than its component. Crates that it depends on are not looked at.
 pub(super) fn outdated(home: &Path, location: &Location) -> Option<String> {
     let (root, below) = location.file()?;
     let component = root.join(below);
@@ -105,7 +105,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).ok()?.modified().ok()
 }
 
-/// What a crate is built from: at its top what cargo and `include_str!` read, and all below `src` and `wit`.
+/// Collects the files that a crate is built from: at its top those that cargo and `include_str!` read, and all below
+/// `src` and `wit`.
 fn files(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     for entry in entries {

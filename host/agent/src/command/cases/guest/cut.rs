@@ -1,5 +1,5 @@
-//! Cuts what a case gives to what the guest's description declares, as production does; which kind the object of a role is,
-//! the guest itself says, asked for its needs. Never cuts another form: these cross whole.
+//! Cuts the objects of a case to the fields that the guest's description declares, as production does. The guest's
+//! needs say which kind the object of a role is. Inputs in another form stay whole.
 
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use transom_core::projection::Declared;
 use transom_core::reference::ObjectRef;
 use transom_engine::{Call, Guest};
 
-/// The rounds in which the agent asks for needs.
+/// How many times the agent asks for needs.
 const ROUNDS: usize = 3;
 
-/// What the guest declares of the kind of an object; nothing where it does not name the kind.
+/// What the guest declares of the kind of an object; empty when it does not name the kind.
 pub(super) fn of(guest: &Guest, object: &ObjectRef) -> Result<Declared> {
     let read = guest.description().read(&object.api_version, &object.kind);
     Ok(read.map(Declared::compile).transpose()?.unwrap_or_default())
 }
 
-/// The inputs with nothing but declared fields in their objects.
+/// The inputs, their objects cut to the declared fields.
 ///
 /// # Errors
 /// When no need names the role of an object, or the guest gives no answer.

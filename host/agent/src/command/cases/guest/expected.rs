@@ -1,9 +1,9 @@
-//! Whether an answer is what a case of a guest expects, by the rules of the guest's own tests (`guest/sdk`, `testing`).
-//! Never looser than said: what is left out must be empty.
+//! Compares an answer with what a case of a guest expects, by the rules of the guest's own tests (`guest/sdk`,
+//! `testing`): a field that is left out must be empty.
 
 use serde_json::Value;
 
-/// The words that may stand in an answer though they are left out: sentences may change.
+/// The fields that may be left out although the answer has them: the wording of sentences may change.
 const SENTENCES: [&str; 1] = ["message"];
 
 /// The first place at which an answer is not what is expected.
@@ -14,7 +14,7 @@ pub(super) fn difference(expected: &Value, found: &Value) -> Option<String> {
 fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
-            // A map with one entry is a choice: of records none has so few fields. A choice is always said.
+            // A map with one entry is a variant, because every record has more fields. A variant cannot be left out.
             let chosen = found.len() == 1;
             for (key, value) in found {
                 match expected.get(key) {
@@ -39,7 +39,7 @@ fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
     }
 }
 
-/// The least that is expected of an answer: without what may be left out.
+/// The shortest expectation that an answer meets: without what may be left out.
 pub(super) fn least(found: &Value) -> Value {
     match found {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! The inputs by role that a case gives: objects, Services, kubeconfigs by reference. Never a credential.
+//! Reads the inputs by role in a case: objects, Services, kubeconfigs by reference. There is no credential among them.
 
 use super::arguments::reference;
 use super::words::Words;

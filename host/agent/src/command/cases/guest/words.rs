@@ -1,20 +1,21 @@
-//! Takes a map of a case apart, word by word. Never a default that hides a misspelt word: what is left over is an error.
+//! Reads a map of a case, word by word. A word that is left over is an error, so that a misspelt word does not pass for
+//! a default.
 
 use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// A map of a case, and where in the file it stands.
+/// A map of a case, and its place in the file.
 pub(super) struct Words {
     place: String,
     map: Map<String, Value>,
 }
 
 impl Words {
-    /// Reads a map whole; a word of it that is not taken is an error.
+    /// Reads a whole map; a word in it that is not taken is an error.
     ///
     /// # Errors
-    /// When the value is no map, or what `read` says.
+    /// When the value is no map, or as `read` fails.
     pub(super) fn inside<T>(
         place: &str,
         value: Value,
@@ -39,7 +40,7 @@ impl Words {
         self.map.remove(word)
     }
 
-    /// Takes a plain value; left out, its default.
+    /// Takes a plain value; its default when it is left out.
     ///
     /// # Errors
     /// When it has another type.
@@ -49,7 +50,7 @@ impl Words {
         serde_json::from_value(value).ok().with_context(|| self.wrong(word, "it has not the type that `wit/` says"))
     }
 
-    /// Takes one word of an enumeration; left out, the given one.
+    /// Takes one word of an enumeration; `otherwise` when it is left out.
     ///
     /// # Errors
     /// When it is none of them.
@@ -62,7 +63,7 @@ impl Words {
     /// Takes a variant: its name, and what it holds (null when it holds nothing).
     ///
     /// # Errors
-    /// When it has not the form of one.
+    /// When it does not have the form of a variant.
     pub(super) fn variant(&mut self, word: &str) -> anyhow::Result<Option<(String, Value)>> {
         match self.take(word) {
             None => Ok(None),
@@ -72,10 +73,10 @@ impl Words {
         }
     }
 
-    /// Takes a map; none when it is left out or null.
+    /// Takes a map; `None` when it is left out or null.
     ///
     /// # Errors
-    /// What `read` says.
+    /// As `read` fails.
     pub(super) fn maybe<T>(
         &mut self,
         word: &str,
@@ -85,10 +86,10 @@ impl Words {
         value.map(|value| Self::inside(&self.below(word), value, read)).transpose()
     }
 
-    /// Takes a map; left out, one in which everything is left out.
+    /// Takes a map; an empty one when it is left out.
     ///
     /// # Errors
-    /// What `read` says.
+    /// As `read` fails.
     pub(super) fn map<T>(
         &mut self,
         word: &str,
@@ -98,10 +99,10 @@ impl Words {
         Self::inside(&self.below(word), value, read)
     }
 
-    /// Takes a list of maps; left out, an empty one.
+    /// Takes a list of maps; an empty one when it is left out.
     ///
     /// # Errors
-    /// When it is no list, or what `read` says.
+    /// When it is no list, or as `read` fails.
     pub(super) fn each<T>(
         &mut self,
         word: &str,
@@ -113,12 +114,12 @@ impl Words {
         items.into_iter().enumerate().map(one).collect()
     }
 
-    /// Where a word of this map stands.
+    /// The place of a word of this map.
     pub(super) fn below(&self, word: &str) -> String {
         if self.place.is_empty() { word.to_owned() } else { format!("{}.{word}", self.place) }
     }
 
-    /// The sentence about a word that cannot be read.
+    /// The message about a word that cannot be read.
     pub(super) fn wrong(&self, word: &str, why: &str) -> String {
         format!("failed to read `{}`: {why}", self.below(word))
     }
