@@ -289,11 +289,11 @@ mod tests {
         use State::{Applied, Failed, Held, Waiting};
         for (end, transition, expected) in [
             // `Applied` at first sight is quiet; `Applied` again is not.
-            ((Applied, Word::AsDesired, 0, false), Some(Sight), Level::DEBUG),
-            ((Applied, Word::AsDesired, 0, false), Some(Change), Level::INFO),
-            ((Applied, Word::AsDesired, 0, false), None, Level::DEBUG),
+            ((Applied, Word::InSync, 0, false), Some(Sight), Level::DEBUG),
+            ((Applied, Word::InSync, 0, false), Some(Change), Level::INFO),
+            ((Applied, Word::InSync, 0, false), None, Level::DEBUG),
             // The line of the write covers it.
-            ((Applied, Word::AsDesired, 0, true), Some(Change), Level::DEBUG),
+            ((Applied, Word::InSync, 0, true), Some(Change), Level::DEBUG),
             ((Waiting, Word::OwnedByAnother, 0, false), Some(Sight), Level::INFO),
             ((Held, Word::Paused, 0, false), Some(Change), Level::INFO),
             // Only a person can end this failure.

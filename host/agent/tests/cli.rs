@@ -29,7 +29,7 @@ fn rendering_says_by_its_code_whether_something_would_change_where_that_is_asked
     assert_eq!((code, list["kind"].as_str(), list["items"].as_array().map(Vec::len)), (Some(3), Some("List"), Some(1)));
     let (code, shown, told) = said(&["render", &case("T01-port-443")]);
     assert_eq!(code, Some(0));
-    assert!(told.contains("1  would be Applied  AsDesired"), "{told}");
+    assert!(told.contains("1  would be Applied  InSync"), "{told}");
     assert!(shown.contains("<redacted client-key"), "{shown}");
     let (code, _, told) = said(&["render", &case("T20-second-run"), "--exit-code"]);
     assert_eq!(code, Some(0));

@@ -132,7 +132,7 @@ fn a_collector_gets_a_span_for_each_reconcile_and_one_for_each_part() {
     let (roots, parts): (Vec<_>, Vec<_>) = spans.iter().partition(|span| span.parent.is_empty());
     let root = roots.iter().find(|root| root.attributes["transom.policy"] == "external-managed-kubeconfig").unwrap();
     assert_eq!(root.name, "reconcile");
-    for (key, value) in [("primary.kind", "HostedCluster"), ("state", "Applied"), ("reason", "AsDesired")] {
+    for (key, value) in [("primary.kind", "HostedCluster"), ("state", "Applied"), ("reason", "InSync")] {
         assert_eq!(root.attributes[&format!("transom.{key}")], value);
     }
     let told = |part: &&Span| (part.name.clone(), part.attributes.values().cloned().collect::<String>());

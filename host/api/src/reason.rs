@@ -107,7 +107,7 @@ macro_rules! words {
 
 words! {
     // States without a fault.
-    AsDesired: "What is there is what should be there.", "Nothing to do.";
+    InSync: "What is there is what should be there.", "Nothing to do.";
     Suspended: "The policy is suspended.", "Set spec.suspend of the policy to false.";
     ReadOnly: "The agent is read-only: what it would write stands in the message.", "Run the agent without --read-only to have it written.";
     SourceGone: "The primary is gone; what was made for it is removed or kept as the policy says.", "Nothing to do.";

@@ -50,7 +50,7 @@ impl Class {
     )]
     pub fn of(word: Word) -> Self {
         match word {
-            Word::AsDesired
+            Word::InSync
             | Word::Suspended
             | Word::ReadOnly
             | Word::Paused

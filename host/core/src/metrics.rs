@@ -141,9 +141,9 @@ mod tests {
         let writes = policy(&kubeconfig_manifest()).writes;
         use Attempt::{Failed, Succeeded};
         for (state, word, kinds, failures, expected) in [
-            (State::Applied, Word::AsDesired, &[][..], 0, Some(Succeeded)),
-            (State::Applied, Word::AsDesired, &[WriteKind::Create][..], 0, Some(Succeeded)),
-            (State::Applied, Word::AsDesired, &[WriteKind::Update][..], 0, Some(Succeeded)),
+            (State::Applied, Word::InSync, &[][..], 0, Some(Succeeded)),
+            (State::Applied, Word::InSync, &[WriteKind::Create][..], 0, Some(Succeeded)),
+            (State::Applied, Word::InSync, &[WriteKind::Update][..], 0, Some(Succeeded)),
             (State::Waiting, Word::OwnedByAnother, &[][..], 0, None),
             (State::Waiting, Word::StillNeeded, &[WriteKind::Create, WriteKind::Delete][..], 0, Some(Succeeded)),
             (State::Waiting, Word::StillNeeded, &[WriteKind::Delete][..], 0, None),
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn a_trigger_counts_once_however_often_it_is_tried_again() {
         let (right, wrote) = (
-            report(State::Applied, Word::AsDesired, &[], 0),
-            report(State::Applied, Word::AsDesired, &[WriteKind::Update], 0),
+            report(State::Applied, Word::InSync, &[], 0),
+            report(State::Applied, Word::InSync, &[WriteKind::Update], 0),
         );
         let missing = |failures| report(State::Failed, Word::ReadFailed, &[], failures);
         let away = |failures| report(State::Failed, Word::ServerUnavailable, &[], failures);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn an_object_that_is_changed_all_the_time_does_not_outweigh_the_fleet() {
         let failed = report(State::Failed, Word::KubeconfigEmpty, &[], 0);
-        let right = report(State::Applied, Word::AsDesired, &[], 0);
+        let right = report(State::Applied, Word::InSync, &[], 0);
         for one in [failed.clone(), right.clone()] {
             let hour: Vec<_> = (0..3_600).map(|second| (second, false, one.clone())).collect();
             assert_eq!(counts(&hour).0, 60, "{:?}", one.state);

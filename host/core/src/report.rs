@@ -18,7 +18,7 @@ const CONFLICTS: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Everything is as desired.
-    AsDesired,
+    InSync,
     /// The primary is gone, and so is everything that was made for it: nothing is left to reconcile.
     Gone,
     /// It ended in another way; the host reacts to the class.
@@ -29,14 +29,14 @@ impl End {
     /// The state of a primary whose reconcile ended like this.
     pub fn state(self) -> State {
         match self {
-            Self::AsDesired | Self::Gone => State::Applied,
+            Self::InSync | Self::Gone => State::Applied,
             Self::Ended(class) => class.state(),
         }
     }
 
     /// The reason of an end that is not a failure.
     fn reason(self) -> Word {
-        if self == Self::Gone { Word::SourceGone } else { Word::AsDesired }
+        if self == Self::Gone { Word::SourceGone } else { Word::InSync }
     }
 }
 
@@ -182,7 +182,7 @@ fn ending(success: &Success) -> Ending {
     if let Some(kept) = &success.kept {
         return failed(kept.clone().until(success.ask_again_at));
     }
-    let end = if success.gone { End::Gone } else { End::AsDesired };
+    let end = if success.gone { End::Gone } else { End::InSync };
     Ending { end, reason: end.reason().into(), message: told(&success.outcome), ask_again_at: success.ask_again_at }
 }
 
@@ -202,7 +202,7 @@ fn retry(end: End, schedule: Schedule) -> (u32, Option<u64>) {
         End::Ended(Class::Conflict) => {
             Some(failures.checked_sub(1).map_or(0, |again| backoff::delay_ms(again.min(CONFLICTS), seed)))
         }
-        End::AsDesired | End::Gone | End::Ended(_) => None,
+        End::InSync | End::Gone | End::Ended(_) => None,
     };
     (delay.map_or(0, |_| failures.saturating_add(1)), delay)
 }
@@ -245,7 +245,7 @@ mod tests {
         let first = backoff::delay_ms(0, 7);
         let failure = |word| Err(Failure::known(word, "m"));
         for (result, end, again) in [
-            (Ok(success(&[])), (State::Applied, "AsDesired", 0), None),
+            (Ok(success(&[])), (State::Applied, "InSync", 0), None),
             (Ok(success(&[Err(Word::WriteFailed)])), (State::Failed, "WriteFailed", 1), Some(first)),
             (Ok(success(&[Err(Word::WriteConflict)])), (State::Failed, "WriteConflict", 1), Some(0)),
             (failure(Word::Suspended), (State::Held, "Suspended", 0), None),

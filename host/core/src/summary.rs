@@ -178,14 +178,14 @@ fn ready(said: &[Said]) -> Said {
     Said {
         kind: ConditionType::Ready,
         status: open.map_or(ConditionStatus::True, |one| one.status),
-        reason: open.map_or_else(|| Word::AsDesired.as_str().to_owned(), |one| one.reason.clone()),
+        reason: open.map_or_else(|| Word::InSync.as_str().to_owned(), |one| one.reason.clone()),
         message: speaks.map(|one| one.message.clone()).unwrap_or_default(),
     }
 }
 
 fn watched(unwatched: &[WatchStatus]) -> Said {
     let (reason, message) = match unwatched {
-        [] => (Word::AsDesired.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
+        [] => (Word::InSync.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
         [first, ..] => {
             let more = if unwatched.len() > 1 { format!(" (and {} more)", unwatched.len() - 1) } else { String::new() };
             let WatchStatus { api_version, kind, cluster, message, .. } = first;
@@ -278,7 +278,7 @@ impl<'a> Sum<'a> {
     fn healthy(&self) -> Said {
         let failed = self.largest(&[State::Failed]);
         let groups = if failed.is_empty() { self.largest(&[State::Held, State::Waiting]) } else { failed };
-        let reason = groups.first().map_or(Word::AsDesired.as_str(), |(_, reason, _)| reason.as_str()).to_owned();
+        let reason = groups.first().map_or(Word::InSync.as_str(), |(_, reason, _)| reason.as_str()).to_owned();
         let Counts { total, applied, held, waiting, failed } = self.counts;
         let mut message = format!("{applied} of {total} applied, {held} held, {waiting} waiting, {failed} failed");
         for (at, (_, reason, group)) in groups.iter().take(COUNTED).enumerate() {
@@ -350,7 +350,7 @@ mod tests {
             None,
             NOW,
             &[
-                ("right", State::Applied, Word::AsDesired.into(), 5),
+                ("right", State::Applied, Word::InSync.into(), 5),
                 ("late", State::Waiting, declared("ServiceMissing"), NOW - 901),
                 ("early", State::Waiting, declared("ServiceMissing"), NOW - 900),
                 ("paused", State::Held, Word::Paused.into(), 7),
@@ -384,8 +384,8 @@ mod tests {
         let failed = [("a", State::Failed, Word::GuestTrapped.into(), NOW)];
         let waits = [("a", State::Waiting, Word::OwnedByAnother.into(), NOW)];
         for (entry, primaries, expected) in [
-            (&entry, &[][..], (ConditionStatus::True, "AsDesired")),
-            (&entry, &waits[..], (ConditionStatus::True, "AsDesired")),
+            (&entry, &[][..], (ConditionStatus::True, "InSync")),
+            (&entry, &waits[..], (ConditionStatus::True, "InSync")),
             (&entry, &failed[..], (ConditionStatus::False, "GuestTrapped")),
             (&newer, &[][..], (ConditionStatus::False, "PolicyInvalid")),
             (&newer, &failed[..], (ConditionStatus::False, "PolicyInvalid")),
@@ -415,13 +415,13 @@ mod tests {
         let nobody = status(&entry(), None, NOW, &[]);
         assert_eq!(
             said(&nobody, ConditionType::Healthy),
-            (ConditionStatus::True, "AsDesired", "0 of 0 applied, 0 held, 0 waiting, 0 failed")
+            (ConditionStatus::True, "InSync", "0 of 0 applied, 0 held, 0 waiting, 0 failed")
         );
         let waits = status(&entry(), None, NOW, &[("a", State::Waiting, Word::OwnedByAnother.into(), NOW)]);
         assert_eq!(said(&waits, ConditionType::Healthy).0, ConditionStatus::True);
         assert_eq!(said(&waits, ConditionType::Healthy).1, "OwnedByAnother");
         assert_eq!(said(&waits, ConditionType::Loaded).1, "Loaded");
-        assert_eq!(said(&waits, ConditionType::Watched).1, "AsDesired");
+        assert_eq!(said(&waits, ConditionType::Watched).1, "InSync");
     }
 
     #[test]
@@ -454,7 +454,7 @@ mod tests {
         let same = status(&entry(), Some(&first), NOW + 60, &failed);
         assert_eq!(same, first, "time alone changes nothing");
         let mended =
-            status(&entry(), Some(&same), NOW + 90, &[("a", State::Applied, Word::AsDesired.into(), NOW + 90)]);
+            status(&entry(), Some(&same), NOW + 90, &[("a", State::Applied, Word::InSync.into(), NOW + 90)]);
         let times: Vec<_> = mended.conditions.iter().map(|one| (one.kind, one.last_transition_time.as_str())).collect();
         let (then, now) = (format_rfc3339(NOW), format_rfc3339(NOW + 90));
         assert_eq!(

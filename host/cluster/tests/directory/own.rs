@@ -67,7 +67,7 @@ fn report(primary: &str) -> Report {
         primary: map_ref(primary),
         end: End::Ended(Class::Held),
         state: State::Held,
-        reason: Reason::Known(Word::AsDesired),
+        reason: Reason::Known(Word::InSync),
         message: String::new(),
         target: None,
         writes: Vec::new(),

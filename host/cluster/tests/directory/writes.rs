@@ -211,9 +211,9 @@ fn report(state: State, message: &str, at_seconds: i64) -> Report {
     Report {
         policy: "p".to_owned(),
         primary: map_ref("a"),
-        end: End::AsDesired,
+        end: End::InSync,
         state,
-        reason: Reason::Known(Word::AsDesired),
+        reason: Reason::Known(Word::InSync),
         message: message.to_owned(),
         target: Some(secret_ref("s")),
         writes: Vec::new(),
@@ -242,7 +242,7 @@ fn status_is_written_when_more_than_the_time_differs() {
     assert_eq!(
         status(&folder)["conditions"],
         json!([{
-            "type": "Applied", "status": "True", "reason": "AsDesired", "message": Word::AsDesired.meaning(),
+            "type": "Applied", "status": "True", "reason": "InSync", "message": Word::InSync.meaning(),
             "observedGeneration": 3, "lastTransitionTime": "1970-01-01T00:00:00Z",
         }])
     );

@@ -16,7 +16,7 @@ fn report(primary: &ObjectRef, state: State, reason: Word, message: &str) -> Rep
     Report {
         policy: POLICY.to_owned(),
         primary: primary.clone(),
-        end: if state == State::Applied { End::AsDesired } else { End::Ended(Class::of(reason)) },
+        end: if state == State::Applied { End::InSync } else { End::Ended(Class::of(reason)) },
         state,
         reason: reason.into(),
         message: message.to_owned(),
@@ -47,7 +47,7 @@ async fn a_failure_is_an_event_on_its_primary_and_repeats_are_counted() -> Resul
     scene.done(&create(&scene.secret("s"), "one")).await?;
     let told = scene.agent.writer().events("agent-0");
     for (state, reason) in
-        [(State::Applied, Word::AsDesired), (State::Waiting, Word::OwnedByAnother), (State::Held, Word::Paused)]
+        [(State::Applied, Word::InSync), (State::Waiting, Word::OwnedByAnother), (State::Held, Word::Paused)]
     {
         told.publish(&report(&primary.reference, state, reason, "fine"), primary.uid()).await.unwrap();
     }

@@ -222,7 +222,7 @@ mod tests {
         );
         let shared = guest.failure(Class::Missing, &problem("NoClusters")).reason;
         assert_eq!(shared, Reason::Declared("NoClusters".into()), "it stays the guest's");
-        let broken = guest.failure(Class::Held, &problem("AsDesired"));
+        let broken = guest.failure(Class::Held, &problem("InSync"));
         assert_eq!((broken.class, broken.reason), (Class::Invalid, Word::ContractBroken.into()));
         for word in Word::ALL {
             let mut description = described();

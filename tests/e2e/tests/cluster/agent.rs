@@ -108,7 +108,7 @@ impl Worker {
         Ok(self.log()?.lines().count())
     }
 
-    /// The last state of a primary (`HostedCluster clusters/demo`), as `Applied AsDesired`.
+    /// The last state of a primary (`HostedCluster clusters/demo`), as `Applied InSync`.
     pub(crate) fn state(&self, primary: &str) -> Result<Option<String>> {
         let told = self.told(0)?.into_iter().rev();
         let mut states =

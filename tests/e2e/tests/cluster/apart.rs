@@ -69,7 +69,7 @@ fn t20_a_patch_that_comes_too_late_is_made_anew_from_what_is_there() -> Result<(
         stage.patch(MANAGED, None, "late", theirs).await?;
         proxy.hold(None);
         ensure!(stage.taint_times("late", 2).await?.len() == 1, "the taint that somebody else set has a time");
-        agent.wait_for("ManagedCluster late", "Applied AsDesired").await?;
+        agent.wait_for("ManagedCluster late", "Applied InSync").await?;
         agent.stop()?;
         let lines = stage.lines(mark).await?;
         let ours = |line: &&transom_test_cluster::Line| line.target.as_ref().is_some_and(|it| it.name == "late");

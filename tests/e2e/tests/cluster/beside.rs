@@ -100,7 +100,7 @@ fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_rig
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("moved", 7443).await?;
         stage.wait_for_right("missing", 6443).await?;
-        agent.wait_for(&primary("right"), "Applied AsDesired").await?;
+        agent.wait_for(&primary("right"), "Applied InSync").await?;
         agent.wait_for(&primary("foreign"), "Failed TargetNotOwned").await?;
         agent.stop()?;
         let mut writes = stage.writes(mark).await?;

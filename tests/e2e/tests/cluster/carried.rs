@@ -70,7 +70,7 @@ fn what_the_policy_puts_on_a_secret_is_kept_and_what_others_put_there_is_left_al
             labels["team"].is_null() && labels["theirs"] == "1" && annotations["transom.dev/carried"].is_null()
         })
         .await?;
-        agent.wait_for("HostedCluster clusters/worn", "Applied AsDesired").await?;
+        agent.wait_for("HostedCluster clusters/worn", "Applied InSync").await?;
         stage.wait_for_right("worn", 6443).await?;
         agent.stop()?;
         // What is there is right for another agent, too.

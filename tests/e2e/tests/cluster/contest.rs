@@ -61,7 +61,7 @@ fn who_takes_a_taint_away_three_times_is_left_alone_and_told_of() -> Result<()> 
                 Ok(has(&stage.taints_of(NAME).await?, UNREACHABLE).then_some(()))
             })
             .await?;
-            agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied AsDesired").await?;
+            agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync").await?;
             stage.patch(MANAGED, None, NAME, json!({"spec": {"taints": null}})).await?;
         }
         agent.wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended").await?;
@@ -132,7 +132,7 @@ async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> R
         Ok((tainted && finalizers.iter().any(theirs)).then_some(()))
     })
     .await?;
-    agent.wait_for(&format!("ManagedCluster {name}"), "Applied AsDesired").await
+    agent.wait_for(&format!("ManagedCluster {name}"), "Applied InSync").await
 }
 
 /// `built-in-taints` with a change; every primary is resynced each second.

@@ -81,14 +81,14 @@ async fn primaries(stage: &Stage) -> Result<()> {
 
 /// What becomes of each.
 const OUTCOMES: [(&str, &str); 8] = [
-    ("plain", "Applied AsDesired"),
+    ("plain", "Applied InSync"),
     ("typed", "Failed KubeconfigInvalid"),
-    ("control", "Applied AsDesired"),
-    ("large", "Applied AsDesired"),
+    ("control", "Applied InSync"),
+    ("large", "Applied InSync"),
     ("full", "Failed KubeconfigTooLarge"),
     ("text", "Failed KubeconfigUnparsable"),
-    ("annotated", "Applied AsDesired"),
-    ("wide", "Applied AsDesired"),
+    ("annotated", "Applied InSync"),
+    ("wide", "Applied InSync"),
 ];
 
 /// The token of the first user in the kubeconfig of a Secret; nothing where there is no Secret.
@@ -266,7 +266,7 @@ async fn mend(stage: &Stage, agent: &mut Worker) -> Result<()> {
     let start = Instant::now();
     stage.put_status(HOSTED, Some(CLUSTERS), MENDED, &right["status"].take()).await?;
     stage.wait_for_right(MENDED, 6443).await?;
-    agent.wait_for(&primary(MENDED), "Applied AsDesired").await?;
+    agent.wait_for(&primary(MENDED), "Applied InSync").await?;
     println!("a field of a wrong type mended: right after {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }

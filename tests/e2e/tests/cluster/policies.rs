@@ -85,7 +85,7 @@ fn a_policy_is_an_object_and_its_status_says_what_it_has_come_to() -> Result<()>
             })
             .await?;
         ensure!(status["counts"]["total"] == 2 && condition(&status, "Healthy").0 == "True", "{status}");
-        ensure!(condition(&status, "Watched") == ("True", "AsDesired"), "{status}");
+        ensure!(condition(&status, "Watched") == ("True", "InSync"), "{status}");
         ensure!(status["waiting"][0]["reason"] == "NamespaceMissing" && status["waiting"][0]["count"] == 1, "{status}");
         let digest = status["revision"]["decide"].as_str().unwrap_or_default();
         ensure!(digest.starts_with("sha256:") && status["revision"]["generation"] == 1, "{status}");

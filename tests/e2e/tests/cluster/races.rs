@@ -98,7 +98,7 @@ fn reverted(rounds: usize) -> Result<()> {
         let again = each().map(|name| tainted(stage, name, true));
         again.buffer_unordered(PARALLEL).try_collect::<()>().await.with_context(|| agent.tail())?;
         let last = names.last().context("nobody was raced")?;
-        agent.wait_for(&format!("ManagedCluster {last}"), "Applied AsDesired").await?;
+        agent.wait_for(&format!("ManagedCluster {last}"), "Applied InSync").await?;
         ensure!(!agent.stop()?.contains("Contended"), "one undone write is no contest");
         Ok(())
     })

@@ -169,7 +169,7 @@ fn more_policies_than_threads_are_all_worked_and_suspended() -> Result<()> {
         put_many(folder.path(), &[])?;
         let path = folder.path().display().to_string();
         let agent = stage.start_agent(&["--policies", &path])?;
-        wait_for_each(&agent, &(0..MANY).collect::<Vec<_>>(), "AsDesired").await?;
+        wait_for_each(&agent, &(0..MANY).collect::<Vec<_>>(), "InSync").await?;
         put_many(folder.path(), &[0, 16, 17, MANY - 1])?;
         wait_for_each(&agent, &[0, 16, 17, MANY - 1], "Suspended").await?;
         agent.stop()?;

@@ -37,7 +37,7 @@ async fn flip(stage: &Stage, added: &str) -> Result<()> {
         stage.set_available(NAME, status).await?;
         let wanted: Vec<Value> = [Some(users.clone()), ours.map(taint)].into_iter().flatten().collect();
         stage.wait_for_taints(&wanted).await.with_context(|| format!("available: {status}"))?;
-        agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied AsDesired").await?;
+        agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync").await?;
     }
     agent.stop()?;
     let lines = stage.lines(mark).await?;
@@ -81,7 +81,7 @@ async fn flip_beside_an_idle_one(stage: &Stage) -> Result<()> {
     for (status, key) in [("Unknown", UNREACHABLE), ("False", UNAVAILABLE)] {
         stage.set_available(NAME, status).await?;
         stage.wait_for_taints(&[taint(key)]).await.with_context(|| format!("available: {status}"))?;
-        agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied AsDesired").await?;
+        agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync").await?;
     }
     agent.stop()?;
     let writes = stage.writes(mark).await?;

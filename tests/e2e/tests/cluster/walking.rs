@@ -129,7 +129,7 @@ fn taints_are_patched_beside_those_of_others_and_taken_away_again() -> Result<()
         wait_for("the user's taint alone", &[users]).await?;
         stage.set_available(name, "Unknown").await?;
         wait_for("the other taint of ours", &[users, "cluster.open-cluster-management.io/unreachable"]).await?;
-        agent.wait_for(&format!("ManagedCluster {name}"), "Applied AsDesired").await?;
+        agent.wait_for(&format!("ManagedCluster {name}"), "Applied InSync").await?;
         agent.stop()?;
         Ok(())
     })

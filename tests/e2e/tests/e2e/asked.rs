@@ -114,7 +114,7 @@ fn since_when_is_what_the_agent_told_and_no_credential_is_shown() -> Result<()> 
     }
     // Of what the agent at work gave up nobody is told that it is written next.
     let status = fs::read_to_string(stage.hosted_status(1))?;
-    let given_up = status.replace("state: Applied", "state: Failed").replace("reason: AsDesired", "reason: Contended");
+    let given_up = status.replace("state: Applied", "state: Failed").replace("reason: InSync", "reason: Contended");
     fs::write(stage.hosted_status(1), given_up)?;
     let row =
         rows(&stage, &["HostedCluster", &format!("clusters/{}", fleet::hosted_name(1))])?.pop().context("no row")?;

@@ -42,13 +42,13 @@ fn a_long_compilation_holds_up_no_other_policy_and_ends_with_the_agent() -> Resu
     put_hostile(&stage, "small", "good", ("", ""))?;
     let mut agent = watch(&stage)?;
     works_on(&stage)?;
-    wait_for_status(&stage, "small", "edge-00008", "AsDesired")?;
+    wait_for_status(&stage, "small", "edge-00008", "InSync")?;
     wait::until("a compiler", DEADLINE, || agent.children().ok().filter(|all| !all.is_empty()))?;
     put(&stage.policies.join("good.wasm"), &good_with("(func (param i64))")?)?;
     wait_for_line(&agent, "swapped", "small")?;
     put_hostile(&stage, "late", "good", ("good.wasm", "late.wasm"))?;
     put(&stage.policies.join("late.wasm"), &good_with("(func (param f32))")?)?;
-    wait_for_status(&stage, "late", "edge-00008", "AsDesired")?;
+    wait_for_status(&stage, "late", "edge-00008", "InSync")?;
     let suspended =
         fs::read_to_string(stage.policies.join("small.yaml"))?.replace("spec:\n", "spec:\n  suspend: true\n");
     put(&stage.policies.join("small.yaml"), suspended.as_bytes())?;
@@ -80,14 +80,14 @@ fn what_took_long_to_compile_is_not_compiled_again_after_a_kill() -> Result<()> 
         Ok(all)
     };
     let agent = watch(&stage)?;
-    wait_for_status(&stage, "slow", "edge-00008", "AsDesired")?;
+    wait_for_status(&stage, "slow", "edge-00008", "InSync")?;
     agent.kill()?;
     let before = kept().context("nothing was kept")?;
     // The components that ship, and this one.
     ensure!(before.len() >= 2, "{before:?}");
     fs::remove_dir_all(stage.own().join("status/slow"))?;
     let agent = watch(&stage)?;
-    wait_for_status(&stage, "slow", "edge-00008", "AsDesired")?;
+    wait_for_status(&stage, "slow", "edge-00008", "InSync")?;
     agent.stop()?;
     ensure!(kept()? == before, "it was compiled again");
     Ok(())

@@ -66,7 +66,7 @@ fn one_clusters_kubeconfig_never_lies_in_another_ones_namespace() -> Result<()> 
 fn a_granted_node_port_is_written_and_another_host_is_named_in_the_refusal() -> Result<()> {
     let granted = "        addresses: [{role: service, nodePort: true, host: '*.nodes.example.com'}]\n";
     for (host, port, reason) in [
-        ("a.nodes.example.com", 31_443, "AsDesired"),
+        ("a.nodes.example.com", 31_443, "InSync"),
         ("a.nodes.example.com", 6_443, "ServerNotGranted"),
         ("nodes.evil.example.com", 31_443, "ServerNotGranted"),
     ] {
@@ -76,7 +76,7 @@ fn a_granted_node_port_is_written_and_another_host_is_named_in_the_refusal() -> 
         ensure!(status.contains(&format!("reason: {reason}")), "{host}:{port}: {status}");
         let server = format!("https://{host}:{port}");
         match reason {
-            "AsDesired" => ensure!(transom_e2e::secret::Secret::read(&stage.secret(0))?.server == server),
+            "InSync" => ensure!(transom_e2e::secret::Secret::read(&stage.secret(0))?.server == server),
             _ => {
                 ensure!(status.contains(&format!("the guest proposed server {server}")), "{status}");
                 ensure!(status.contains("*.nodes.example.com with a node port of service"), "{status}");
@@ -97,7 +97,7 @@ fn a_field_of_the_primary_is_a_server_for_that_primary_only() -> Result<()> {
     let stage = stage(&format!("{{host: {host}, port: 6443}}"), granted)?;
     stage.once()?;
     let [first, second] = [0, 1].map(|index| fs::read_to_string(stage.hosted_status(index)).unwrap_or_default());
-    ensure!(first.contains("reason: AsDesired"), "{first}");
+    ensure!(first.contains("reason: InSync"), "{first}");
     ensure!(second.contains("reason: ServerNotGranted"), "{second}");
     Ok(())
 }

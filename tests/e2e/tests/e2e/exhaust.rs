@@ -146,7 +146,7 @@ fn a_thousand_policies_are_loaded_worked_and_suspended() -> Result<()> {
     let mut agent = watch(&stage)?;
     works_on(&stage)?;
     for at in 0..POLICIES {
-        wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "AsDesired")?;
+        wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "InSync")?;
     }
     for at in [0, 500, POLICIES - 1] {
         put_hostile(&stage, &format!("p{at:04}"), "good", ("spec:\n", "spec:\n  suspend: true\n"))?;
@@ -168,7 +168,7 @@ fn a_guest_that_logs_without_end_fills_no_disk() -> Result<()> {
     let granted = ("      component: ./log-flood.wasm", "      component: ./log-flood.wasm\n      capabilities: [log]");
     put_hostile(&stage, "flood", "log-flood", granted)?;
     let mut agent = watch(&stage)?;
-    wait_for_status(&stage, "flood", &format!("edge-{:05}", CLUSTERS - 1), "AsDesired")?;
+    wait_for_status(&stage, "flood", &format!("edge-{:05}", CLUSTERS - 1), "InSync")?;
     works_on(&stage)?;
     within_shipped(&mut agent, "endless logs")?;
     let log = agent.stop()?;
