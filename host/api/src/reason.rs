@@ -114,7 +114,7 @@ words! {
     Loaded: "The newest revision of the policy is at work.", "Nothing to do.";
     // Waiting.
     InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";
-    TargetsUnlocated: "Not every primary that may want the target has been located yet, of this policy or in its first 30 seconds of another one, so a target without a stamp is not written.", "Nothing to do: this ends with the start of the agent.";
+    OwnershipPending: "Not every primary that may want the target has been located yet, of this policy or in its first 30 seconds of another one, so a target without a stamp is not written.", "Nothing to do: this ends with the start of the agent.";
     OwnedByAnother: "Another primary, or the same one under another policy, claims the same target and keeps it.", "Give one of the two primaries named in the message another target; where the message names two policies, let one of them write another Secret, or narrow its primaries.";
     StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.", "Nothing to do: it is removed, or goes to the primary that claims it, when the object named in the message is gone.";
     // Ownership.

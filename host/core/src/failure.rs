@@ -57,7 +57,7 @@ impl Class {
             | Word::Loaded => Self::Held,
             Word::SourceGone => Self::Left,
             Word::InputTerminating | Word::OwnedByAnother | Word::StillNeeded => Self::Waiting,
-            Word::TargetsUnlocated => Self::Unlocated,
+            Word::OwnershipPending => Self::Unlocated,
             Word::NotLeading => Self::Standby,
             Word::GuestTimedOut
             | Word::EngineBusy

@@ -53,7 +53,7 @@ pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
     match (state, reason) {
         (State::Applied | State::Failed, _) => None,
         (_, Reason::Known(Word::InputTerminating)) => Some(300),
-        (_, Reason::Known(Word::TargetsUnlocated)) => Some(120),
+        (_, Reason::Known(Word::OwnershipPending)) => Some(120),
         (_, Reason::Known(Word::OwnedByAnother)) => Some(600),
         (_, Reason::Known(Word::StillNeeded)) => Some(1_800),
         // A user or an operator ordered this, for an unknown time.

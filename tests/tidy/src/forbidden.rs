@@ -157,7 +157,7 @@ mod tests {
             "false if report.reason == other => {}",
             "if matches!(told.reason, Reason::Known(Word::ReadFailed)) {",
             "Reason::Known(Word::SourceGone) => Ok(()),",
-            "Word::TargetsUnlocated => return,",
+            "Word::OwnershipPending => return,",
             "match report.reason.as_str() {",
         ] {
             assert_eq!(rules("host/agent/src/agent/a.rs", &format!("{line}\n")), [Rule::Reason], "{line}");

@@ -63,7 +63,7 @@ pub struct Wanted<'a> {
 /// after a successful write.
 ///
 /// # Errors
-/// `OwnedByAnother`, `TargetsUnlocated`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
+/// `OwnedByAnother`, `OwnershipPending`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
 /// `Contended`.
 pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) -> Result<Plan, Failure> {
     let target = wanted.target;
@@ -127,10 +127,10 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// `TargetsUnlocated`: can be told as soon as the target is known, before anything is read for it.
+/// `OwnershipPending`: can be told as soon as the target is known, before anything is read for it.
 pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
     let message = format!("{target} bears no stamp, and {remaining} primaries that might claim it are not located yet");
-    Failure::known(Word::TargetsUnlocated, message)
+    Failure::known(Word::OwnershipPending, message)
 }
 
 /// Checks that a target without a stamp may be adopted.
