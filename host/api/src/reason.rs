@@ -126,7 +126,7 @@ words! {
     ReadNotGranted: "The guest asked for an object that the policy does not grant.", "Add the object to grant.read, or use another guest.";
     WriteNotGranted: "The guest proposed to write what the policy does not grant.", "Add the target to grant.write, or use another guest.";
     ServerNotGranted: "The guest proposed a server that the policy does not grant.", "Use a guest that keeps to the Service, or grant the server.";
-    AuthorityNotGranted: "The guest proposed a certificate authority that does not come from a granted input.", "Use another guest, or name the role in grant.write.kubeconfig.ca.";
+    CANotGranted: "The guest proposed a certificate authority that does not come from a granted input.", "Use another guest, or name the role in grant.write.kubeconfig.ca.";
     InsecureNotGranted: "The guest proposed to skip the verification of the server.", "Use another guest; insecure access is not granted.";
     ProxyNotGranted: "The guest proposed a proxy that the policy does not grant.", "Use another guest, or grant the source's proxy.";
     ServerNameNotGranted: "The guest proposed a tls-server-name that is not the source's.", "Use another guest.";

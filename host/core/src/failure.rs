@@ -80,7 +80,7 @@ impl Class {
             | Word::ReadNotGranted
             | Word::WriteNotGranted
             | Word::ServerNotGranted
-            | Word::AuthorityNotGranted
+            | Word::CANotGranted
             | Word::InsecureNotGranted
             | Word::ProxyNotGranted
             | Word::ServerNameNotGranted

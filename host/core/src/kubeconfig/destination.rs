@@ -125,10 +125,10 @@ fn granted(
     let from_source = grant.ca.iter().any(|role| role == terms.source_role);
     if cluster.authorities.iter().any(|reference| known(reference) && !from_source) {
         let what = format!("a CA of the input {}", terms.source_role);
-        return refuse("certificate-authority-data", Word::AuthorityNotGranted, &what, &authorities);
+        return refuse("certificate-authority-data", Word::CANotGranted, &what, &authorities);
     }
     if cluster.authorities.is_empty() && !cluster.insecure && matches!(origin.authority, AuthoritySource::Data(_)) {
-        return refuse("certificate-authority-data", Word::AuthorityNotGranted, "to drop the CA", &authorities);
+        return refuse("certificate-authority-data", Word::CANotGranted, "to drop the CA", &authorities);
     }
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {
         let what = "to skip the verification of the server";

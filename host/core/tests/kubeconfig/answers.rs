@@ -226,7 +226,7 @@ fn the_grant_decides_about_each_part() {
         (grant(), |cluster| cluster.proxy = None, Word::InsecureNotGranted),
         (grant(), |cluster| cluster.insecure = false, Word::ProxyNotGranted),
         (grant(), |cluster| (cluster.insecure, cluster.proxy) = (false, Some(1)), Word::ProxyNotGranted),
-        (strict.clone(), plain, Word::AuthorityNotGranted),
+        (strict.clone(), plain, Word::CANotGranted),
         (
             grant(),
             |cluster| {
@@ -260,7 +260,7 @@ fn an_authority_is_not_dropped() {
             answer.clusters[at].proxy = None;
             answer.clusters[at].authorities.clear();
         });
-        assert_eq!(error.unwrap_err().word, Word::AuthorityNotGranted);
+        assert_eq!(error.unwrap_err().word, Word::CANotGranted);
     }
 }
 
