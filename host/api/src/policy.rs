@@ -241,7 +241,7 @@ pub enum AdoptSpec {
 pub enum PruneSpec {
     /// When its source is gone or its target moved.
     #[default]
-    SourceGone,
+    WhenSourceDeleted,
     /// Never.
     Never,
 }
@@ -267,7 +267,7 @@ mod tests {
             spec.own,
             OwnSpec {
                 adopt: AdoptSpec::SoleClaimant,
-                prune: PruneSpec::SourceGone,
+                prune: PruneSpec::WhenSourceDeleted,
                 keep_until_absent: vec![],
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),

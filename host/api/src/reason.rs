@@ -110,7 +110,7 @@ words! {
     InSync: "What is there is what should be there.", "Nothing to do.";
     Suspended: "The policy is suspended.", "Set spec.suspend of the policy to false.";
     ReadOnly: "The agent is read-only: what it would write stands in the message.", "Run the agent without --read-only to have it written.";
-    SourceGone: "The primary is gone; what was made for it is removed or kept as the policy says.", "Nothing to do.";
+    SourceDeleted: "The primary is gone; what was made for it is removed or kept as the policy says.", "Nothing to do.";
     Loaded: "The newest revision of the policy is at work.", "Nothing to do.";
     // Waiting.
     InputTerminating: "An object that is needed is being deleted.", "Nothing to do: the object is looked at again when it is gone or made anew.";

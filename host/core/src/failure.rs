@@ -55,7 +55,7 @@ impl Class {
             | Word::ReadOnly
             | Word::Paused
             | Word::Loaded => Self::Held,
-            Word::SourceGone => Self::Left,
+            Word::SourceDeleted => Self::Left,
             Word::InputTerminating | Word::OwnedByAnother | Word::StillNeeded => Self::Waiting,
             Word::OwnershipPending => Self::Unlocated,
             Word::NotLeading => Self::Standby,

@@ -36,7 +36,7 @@ impl End {
 
     /// The reason of an end that is not a failure.
     fn reason(self) -> Word {
-        if self == Self::Gone { Word::SourceGone } else { Word::InSync }
+        if self == Self::Gone { Word::SourceDeleted } else { Word::InSync }
     }
 }
 

@@ -236,7 +236,7 @@ fn prunes() {
             Candidate { object: object.into(), kept_by }
         };
         let candidates: Vec<Candidate> = given["outputs"].as_array().unwrap().iter().map(candidate).collect();
-        let why = if text(given, "why") == "gone" { Undesired::SourceGone } else { Undesired::TargetMoved };
+        let why = if text(given, "why") == "gone" { Undesired::SourceDeleted } else { Undesired::TargetMoved };
         let pruned = prune::plan(&policy, &key("demo"), &candidates, &claims, why);
         let mut all = shown(Ok(pruned.plan));
         if let Some(kept) = &pruned.kept {

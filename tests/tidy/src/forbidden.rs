@@ -156,7 +156,7 @@ mod tests {
             "let unread = |told: &Told| causes.contains(&told.reason);",
             "false if report.reason == other => {}",
             "if matches!(told.reason, Reason::Known(Word::ReadFailed)) {",
-            "Reason::Known(Word::SourceGone) => Ok(()),",
+            "Reason::Known(Word::SourceDeleted) => Ok(()),",
             "Word::OwnershipPending => return,",
             "match report.reason.as_str() {",
         ] {

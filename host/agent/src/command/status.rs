@@ -127,7 +127,7 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
     // A primary that is gone has no result, only an account of what is left to remove.
     let (state, reason, message) = match told {
         Some(Told { state, reason, message, .. }) => (state, reason, message),
-        None => (State::Applied, Word::SourceGone.into(), String::new()),
+        None => (State::Applied, Word::SourceDeleted.into(), String::new()),
     };
     let reported = agent.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);

@@ -27,7 +27,7 @@ pub struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undesired {
     /// The primary is gone.
-    SourceGone,
+    SourceDeleted,
     /// The primary wants another target now.
     TargetMoved,
 }
@@ -38,7 +38,7 @@ pub struct Pruned {
     /// The steps; empty when nothing can be removed now.
     pub plan: Plan,
     /// Why an output that is no longer desired stays; for [`crate::report::Success::kept`]. `StillNeeded` with every
-    /// object that keeps an output, `WriteNotGranted`, or `SourceGone` (held) when the policy removes nothing.
+    /// object that keeps an output, `WriteNotGranted`, or `SourceDeleted` (held) when the policy removes nothing.
     pub kept: Option<Failure>,
 }
 
@@ -77,7 +77,7 @@ pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], claims: &Claim
     let mut keepers = Vec::new();
     for candidate in candidates.iter().filter(|candidate| is_ours(&candidate.object, key, claims)) {
         if policy.own.prune == PruneSpec::Never {
-            pruned.kept = (why == Undesired::SourceGone).then(|| never(&candidate.object.reference));
+            pruned.kept = (why == Undesired::SourceDeleted).then(|| never(&candidate.object.reference));
             return pruned;
         }
         match removal(policy, key, candidate) {
@@ -93,7 +93,7 @@ pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], claims: &Claim
 }
 
 fn never(target: &ObjectRef) -> Failure {
-    Failure::known(Word::SourceGone, format!("{target} stays: the policy removes nothing"))
+    Failure::known(Word::SourceDeleted, format!("{target} stays: the policy removes nothing"))
 }
 
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
@@ -119,7 +119,7 @@ fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Fail
 
 fn delete(object: &Object, why: Undesired) -> Step {
     let why = match why {
-        Undesired::SourceGone => "its source is gone",
+        Undesired::SourceDeleted => "its source is gone",
         Undesired::TargetMoved => "its source has another target now",
     };
     Step::Delete {

@@ -176,7 +176,7 @@ mod tests {
             ("/spec/grant/read/3", json!("x"), "is string \"x\" where a mapping belongs"),
             ("/spec/grant/write", json!({}), "is a mapping where a list belongs"),
             ("/spec/suspend", json!("yes"), "is string \"yes\" where a boolean belongs"),
-            ("/spec/own/prune", json!("Always"), "unknown value `Always`, expected `SourceGone` or `Never`"),
+            ("/spec/own/prune", json!("Always"), "unknown value `Always`, expected `WhenSourceDeleted` or `Never`"),
         ] {
             let mut manifest = kubeconfig_manifest();
             let (parent, name) = pointer.rsplit_once('/').unwrap();
@@ -214,7 +214,7 @@ mod tests {
         }
         let mut manifest = kubeconfig_manifest();
         manifest["spec"]["own"]["prune"] = json!("sourcegone");
-        assert!(parse(&manifest).unwrap_err().why.ends_with("; did you mean `SourceGone`?"));
+        assert!(parse(&manifest).unwrap_err().why.ends_with("; did you mean `WhenSourceDeleted`?"));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn a_policy_with_a_mistake_is_refused_and_its_field_named() -> Result<()> {
     let good = fs::read_to_string(&policy)?;
     let mistakes = [
         ("  own:", "  owns:", "PolicyInvalid", "spec.owns"),
-        ("prune: SourceGone", "prune: SourceGoen", "PolicyInvalid", "spec.own.prune"),
+        ("prune: WhenSourceDeleted", "prune: SourceGoen", "PolicyInvalid", "spec.own.prune"),
         ("clusterDomain: cluster.local", "clusterDomian: cluster.local", "SettingsRefused", "clusterDomian"),
         ("clusterDomain: cluster.local", "clusterDomain: Cluster Local", "SettingsRefused", "clusterDomain"),
     ];

@@ -28,7 +28,7 @@ impl Agent {
         }
         let woken = self.known.lock().claims.remove(key);
         self.wake(woken);
-        let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceGone, seen).await?;
+        let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceDeleted, seen).await?;
         Ok(Success { gone: true, outcome, kept, ask_again_at: None })
     }
 
