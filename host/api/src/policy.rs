@@ -231,7 +231,7 @@ pub struct OwnSpec {
 pub enum AdoptSpec {
     /// Take it over when only this primary claims it and the credential in it is the source's.
     #[default]
-    SoleClaimant,
+    SoleOwner,
     /// Leave it alone.
     Never,
 }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(
             spec.own,
             OwnSpec {
-                adopt: AdoptSpec::SoleClaimant,
+                adopt: AdoptSpec::SoleOwner,
                 prune: PruneSpec::WhenSourceDeleted,
                 keep_until_absent: vec![],
                 labels: BTreeMap::new(),

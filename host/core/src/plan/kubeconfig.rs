@@ -137,10 +137,10 @@ pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
 fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) -> Result<(), Failure> {
     let why = match wanted.policy.own.adopt {
         AdoptSpec::Never => "the policy adopts nothing",
-        AdoptSpec::SoleClaimant if !sole => "more than one primary claims it",
-        AdoptSpec::SoleClaimant if existing.has_owner() => "it has an owner reference",
-        AdoptSpec::SoleClaimant if of_manifest_work(existing) => "it belongs to a ManifestWork",
-        AdoptSpec::SoleClaimant => {
+        AdoptSpec::SoleOwner if !sole => "more than one primary claims it",
+        AdoptSpec::SoleOwner if existing.has_owner() => "it has an owner reference",
+        AdoptSpec::SoleOwner if of_manifest_work(existing) => "it belongs to a ManifestWork",
+        AdoptSpec::SoleOwner => {
             let ours = data(existing, &rule.key).is_some_and(|bytes| (wanted.document.shares_credential)(&bytes));
             if ours {
                 return Ok(());
