@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The most primaries that a status names.
-pub const MAX_WORST: usize = 10;
+pub const MAX_TOP_FAILURES: usize = 10;
 /// The most reasons of waiting and the most watches that a status lists.
 pub const MAX_LISTED: usize = 32;
 /// The most bytes of a message in a status.
@@ -27,9 +27,9 @@ pub struct PolicyStatus {
     /// Why primaries are held or wait, the most frequent reason first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingStatus>,
-    /// The worst primaries: failed ones first, then those that wait for longer than expected.
+    /// The primaries to look at first: failed ones, then those that wait for longer than expected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub worst: Vec<PrimaryStatus>,
+    pub top_failures: Vec<PrimaryStatus>,
     /// Watches that cannot be followed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwatched: Vec<WatchStatus>,

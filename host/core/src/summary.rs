@@ -8,7 +8,7 @@ use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
-    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_WORST, PolicyStatus, PrimaryStatus,
+    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus,
     RevisionStatus, WaitingStatus, WatchStatus,
 };
 use transom_api::{Reason, State, Word};
@@ -99,7 +99,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         revision,
         counts: sum.counts,
         conditions: said.map(|said| condition(said, known)).collect(),
-        worst: sum.worst(),
+        top_failures: sum.top_failures(),
         waiting: sum.waiting(),
         unwatched,
     }
@@ -211,7 +211,7 @@ struct Sum<'a> {
     counts: Counts,
     groups: BTreeMap<(State, &'a Reason), Group>,
     /// The worst so far, in order; at most as many as are shown.
-    worst: BTreeMap<(bool, i64, &'a ObjectRef), Standing<'a>>,
+    top_failures: BTreeMap<(bool, i64, &'a ObjectRef), Standing<'a>>,
 }
 
 impl<'a> Sum<'a> {
@@ -235,15 +235,15 @@ impl<'a> Sum<'a> {
         group.overdue = group.overdue.saturating_add(u32::from(overdue));
         group.since_seconds = group.since_seconds.min(since_seconds);
         if state == State::Failed || overdue {
-            self.worst.insert((state != State::Failed, since_seconds, primary), standing);
-            if self.worst.len() > MAX_WORST {
-                self.worst.pop_last();
+            self.top_failures.insert((state != State::Failed, since_seconds, primary), standing);
+            if self.top_failures.len() > MAX_TOP_FAILURES {
+                self.top_failures.pop_last();
             }
         }
     }
 
     /// Failed primaries first, then overdue ones; in each group, the longest first.
-    fn worst(&self) -> Vec<PrimaryStatus> {
+    fn top_failures(&self) -> Vec<PrimaryStatus> {
         let shown = |standing: &Standing<'_>| PrimaryStatus {
             namespace: standing.primary.namespace.clone(),
             name: standing.primary.name.clone(),
@@ -252,7 +252,7 @@ impl<'a> Sum<'a> {
             message: cut(standing.message),
             since: format_rfc3339(standing.since_seconds),
         };
-        self.worst.values().map(shown).collect()
+        self.top_failures.values().map(shown).collect()
     }
 
     /// The groups of these states, the largest first.
@@ -359,8 +359,8 @@ mod tests {
             ],
         );
         assert_eq!(status.counts, Counts { total: 6, applied: 1, held: 1, waiting: 2, failed: 2 });
-        let worst: Vec<_> = status.worst.iter().map(|worst| worst.name.as_str()).collect();
-        assert_eq!(worst, ["older", "newer", "late"]);
+        let names: Vec<_> = status.top_failures.iter().map(|primary| primary.name.as_str()).collect();
+        assert_eq!(names, ["older", "newer", "late"]);
         let waiting: Vec<_> = status
             .waiting
             .iter()
@@ -482,7 +482,7 @@ mod tests {
         let status = status(&entry(), None, NOW, &all);
         let bytes = serde_json::to_string(&status).unwrap().len();
         assert!(
-            status.worst.len() == MAX_WORST && status.waiting.len() == MAX_LISTED && bytes < 16 * 1024,
+            status.top_failures.len() == MAX_TOP_FAILURES && status.waiting.len() == MAX_LISTED && bytes < 16 * 1024,
             "{bytes} bytes"
         );
     }

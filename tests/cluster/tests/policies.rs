@@ -272,7 +272,7 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
     let status = PolicyStatus {
         observed_generation: Some(1),
         counts: Counts { total: 3, applied: 1, held: 0, waiting: 1, failed: 1 },
-        worst: vec![PrimaryStatus {
+        top_failures: vec![PrimaryStatus {
             namespace: None,
             name: "c1".to_owned(),
             state: State::Failed,

@@ -62,13 +62,13 @@ impl Statuses {
     /// primary has waited for the same reason.
     pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
         let told = self.lock();
-        let PolicyStatus { worst, waiting, .. } = told.found.get(&*key.policy)?;
+        let PolicyStatus { top_failures, waiting, .. } = told.found.get(&*key.policy)?;
         let same = |one: &&PrimaryStatus| {
             (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)
                 && (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
         };
         let as_waiting = |one: &&WaitingStatus| (one.state, one.reason.as_str()) == (now.state, now.reason.as_str());
-        let since = worst.iter().find(same).map(|one| &one.since);
+        let since = top_failures.iter().find(same).map(|one| &one.since);
         parse_rfc3339(since.or_else(|| Some(&waiting.iter().find(as_waiting)?.since))?)
     }
 
@@ -126,7 +126,7 @@ impl Agent {
             (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)
         };
         let told = self.statuses.lock();
-        let by_policy = told.found.get(&*key.policy).and_then(|status| status.worst.iter().find(here).cloned());
+        let by_policy = told.found.get(&*key.policy).and_then(|status| status.top_failures.iter().find(here).cloned());
         by_policy.or_else(|| self.connections.reported(&key.policy, &key.primary))
     }
 

@@ -2,7 +2,7 @@
 //! Never stricter than `core::policy::check`; what a schema cannot say is left to it.
 
 use crate::policy::bounds::{ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE};
-use crate::status::{MAX_LISTED, MAX_WORST};
+use crate::status::{MAX_LISTED, MAX_TOP_FAILURES};
 use serde_json::{Map, Value, json};
 
 const CONNECTION: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -135,7 +135,7 @@ fn bounds() -> Vec<(&'static str, Value)> {
         ("spec.own.labels", texts(json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE}))),
         ("spec.own.annotations", texts(json!({"type": "string", "maxLength": ANNOTATION}))),
         ("status.waiting", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
-        ("status.worst", json!({"maxItems": MAX_WORST, "x-kubernetes-list-type": "atomic"})),
+        ("status.topFailures", json!({"maxItems": MAX_TOP_FAILURES, "x-kubernetes-list-type": "atomic"})),
         ("status.unwatched", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
         ("status.conditions", map(8, "type")),
     ]

@@ -39,7 +39,7 @@ pub(super) const PAGES: [Page; 8] = [
     Page {
         name: "TransomPrimariesOverdue",
         cause: "Primaries wait, or are held, for longer than it takes when nothing is wrong. `NamespaceMissing` for many is mostly a wrong `clusterName` or `selfManagedCluster` ([install.md](install.md)): the names of the klusterlet namespaces are then not those that exist.",
-        cure: "The status of the policy (`waiting`, `worst`) says which ones, for what they wait and since when. An annotation `transom.dev/paused` or `spec.suspend` is never overdue.",
+        cure: "The status of the policy (`waiting`, `topFailures`) says which ones, for what they wait and since when. An annotation `transom.dev/paused` or `spec.suspend` is never overdue.",
     },
     Page {
         name: "TransomQueueStuck",

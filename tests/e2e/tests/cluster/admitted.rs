@@ -28,7 +28,7 @@ impl Stage {
             last = self.get(POLICY, None, OUTPUT).await?.context("the policy is gone")?["status"].take();
             let all = |field: &str| last[field].as_array().cloned().unwrap_or_default();
             let healthy = all("conditions").into_iter().find(|it| it["type"] == "Healthy").unwrap_or_default();
-            let worst = all("worst").iter().any(|it| it["name"] == name && it["reason"] == reason);
+            let worst = all("topFailures").iter().any(|it| it["name"] == name && it["reason"] == reason);
             Ok((healthy["status"] == "False" && healthy["reason"] == reason && worst).then_some(()))
         });
         told.await.with_context(|| format!("the last status was {last}"))?;

@@ -202,7 +202,7 @@ fn a_status_counts_says_why_primaries_wait_and_names_the_worst() -> Result<()> {
                 == [json!(["Waiting", "NamespaceMissing", 2, 900, 0]), json!(["Held", "NotAvailable", 1, 3600, 0])],
             "{status}"
         );
-        let worst = status["worst"].as_array().context("nobody is the worst")?;
+        let worst = status["topFailures"].as_array().context("no top failures")?;
         let names: Vec<&str> = worst.iter().filter_map(|it| it["name"].as_str()).collect();
         ensure!(names == (0..10).map(|number| format!("broken-{number:02}")).collect::<Vec<_>>(), "{names:?}");
         let all_failed = worst.iter().all(|it| it["state"] == "Failed" && it["reason"] == "KubeconfigMissing");
