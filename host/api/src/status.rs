@@ -32,7 +32,7 @@ pub struct PolicyStatus {
     pub top_failures: Vec<PrimaryStatus>,
     /// Watches that cannot be followed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unwatched: Vec<WatchStatus>,
+    pub watch_errors: Vec<WatchStatus>,
     /// `Ready`, which sums up `Loaded`, `Watched` and `Healthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -47,7 +47,7 @@ impl PolicyStatus {
     fn timeless(&self) -> Self {
         let mut status = self.clone();
         status.waiting.iter_mut().for_each(|waiting| waiting.since.clear());
-        status.worst.iter_mut().for_each(|worst| worst.since.clear());
+        status.top_failures.iter_mut().for_each(|primary| primary.since.clear());
         status.conditions.iter_mut().for_each(|condition| condition.last_transition_time.clear());
         status
     }

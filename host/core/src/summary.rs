@@ -41,7 +41,7 @@ pub struct Known<'a> {
     /// The policy's entry in the catalogue.
     pub entry: &'a Entry,
     /// Watches that fail, of all policies.
-    pub unwatched: &'a [WatchStatus],
+    pub watch_errors: &'a [WatchStatus],
     /// The status before this one, for the times of its conditions.
     pub before: Option<&'a PolicyStatus>,
     /// Seconds since 1970.
@@ -79,19 +79,19 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         decide: revision.decide.digest.to_string(),
         trigger: revision.trigger.as_ref().map(|trigger| trigger.digest.to_string()),
     });
-    let mut unwatched: Vec<_> = known.unwatched.iter().filter(|watch| concerns(entry, watch)).cloned().collect();
-    unwatched.sort();
-    unwatched.dedup();
+    let mut watch_errors: Vec<_> = known.watch_errors.iter().filter(|watch| concerns(entry, watch)).cloned().collect();
+    watch_errors.sort();
+    watch_errors.dedup();
     let said = match (&entry.revision, &entry.refused) {
         // Never at work: its needs and its health are unknown.
         (None, Some(refused)) => {
             [loaded(entry), unknown(ConditionType::Watched, refused), unknown(ConditionType::Healthy, refused)]
         }
-        _ => [loaded(entry), watched(&unwatched), sum.healthy()],
+        _ => [loaded(entry), watched(&watch_errors), sum.healthy()],
     };
     let said = std::iter::once(ready(&said)).chain(said);
-    unwatched.truncate(MAX_LISTED);
-    for watch in &mut unwatched {
+    watch_errors.truncate(MAX_LISTED);
+    for watch in &mut watch_errors {
         watch.message = cut(&watch.message);
     }
     PolicyStatus {
@@ -101,7 +101,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         conditions: said.map(|said| condition(said, known)).collect(),
         top_failures: sum.top_failures(),
         waiting: sum.waiting(),
-        unwatched,
+        watch_errors,
     }
 }
 
@@ -183,17 +183,17 @@ fn ready(said: &[Said]) -> Said {
     }
 }
 
-fn watched(unwatched: &[WatchStatus]) -> Said {
-    let (reason, message) = match unwatched {
+fn watched(watch_errors: &[WatchStatus]) -> Said {
+    let (reason, message) = match watch_errors {
         [] => (Word::InSync.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
         [first, ..] => {
-            let more = if unwatched.len() > 1 { format!(" (and {} more)", unwatched.len() - 1) } else { String::new() };
+            let more = if watch_errors.len() > 1 { format!(" (and {} more)", watch_errors.len() - 1) } else { String::new() };
             let WatchStatus { api_version, kind, cluster, message, .. } = first;
             let what = if kind.is_empty() { String::new() } else { format!("{kind} of {api_version} on ") };
             (first.reason.clone(), format!("{what}{cluster}: {message}{more}"))
         }
     };
-    Said { kind: ConditionType::Watched, status: holds(unwatched.is_empty()), reason, message }
+    Said { kind: ConditionType::Watched, status: holds(watch_errors.is_empty()), reason, message }
 }
 
 /// Primaries of one state and reason.
@@ -330,7 +330,7 @@ mod tests {
             message: "told",
             since_seconds: *since,
         });
-        of(Known { entry, unwatched: &[], before, now_seconds: now }, standings)
+        of(Known { entry, watch_errors: &[], before, now_seconds: now }, standings)
     }
 
     fn said(status: &PolicyStatus, kind: ConditionType) -> (ConditionStatus, &str, &str) {
@@ -396,7 +396,7 @@ mod tests {
             assert_eq!((found, reason), expected, "{primaries:?}");
             assert_eq!(status.conditions.len(), 4);
         }
-        let unwatched = WatchStatus {
+        let watch_errors = WatchStatus {
             cluster: "local".to_owned(),
             api_version: "v1".to_owned(),
             kind: "Secret".to_owned(),
@@ -404,7 +404,7 @@ mod tests {
             reason: "ReadForbidden".to_owned(),
             message: "no".to_owned(),
         };
-        let known = Known { entry: &entry, unwatched: &[unwatched], before: None, now_seconds: NOW };
+        let known = Known { entry: &entry, watch_errors: &[watch_errors], before: None, now_seconds: NOW };
         let status = of(known, std::iter::empty());
         assert_eq!(said(&status, ConditionType::Ready).0, ConditionStatus::False);
         assert_eq!(said(&status, ConditionType::Ready).1, "ReadForbidden");
@@ -498,10 +498,10 @@ mod tests {
             message: "not allowed".to_owned(),
         };
         let entry = entry();
-        let unwatched = [watch("Service"), watch("Secret"), watch("Service"), watch("Pod")];
+        let watch_errors = [watch("Service"), watch("Secret"), watch("Service"), watch("Pod")];
         let status =
-            of(Known { entry: &entry, unwatched: &unwatched, before: None, now_seconds: NOW }, std::iter::empty());
-        assert_eq!(status.unwatched, [watch("Secret"), watch("Service")]);
+            of(Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW }, std::iter::empty());
+        assert_eq!(status.watch_errors, [watch("Secret"), watch("Service")]);
         assert_eq!(
             said(&status, ConditionType::Watched),
             (ConditionStatus::False, "ReadForbidden", "Secret of v1 on local: not allowed (and 1 more)")
@@ -519,14 +519,14 @@ mod tests {
             message: "a\u{1b}.yaml: document 1, line 2: not UTF-8".to_owned(),
         };
         let entry = entry();
-        let unwatched = [file("local"), file("elsewhere")];
+        let watch_errors = [file("local"), file("elsewhere")];
         let status =
-            of(Known { entry: &entry, unwatched: &unwatched, before: None, now_seconds: NOW }, std::iter::empty());
+            of(Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW }, std::iter::empty());
         assert_eq!(
             said(&status, ConditionType::Watched),
             (ConditionStatus::False, "ManifestInvalid", "local: a\\u001b.yaml: document 1, line 2: not UTF-8")
         );
-        assert_eq!(status.unwatched.len(), 1);
+        assert_eq!(status.watch_errors.len(), 1);
     }
 
     #[test]

@@ -275,8 +275,8 @@ impl Connections {
     }
 
     /// The watches of API servers that fail now, and the files of directories that cannot be read.
-    pub(crate) fn unwatched(&self) -> Vec<WatchStatus> {
-        self.by_name.iter().flat_map(|(name, cluster)| cluster.unwatched(name)).collect()
+    pub(crate) fn watch_errors(&self) -> Vec<WatchStatus> {
+        self.by_name.iter().flat_map(|(name, cluster)| cluster.watch_errors(name)).collect()
     }
 
     /// The last published status of a policy, by this agent or an earlier one.

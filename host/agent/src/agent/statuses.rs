@@ -138,7 +138,7 @@ impl Agent {
         let mut told = self.statuses.lock();
         let Policies { catalogue, last, found, unwritten } = &mut *told;
         unwritten.retain(|policy| catalogue.entries().any(|(name, _)| **name == **policy));
-        let unwatched = self.connections.unwatched();
+        let watch_errors = self.connections.watch_errors();
         for (policy, entry) in catalogue.entries() {
             // A policy without a lane waits for its connections.
             let looking = self.lane(policy).map_or(entry.revision.is_some(), |lane| !lane.is_idle());
@@ -147,7 +147,7 @@ impl Agent {
             }
             let before = last.get(&**policy).cloned().or_else(|| found.remove(&**policy));
             let before = before.or_else(|| self.connections.policy_status(policy));
-            let status = self.policy_status(policy, entry, &unwatched, before.as_ref());
+            let status = self.policy_status(policy, entry, &watch_errors, before.as_ref());
             // A status that differs only in times is not written: the earlier times stay.
             let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
             if news && let Err(error) = self.connections.publish_policy(policy, &status) {
@@ -184,7 +184,7 @@ impl Agent {
         &self,
         policy: &str,
         entry: &Entry,
-        unwatched: &[WatchStatus],
+        watch_errors: &[WatchStatus],
         before: Option<&PolicyStatus>,
     ) -> PolicyStatus {
         let known = self.known.lock();
@@ -197,7 +197,7 @@ impl Agent {
             since_seconds: told.since_seconds,
         });
         let now_seconds = self.clock.now_seconds();
-        summary::of(summary::Known { entry, unwatched, before, now_seconds }, standings)
+        summary::of(summary::Known { entry, watch_errors, before, now_seconds }, standings)
     }
 }
 

@@ -212,7 +212,7 @@ fn unread(agent: &Agent, screen: &Screen) -> bool {
     for one in &files {
         screen.note(format_args!("{}: {}: {}", one.place, one.reason.as_str(), one.message));
     }
-    let watches = agent.connections.unwatched();
+    let watches = agent.connections.watch_errors();
     for watch in &watches {
         screen.note(format_args!("{} {}: {}: {}", watch.api_version, watch.kind, watch.reason, watch.message));
     }

@@ -136,7 +136,7 @@ fn bounds() -> Vec<(&'static str, Value)> {
         ("spec.own.annotations", texts(json!({"type": "string", "maxLength": ANNOTATION}))),
         ("status.waiting", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
         ("status.topFailures", json!({"maxItems": MAX_TOP_FAILURES, "x-kubernetes-list-type": "atomic"})),
-        ("status.unwatched", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
+        ("status.watchErrors", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
         ("status.conditions", map(8, "type")),
     ]
 }

@@ -233,7 +233,7 @@ impl Cluster {
     }
 
     /// What cannot be followed now: kinds of an API server, or files, which may hold any kind.
-    pub(super) fn unwatched(&self, name: &str) -> Vec<WatchStatus> {
+    pub(super) fn watch_errors(&self, name: &str) -> Vec<WatchStatus> {
         let file = |one: Unreadable| WatchStatus {
             cluster: name.to_owned(),
             api_version: String::new(),
