@@ -32,7 +32,7 @@ use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore};
-use transom_api::{State, Word};
+use transom_api::{State, KnownReason};
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
 use transom_core::failure::Class;
@@ -210,7 +210,7 @@ impl Agent {
         };
         for error in self.connections.retain_status(policies, &primaries) {
             let (place, message) = ("status".to_owned(), error.to_string());
-            telemetry::tell(&Signal::Unreadable { place, reason: Word::WriteFailed, message });
+            telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::WriteFailed, message });
         }
     }
 
@@ -218,9 +218,9 @@ impl Agent {
     /// attempt.
     pub(crate) fn faulted(&self, key: &Key, writes: &Writes) {
         let told = Told {
-            end: End::Ended(Class::of(Word::AgentFailed)),
+            end: End::Ended(Class::of(KnownReason::AgentFailed)),
             state: State::Failed,
-            reason: Word::AgentFailed.into(),
+            reason: KnownReason::AgentFailed.into(),
             message: "the agent failed while it reconciled this primary".to_owned(),
             failures: 1,
             since_seconds: self.clock.now_seconds(),

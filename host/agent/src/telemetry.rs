@@ -21,7 +21,7 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
-use transom_api::{State, Word};
+use transom_api::{State, KnownReason};
 use transom_core::metrics::Attempt;
 use transom_core::outcome::Outcome;
 use transom_core::report::Report;
@@ -186,7 +186,7 @@ fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
     };
     if verdict.left_out_before > 0 {
         let lines = verdict.left_out_before;
-        let reason = Word::LogFlooded.as_str();
+        let reason = KnownReason::LogFlooded.as_str();
         warn!(%policy, reason, lines, "left out lines of guests within a minute: {LOG_BYTES} bytes are the limit");
     }
     verdict.told
@@ -204,7 +204,7 @@ pub(crate) fn fault(key: &Key, counts: bool) {
     if let (Some(meters), true) = (metrics::get(), counts) {
         meters.attempted(Attempt::Failed);
     }
-    error!(policy = %key.policy, primary = %key.primary, reason = Word::AgentFailed.as_str(), "the reconcile ended by a fault of the agent; it is tried again");
+    error!(policy = %key.policy, primary = %key.primary, reason = KnownReason::AgentFailed.as_str(), "the reconcile ended by a fault of the agent; it is tried again");
 }
 
 /// Removes what was counted for a deleted policy.
@@ -268,7 +268,7 @@ mod tests {
     use transom_core::reference::ObjectRef;
     use transom_core::report::{self, Reconcile, Schedule, Success};
 
-    fn report(state: State, word: Word, failures: u32, wrote: bool) -> Report {
+    fn report(state: State, word: KnownReason, failures: u32, wrote: bool) -> Report {
         let primary = ObjectRef::local("v1", "Thing", None, "a");
         let key = Key::new(&"p".into(), &primary);
         let reconcile = Reconcile { key, target: None, inputs: None, observed_generation: None };
@@ -289,21 +289,21 @@ mod tests {
         use State::{Applied, Failed, Held, Waiting};
         for (end, transition, expected) in [
             // `Applied` at first sight is quiet; `Applied` again is not.
-            ((Applied, Word::InSync, 0, false), Some(Sight), Level::DEBUG),
-            ((Applied, Word::InSync, 0, false), Some(Change), Level::INFO),
-            ((Applied, Word::InSync, 0, false), None, Level::DEBUG),
+            ((Applied, KnownReason::InSync, 0, false), Some(Sight), Level::DEBUG),
+            ((Applied, KnownReason::InSync, 0, false), Some(Change), Level::INFO),
+            ((Applied, KnownReason::InSync, 0, false), None, Level::DEBUG),
             // The line of the write covers it.
-            ((Applied, Word::InSync, 0, true), Some(Change), Level::DEBUG),
-            ((Waiting, Word::OwnedByAnother, 0, false), Some(Sight), Level::INFO),
-            ((Held, Word::Paused, 0, false), Some(Change), Level::INFO),
+            ((Applied, KnownReason::InSync, 0, true), Some(Change), Level::DEBUG),
+            ((Waiting, KnownReason::OwnedByAnother, 0, false), Some(Sight), Level::INFO),
+            ((Held, KnownReason::Paused, 0, false), Some(Change), Level::INFO),
             // Only a person can end this failure.
-            ((Failed, Word::KubeconfigUnparsable, 0, false), Some(Sight), Level::ERROR),
-            ((Failed, Word::KubeconfigUnparsable, 0, false), None, Level::DEBUG),
-            ((Failed, Word::ServerUnavailable, 1, false), Some(Change), Level::WARN),
-            ((Failed, Word::ServerUnavailable, 7, false), None, Level::DEBUG),
+            ((Failed, KnownReason::KubeconfigUnparsable, 0, false), Some(Sight), Level::ERROR),
+            ((Failed, KnownReason::KubeconfigUnparsable, 0, false), None, Level::DEBUG),
+            ((Failed, KnownReason::ServerUnavailable, 1, false), Some(Change), Level::WARN),
+            ((Failed, KnownReason::ServerUnavailable, 7, false), None, Level::DEBUG),
             // Common, and retried at once.
-            ((Failed, Word::WriteConflict, 1, false), Some(Change), Level::DEBUG),
-            ((Failed, Word::WriteConflict, 2, false), Some(Change), Level::WARN),
+            ((Failed, KnownReason::WriteConflict, 1, false), Some(Change), Level::DEBUG),
+            ((Failed, KnownReason::WriteConflict, 2, false), Some(Change), Level::WARN),
         ] {
             let (state, word, failures, wrote) = end;
             assert_eq!(level(&report(state, word, failures, wrote), transition), expected, "{end:?} {transition:?}");

@@ -7,7 +7,7 @@ pub mod policy;
 pub mod reason;
 pub mod status;
 
-pub use reason::{Reason, State, Word};
+pub use reason::{Reason, State, KnownReason};
 
 /// Group of the agent's kinds.
 pub const GROUP: &str = "transom.dev";

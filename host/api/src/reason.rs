@@ -35,7 +35,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// One of the agent's own words.
-    Known(Word),
+    Known(KnownReason),
     /// A word that a guest declared when it was loaded.
     Declared(Arc<str>),
 }
@@ -50,8 +50,8 @@ impl Reason {
     }
 }
 
-impl From<Word> for Reason {
-    fn from(word: Word) -> Self {
+impl From<KnownReason> for Reason {
+    fn from(word: KnownReason) -> Self {
         Self::Known(word)
     }
 }
@@ -73,11 +73,11 @@ macro_rules! words {
     ($($word:ident: $meaning:literal, $remedy:literal;)*) => {
         /// A reason of the agent itself.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Word {
+        pub enum KnownReason {
             $(#[doc = $meaning] $word,)*
         }
 
-        impl Word {
+        impl KnownReason {
             /// Every word, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$word,)*];
 
@@ -204,17 +204,17 @@ mod tests {
 
     #[test]
     fn words_are_unique_and_explained() {
-        for (index, word) in Word::ALL.iter().enumerate() {
+        for (index, word) in KnownReason::ALL.iter().enumerate() {
             let text = word.as_str();
             assert!(text.starts_with(|first: char| first.is_ascii_uppercase()), "{text}");
             assert!(word.meaning().ends_with('.') && word.remedy().ends_with('.'), "{text} is not explained");
-            assert!(Word::ALL.iter().skip(index + 1).all(|other| other.as_str() != text), "{text} stands there twice");
+            assert!(KnownReason::ALL.iter().skip(index + 1).all(|other| other.as_str() != text), "{text} stands there twice");
         }
     }
 
     #[test]
     fn a_reason_is_shown_as_its_word() {
-        let reasons = [Reason::from(Word::OwnedByAnother), Reason::Declared("OurOwn".into())];
+        let reasons = [Reason::from(KnownReason::OwnedByAnother), Reason::Declared("OurOwn".into())];
         assert_eq!(serde_json::to_string(&reasons).unwrap(), r#"["OwnedByAnother","OurOwn"]"#);
         assert_eq!(reasons.map(|reason| reason.to_string()), ["OwnedByAnother", "OurOwn"]);
     }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// Largest component that is read, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
@@ -164,12 +164,12 @@ pub enum FetchError {
 
 impl FetchError {
     /// The reason to show.
-    pub fn word(&self) -> Word {
+    pub fn word(&self) -> KnownReason {
         match self {
-            Self::NotBuiltin { .. } | Self::File(..) => Word::ComponentNotFound,
-            Self::NoFiles(_) | Self::Outside(_) => Word::ComponentNotAllowed,
-            Self::TooLarge(_) => Word::ComponentTooLarge,
-            Self::Digest { .. } => Word::DigestMismatch,
+            Self::NotBuiltin { .. } | Self::File(..) => KnownReason::ComponentNotFound,
+            Self::NoFiles(_) | Self::Outside(_) => KnownReason::ComponentNotAllowed,
+            Self::TooLarge(_) => KnownReason::ComponentTooLarge,
+            Self::Digest { .. } => KnownReason::DigestMismatch,
         }
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(artifact.digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert!(location.fetch(Some(&artifact.digest)).is_ok() && location.mark().is_some());
         let refused = location.fetch(Some("sha256:00")).err().unwrap();
-        assert_eq!(refused.word(), Word::DigestMismatch);
+        assert_eq!(refused.word(), KnownReason::DigestMismatch);
         let anywhere = Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap());
         assert_eq!(anywhere.fetch(None).unwrap().digest, artifact.digest);
     }
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_named() {
         let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into())).fetch(None).err().unwrap();
-        assert_eq!(missing.word(), Word::ComponentNotFound);
+        assert_eq!(missing.word(), KnownReason::ComponentNotFound);
         assert!(missing.to_string().contains("/nowhere/no.wasm") && missing.to_string().contains("--components"));
         let unknown = Location::parse("builtin:nothing", &Base::Nowhere).fetch(None).err().unwrap().to_string();
         let all = builtin::names().all(|name| unknown.contains(name));
@@ -243,7 +243,7 @@ mod tests {
                 let location = Location::parse(path, &base);
                 for expected in [None, Some(digest.as_str())] {
                     let refused = location.fetch(expected).err().unwrap();
-                    assert_eq!((refused.word(), location.mark()), (Word::ComponentNotAllowed, None), "{base:?} {path}");
+                    assert_eq!((refused.word(), location.mark()), (KnownReason::ComponentNotAllowed, None), "{base:?} {path}");
                     let other = Location::parse("/no/such/file", &base).fetch(expected).err().unwrap().to_string();
                     let said = refused.to_string().replace(&location.to_string(), "/no/such/file");
                     assert_eq!(said, other, "{base:?} {path}");
@@ -251,6 +251,6 @@ mod tests {
             }
         }
         let linked = Location::parse("link.wasm", &Base::Components(root)).fetch(None).err().unwrap();
-        assert_eq!(linked.word(), Word::ComponentNotAllowed);
+        assert_eq!(linked.word(), KnownReason::ComponentNotAllowed);
     }
 }

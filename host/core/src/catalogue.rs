@@ -11,7 +11,7 @@ use crate::trigger::Judge;
 use guest::Guest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// One policy with its guests. A reconcile holds one revision and never mixes two.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ struct PrimaryKind<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason.
-    pub word: Word,
+    pub word: KnownReason,
     /// What is wrong, and where.
     pub message: String,
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn refusal(message: &str) -> Refusal {
-        Refusal { word: Word::PolicyInvalid, message: message.to_owned() }
+        Refusal { word: KnownReason::PolicyInvalid, message: message.to_owned() }
     }
 
     #[test]

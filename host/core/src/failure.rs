@@ -4,7 +4,7 @@ use crate::object::Object;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use std::fmt;
-use transom_api::{Reason, State, Word};
+use transom_api::{Reason, State, KnownReason};
 
 /// The most bytes of a message; longer ones are cut.
 const MAX_MESSAGE: usize = 1024;
@@ -48,87 +48,87 @@ impl Class {
         clippy::too_many_lines,
         reason = "one line for each word, so that a new word does not compile without a class"
     )]
-    pub fn of(word: Word) -> Self {
+    pub fn of(word: KnownReason) -> Self {
         match word {
-            Word::InSync
-            | Word::Suspended
-            | Word::ReadOnly
-            | Word::Paused
-            | Word::Loaded => Self::Held,
-            Word::SourceDeleted => Self::Left,
-            Word::InputTerminating | Word::OwnedByAnother | Word::StillNeeded => Self::Waiting,
-            Word::OwnershipPending => Self::Unlocated,
-            Word::NotLeading => Self::Standby,
-            Word::GuestTimedOut
-            | Word::EngineBusy
-            | Word::ComponentNotFound
-                | Word::ComponentNotAllowed
-            | Word::AgentFailed
-            | Word::WriteFailed
-            | Word::KindMissing
-            | Word::WriteForbidden
-            | Word::QuotaExceeded
-            | Word::AdmissionRefused
+            KnownReason::InSync
+            | KnownReason::Suspended
+            | KnownReason::ReadOnly
+            | KnownReason::Paused
+            | KnownReason::Loaded => Self::Held,
+            KnownReason::SourceDeleted => Self::Left,
+            KnownReason::InputTerminating | KnownReason::OwnedByAnother | KnownReason::StillNeeded => Self::Waiting,
+            KnownReason::OwnershipPending => Self::Unlocated,
+            KnownReason::NotLeading => Self::Standby,
+            KnownReason::GuestTimedOut
+            | KnownReason::EngineBusy
+            | KnownReason::ComponentNotFound
+                | KnownReason::ComponentNotAllowed
+            | KnownReason::AgentFailed
+            | KnownReason::WriteFailed
+            | KnownReason::KindMissing
+            | KnownReason::WriteForbidden
+            | KnownReason::QuotaExceeded
+            | KnownReason::AdmissionRefused
             // Only time mends this one.
-            | Word::CertificateNotYetValid => Self::Missing,
-            Word::WriteConflict => Self::Conflict,
-            Word::ReadFailed | Word::ReadForbidden | Word::ServerUnavailable => Self::Unreachable,
-            Word::TargetNotOwned
-            | Word::Contended
-            | Word::WriteBudgetExceeded
-            | Word::ReconcileBudgetExceeded
-            | Word::ReadNotGranted
-            | Word::WriteNotGranted
-            | Word::ServerNotGranted
-            | Word::CANotGranted
-            | Word::InsecureNotGranted
-            | Word::ProxyNotGranted
-            | Word::ServerNameNotGranted
-            | Word::CredentialNotGranted
-            | Word::TaintKeyNotGranted
-            | Word::UnknownReference
-            | Word::KubeconfigMissing
-            | Word::KubeconfigEmpty
-            | Word::KubeconfigUnparsable
-            | Word::KubeconfigInvalid
-            | Word::KubeconfigTooLarge
-            | Word::NotAKubeconfig
-            | Word::NoClusters
-            | Word::DuplicateEntry
-            | Word::InvalidBase64
-            | Word::InvalidUrl
-            | Word::InvalidAuthority
-            | Word::InvalidCertificate
-            | Word::CertificateKeyMismatch
-            | Word::CertificateExpired
-            | Word::ContextUnresolved
-            | Word::InvalidObject
-            | Word::InvalidTargetName
-            | Word::ObjectTooLarge
-            | Word::GuestMemoryExceeded
-            | Word::GuestTablesExceeded
-            | Word::GuestStackOverflowed
-            | Word::GuestTrapped
-            | Word::AnswerTooLarge
-            | Word::ArgumentTooLarge
-            | Word::LogFlooded
-            | Word::HostCallsExceeded
-            | Word::ContractBroken
-            | Word::TooManyRounds
-            | Word::ComponentInvalid
-            | Word::ComponentTooLarge
-            | Word::DigestMismatch
-            | Word::ImportNotGranted
-            | Word::WorldMismatch
-            | Word::DescriptionInvalid
-            | Word::SettingsRefused
-            | Word::PolicyInvalid
-            | Word::TaintKeyTaken
-            | Word::DuplicateObject
-            | Word::ManifestInvalid
-            | Word::WriteInvalid
-            | Word::TargetImmutable
-            | Word::AdmissionChanged => Self::Invalid,
+            | KnownReason::CertificateNotYetValid => Self::Missing,
+            KnownReason::WriteConflict => Self::Conflict,
+            KnownReason::ReadFailed | KnownReason::ReadForbidden | KnownReason::ServerUnavailable => Self::Unreachable,
+            KnownReason::TargetNotOwned
+            | KnownReason::Contended
+            | KnownReason::WriteBudgetExceeded
+            | KnownReason::ReconcileBudgetExceeded
+            | KnownReason::ReadNotGranted
+            | KnownReason::WriteNotGranted
+            | KnownReason::ServerNotGranted
+            | KnownReason::CANotGranted
+            | KnownReason::InsecureNotGranted
+            | KnownReason::ProxyNotGranted
+            | KnownReason::ServerNameNotGranted
+            | KnownReason::CredentialNotGranted
+            | KnownReason::TaintKeyNotGranted
+            | KnownReason::UnknownReference
+            | KnownReason::KubeconfigMissing
+            | KnownReason::KubeconfigEmpty
+            | KnownReason::KubeconfigUnparsable
+            | KnownReason::KubeconfigInvalid
+            | KnownReason::KubeconfigTooLarge
+            | KnownReason::NotAKubeconfig
+            | KnownReason::NoClusters
+            | KnownReason::DuplicateEntry
+            | KnownReason::InvalidBase64
+            | KnownReason::InvalidUrl
+            | KnownReason::InvalidAuthority
+            | KnownReason::InvalidCertificate
+            | KnownReason::CertificateKeyMismatch
+            | KnownReason::CertificateExpired
+            | KnownReason::ContextUnresolved
+            | KnownReason::InvalidObject
+            | KnownReason::InvalidTargetName
+            | KnownReason::ObjectTooLarge
+            | KnownReason::GuestMemoryExceeded
+            | KnownReason::GuestTablesExceeded
+            | KnownReason::GuestStackOverflowed
+            | KnownReason::GuestTrapped
+            | KnownReason::AnswerTooLarge
+            | KnownReason::ArgumentTooLarge
+            | KnownReason::LogFlooded
+            | KnownReason::HostCallsExceeded
+            | KnownReason::ContractBroken
+            | KnownReason::TooManyRounds
+            | KnownReason::ComponentInvalid
+            | KnownReason::ComponentTooLarge
+            | KnownReason::DigestMismatch
+            | KnownReason::ImportNotGranted
+            | KnownReason::WorldMismatch
+            | KnownReason::DescriptionInvalid
+            | KnownReason::SettingsRefused
+            | KnownReason::PolicyInvalid
+            | KnownReason::TaintKeyTaken
+            | KnownReason::DuplicateObject
+            | KnownReason::ManifestInvalid
+            | KnownReason::WriteInvalid
+            | KnownReason::TargetImmutable
+            | KnownReason::AdmissionChanged => Self::Invalid,
         }
     }
 }
@@ -150,7 +150,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with one of the agent's own words; its class follows from the word.
-    pub fn known(word: Word, message: impl Into<String>) -> Self {
+    pub fn known(word: KnownReason, message: impl Into<String>) -> Self {
         Self::new(Class::of(word), word.into(), &message.into())
     }
 
@@ -173,7 +173,7 @@ impl Failure {
 
     /// `InvalidObject`: a field of an object has the wrong type.
     pub fn invalid_object(object: &Object, invalid: &InvalidField) -> Self {
-        Self::known(Word::InvalidObject, format!("{}: {invalid}", object.reference)).about([object.reference.clone()])
+        Self::known(KnownReason::InvalidObject, format!("{}: {invalid}", object.reference)).about([object.reference.clone()])
     }
 }
 
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn states_follow_from_the_class() {
-        assert_eq!(Failure::known(Word::OwnedByAnother, "").class.state(), State::Waiting);
-        assert_eq!(Failure::known(Word::Suspended, "").class.state(), State::Held);
-        assert_eq!(Failure::known(Word::WriteConflict, "").class.state(), State::Failed);
+        assert_eq!(Failure::known(KnownReason::OwnedByAnother, "").class.state(), State::Waiting);
+        assert_eq!(Failure::known(KnownReason::Suspended, "").class.state(), State::Held);
+        assert_eq!(Failure::known(KnownReason::WriteConflict, "").class.state(), State::Failed);
     }
 }

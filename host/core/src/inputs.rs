@@ -11,7 +11,7 @@ use crate::object::Object;
 use crate::service;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// One snapshot for one reconcile; all its guest calls see the same.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
         Absence::Fail(word) => (Class::Missing, word),
     };
     let failure = match found.object {
-        Some(_) => Failure::known(Word::InputTerminating, format!("{reference} is being deleted")),
+        Some(_) => Failure::known(KnownReason::InputTerminating, format!("{reference} is being deleted")),
         None => guest.absence(class, word, format!("{reference} is not there")),
     };
     Err(failure.about([reference.clone()]))
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(inputs, vec![Input { role: "home".to_owned(), value }]);
         }
         let failure = cross_one(&guest(&["status.phase"], &[]), Form::Object, Some(namespace)).unwrap_err();
-        assert_eq!(failure.reason, Word::InvalidObject.into());
+        assert_eq!(failure.reason, KnownReason::InvalidObject.into());
         assert!(failure.message.contains("`status`") && !failure.message.contains("odd"), "{failure}");
     }
 

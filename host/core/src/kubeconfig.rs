@@ -27,7 +27,7 @@ use error::Place;
 use key::Pair;
 use serde_json::{Map, Value};
 use std::fmt;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// The most values in a kubeconfig.
 const NODES: usize = 100_000;
@@ -85,12 +85,12 @@ impl Source {
         let budget = Limits { bytes: limits.bytes, nodes: NODES, depth: 64 };
         let document = match document::parse_one(bytes, budget)? {
             Value::Object(map) => map,
-            Value::Null => return Err(Place::ROOT.error(Word::KubeconfigEmpty, "nothing in it")),
-            _ => return Err(Place::ROOT.error(Word::NotAKubeconfig, "not a map")),
+            Value::Null => return Err(Place::ROOT.error(KnownReason::KubeconfigEmpty, "nothing in it")),
+            _ => return Err(Place::ROOT.error(KnownReason::NotAKubeconfig, "not a map")),
         };
         for (key, wanted) in [("apiVersion", "v1"), ("kind", "Config")] {
             if document.get(key).is_some_and(|found| !found.is_null() && found.as_str() != Some(wanted)) {
-                return Err(Place::ROOT.field(key).error(Word::NotAKubeconfig, "not that of a kubeconfig"));
+                return Err(Place::ROOT.field(key).error(KnownReason::NotAKubeconfig, "not that of a kubeconfig"));
             }
         }
         shape::check(&document)?;
@@ -118,9 +118,9 @@ impl fmt::Debug for Source {
 impl From<document::DocumentError> for KubeconfigError {
     fn from(error: document::DocumentError) -> Self {
         let word = match error.fault {
-            Fault::TooLarge => Word::KubeconfigTooLarge,
-            Fault::DuplicateKey => Word::DuplicateEntry,
-            _ => Word::KubeconfigUnparsable,
+            Fault::TooLarge => KnownReason::KubeconfigTooLarge,
+            Fault::DuplicateKey => KnownReason::DuplicateEntry,
+            _ => KnownReason::KubeconfigUnparsable,
         };
         Self { word, path: error.path, line: error.line, message: error.fault.as_str().into(), proposed: false }
     }

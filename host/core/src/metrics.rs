@@ -124,9 +124,9 @@ mod tests {
     use crate::report::Success;
     use crate::sample::{self, kubeconfig_manifest, policy, target};
     use std::collections::BTreeSet;
-    use transom_api::Word;
+    use transom_api::KnownReason;
 
-    fn report(state: State, word: Word, writes: &[WriteKind], failures: u32) -> Report {
+    fn report(state: State, word: KnownReason, writes: &[WriteKind], failures: u32) -> Report {
         let result = match state {
             State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
             _ => Err(Failure::known(word, "")),
@@ -141,17 +141,17 @@ mod tests {
         let writes = policy(&kubeconfig_manifest()).writes;
         use Attempt::{Failed, Succeeded};
         for (state, word, kinds, failures, expected) in [
-            (State::Applied, Word::InSync, &[][..], 0, Some(Succeeded)),
-            (State::Applied, Word::InSync, &[WriteKind::Create][..], 0, Some(Succeeded)),
-            (State::Applied, Word::InSync, &[WriteKind::Update][..], 0, Some(Succeeded)),
-            (State::Waiting, Word::OwnedByAnother, &[][..], 0, None),
-            (State::Waiting, Word::StillNeeded, &[WriteKind::Create, WriteKind::Delete][..], 0, Some(Succeeded)),
-            (State::Waiting, Word::StillNeeded, &[WriteKind::Delete][..], 0, None),
-            (State::Held, Word::Suspended, &[][..], 0, None),
-            (State::Failed, Word::KubeconfigEmpty, &[][..], 0, Some(Failed)),
-            (State::Failed, Word::WriteFailed, &[][..], 1, Some(Failed)),
-            (State::Failed, Word::WriteConflict, &[][..], 1, None),
-            (State::Failed, Word::WriteConflict, &[][..], 2, Some(Failed)),
+            (State::Applied, KnownReason::InSync, &[][..], 0, Some(Succeeded)),
+            (State::Applied, KnownReason::InSync, &[WriteKind::Create][..], 0, Some(Succeeded)),
+            (State::Applied, KnownReason::InSync, &[WriteKind::Update][..], 0, Some(Succeeded)),
+            (State::Waiting, KnownReason::OwnedByAnother, &[][..], 0, None),
+            (State::Waiting, KnownReason::StillNeeded, &[WriteKind::Create, WriteKind::Delete][..], 0, Some(Succeeded)),
+            (State::Waiting, KnownReason::StillNeeded, &[WriteKind::Delete][..], 0, None),
+            (State::Held, KnownReason::Suspended, &[][..], 0, None),
+            (State::Failed, KnownReason::KubeconfigEmpty, &[][..], 0, Some(Failed)),
+            (State::Failed, KnownReason::WriteFailed, &[][..], 1, Some(Failed)),
+            (State::Failed, KnownReason::WriteConflict, &[][..], 1, None),
+            (State::Failed, KnownReason::WriteConflict, &[][..], 2, Some(Failed)),
         ] {
             let report = report(state, word, kinds, failures);
             let counted = |writes, read| attempt(writes, read, false, None, &report).map(|counted| counted.attempt);
@@ -182,12 +182,12 @@ mod tests {
     #[test]
     fn a_trigger_counts_once_however_often_it_is_tried_again() {
         let (right, wrote) = (
-            report(State::Applied, Word::InSync, &[], 0),
-            report(State::Applied, Word::InSync, &[WriteKind::Update], 0),
+            report(State::Applied, KnownReason::InSync, &[], 0),
+            report(State::Applied, KnownReason::InSync, &[WriteKind::Update], 0),
         );
-        let missing = |failures| report(State::Failed, Word::ReadFailed, &[], failures);
-        let away = |failures| report(State::Failed, Word::ServerUnavailable, &[], failures);
-        let conflict = |failures| report(State::Failed, Word::WriteConflict, &[], failures);
+        let missing = |failures| report(State::Failed, KnownReason::ReadFailed, &[], failures);
+        let away = |failures| report(State::Failed, KnownReason::ServerUnavailable, &[], failures);
+        let conflict = |failures| report(State::Failed, KnownReason::WriteConflict, &[], failures);
         // Right at the start and at two resyncs: three successful attempts.
         assert_eq!(
             counts(&[(0, false, right.clone()), (1_800, false, right.clone()), (3_600, false, right.clone())]),
@@ -212,8 +212,8 @@ mod tests {
 
     #[test]
     fn an_object_that_is_changed_all_the_time_does_not_outweigh_the_fleet() {
-        let failed = report(State::Failed, Word::KubeconfigEmpty, &[], 0);
-        let right = report(State::Applied, Word::InSync, &[], 0);
+        let failed = report(State::Failed, KnownReason::KubeconfigEmpty, &[], 0);
+        let right = report(State::Applied, KnownReason::InSync, &[], 0);
         for one in [failed.clone(), right.clone()] {
             let hour: Vec<_> = (0..3_600).map(|second| (second, false, one.clone())).collect();
             assert_eq!(counts(&hour).0, 60, "{:?}", one.state);

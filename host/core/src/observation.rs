@@ -25,7 +25,7 @@ pub struct Unreadable {
     /// The file, or the kind of a watch.
     pub place: String,
     /// Why, in one word.
-    pub reason: transom_api::Word,
+    pub reason: transom_api::KnownReason,
     /// Where in it and why, without its values.
     pub message: String,
     /// The objects concerned, where known.

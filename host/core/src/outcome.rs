@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::reference::ObjectRef;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// The result of every step of a plan, in order; steps after a failed one are not tried.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +64,7 @@ impl WriteKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
     /// `WriteConflict` when the object is not as it was read, `ReadOnly`, or why a cluster refused.
-    pub reason: Word,
+    pub reason: KnownReason,
     /// What was attempted on what, and why it failed.
     pub message: String,
 }

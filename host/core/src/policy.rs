@@ -11,7 +11,7 @@ use crate::reference::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, Verb};
-use transom_api::{Word, labels};
+use transom_api::{KnownReason, labels};
 
 /// A checked policy; made by [`check::policy`].
 #[derive(Clone, Debug, PartialEq)]
@@ -169,11 +169,11 @@ impl Policy {
     /// `Suspended` or `Paused`.
     pub fn held(&self, primary: &Object) -> Result<(), Failure> {
         if self.suspend {
-            return Err(Failure::known(Word::Suspended, "the policy is suspended"));
+            return Err(Failure::known(KnownReason::Suspended, "the policy is suspended"));
         }
         if primary.paused() {
             let message = format!("{} carries the annotation {}", primary.reference, labels::PAUSED);
-            return Err(Failure::known(Word::Paused, message));
+            return Err(Failure::known(KnownReason::Paused, message));
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl Policy {
                 |rule: &SecretRule| format!("Secret {}/{}", rule.namespace.shown(data), rule.name.shown(data));
             let granted: Vec<_> = self.secrets().iter().map(granted).collect();
             let message = format!("the policy does not grant to write {target}; granted is {}", granted.join(", "));
-            Failure::known(Word::WriteNotGranted, message)
+            Failure::known(KnownReason::WriteNotGranted, message)
         })
     }
 
@@ -235,8 +235,8 @@ mod tests {
         let paused = json!({"metadata": {"annotations": {"transom.dev/paused": "true"}}});
         let mut policy = policy(&kubeconfig_manifest());
         assert_eq!(reason(&policy, json!({})), Ok(()));
-        assert_eq!(reason(&policy, paused.clone()), Err((Word::Paused.into(), Class::Held)));
+        assert_eq!(reason(&policy, paused.clone()), Err((KnownReason::Paused.into(), Class::Held)));
         policy.suspend = true;
-        assert_eq!(reason(&policy, paused), Err((Word::Suspended.into(), Class::Held)));
+        assert_eq!(reason(&policy, paused), Err((KnownReason::Suspended.into(), Class::Held)));
     }
 }

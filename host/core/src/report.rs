@@ -6,7 +6,7 @@ use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use crate::{backoff, resync};
-use transom_api::{Reason, State, Word};
+use transom_api::{Reason, State, KnownReason};
 
 /// The shortest delay until a time that a guest asked for, in milliseconds, as in the contract: a time in the past,
 /// or always the next second, must not keep the agent busy.
@@ -35,8 +35,8 @@ impl End {
     }
 
     /// The reason of an end that is not a failure.
-    fn reason(self) -> Word {
-        if self == Self::Gone { Word::SourceDeleted } else { Word::InSync }
+    fn reason(self) -> KnownReason {
+        if self == Self::Gone { KnownReason::SourceDeleted } else { KnownReason::InSync }
     }
 }
 
@@ -225,8 +225,8 @@ mod tests {
         of(reconcile, result, Schedule { now_seconds: NOW, resync_seconds: 0, failures, seed: 7 })
     }
 
-    fn success(results: &[Result<(), Word>]) -> Success {
-        let step = |result: &Result<(), Word>| StepOutcome {
+    fn success(results: &[Result<(), KnownReason>]) -> Success {
+        let step = |result: &Result<(), KnownReason>| StepOutcome {
             target: target("demo"),
             kind: WriteKind::Create,
             result: result.map_err(|reason| WriteFailure { reason, message: "disk full".to_owned() }),
@@ -246,13 +246,13 @@ mod tests {
         let failure = |word| Err(Failure::known(word, "m"));
         for (result, end, again) in [
             (Ok(success(&[])), (State::Applied, "InSync", 0), None),
-            (Ok(success(&[Err(Word::WriteFailed)])), (State::Failed, "WriteFailed", 1), Some(first)),
-            (Ok(success(&[Err(Word::WriteConflict)])), (State::Failed, "WriteConflict", 1), Some(0)),
-            (failure(Word::Suspended), (State::Held, "Suspended", 0), None),
-            (failure(Word::OwnedByAnother), (State::Waiting, "OwnedByAnother", 0), None),
-            (failure(Word::ReadFailed), (State::Failed, "ReadFailed", 1), Some(first)),
-            (failure(Word::KubeconfigEmpty), (State::Failed, "KubeconfigEmpty", 0), None),
-            (failure(Word::GuestTrapped), (State::Failed, "GuestTrapped", 0), None),
+            (Ok(success(&[Err(KnownReason::WriteFailed)])), (State::Failed, "WriteFailed", 1), Some(first)),
+            (Ok(success(&[Err(KnownReason::WriteConflict)])), (State::Failed, "WriteConflict", 1), Some(0)),
+            (failure(KnownReason::Suspended), (State::Held, "Suspended", 0), None),
+            (failure(KnownReason::OwnedByAnother), (State::Waiting, "OwnedByAnother", 0), None),
+            (failure(KnownReason::ReadFailed), (State::Failed, "ReadFailed", 1), Some(first)),
+            (failure(KnownReason::KubeconfigEmpty), (State::Failed, "KubeconfigEmpty", 0), None),
+            (failure(KnownReason::GuestTrapped), (State::Failed, "GuestTrapped", 0), None),
         ] {
             let report = report(result.clone(), 0);
             assert_eq!((seen(&report), report.again_after_ms), (end, again), "{result:?}");
@@ -264,18 +264,18 @@ mod tests {
     fn failures_in_a_row_back_off_and_anything_else_ends_the_row() {
         let failure = |word| Err(Failure::known(word, "m"));
         let again = |word, failures| report(failure(word), failures).again_after_ms;
-        assert_eq!(again(Word::ReadFailed, 4), Some(backoff::delay_ms(4, 7)));
+        assert_eq!(again(KnownReason::ReadFailed, 4), Some(backoff::delay_ms(4, 7)));
         for (failures, before) in [(1, 0), (3, 2), (4, 2), (50, 2)] {
-            assert_eq!(again(Word::WriteConflict, failures), Some(backoff::delay_ms(before, 7)));
+            assert_eq!(again(KnownReason::WriteConflict, failures), Some(backoff::delay_ms(before, 7)));
         }
-        assert_eq!(report(failure(Word::ReadFailed), 4).failures, 5);
-        assert_eq!(report(failure(Word::OwnedByAnother), 4).failures, 0);
+        assert_eq!(report(failure(KnownReason::ReadFailed), 4).failures, 5);
+        assert_eq!(report(failure(KnownReason::OwnedByAnother), 4).failures, 0);
         assert_eq!(report(Ok(success(&[])), 4).failures, 0);
     }
 
     #[test]
     fn the_earliest_time_wins_and_the_past_does_not_spin() {
-        let asked = |at| Failure::known(Word::KubeconfigEmpty, "m").until(Some(at));
+        let asked = |at| Failure::known(KnownReason::KubeconfigEmpty, "m").until(Some(at));
         assert_eq!(report(Err(asked(NOW + 60)), 0).again_after_ms, Some(60_000));
         for at in [i64::MIN, NOW - 60, NOW, NOW + 1, NOW + 5] {
             assert_eq!(report(Err(asked(at)), 0).again_after_ms, Some(5_000), "{at}");
@@ -298,8 +298,8 @@ mod tests {
         let (resync, retry) = (resync::delay_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
         assert_eq!(seen(Ok(success(&[]))), (None, resync));
         assert_eq!(seen(Ok(Success { ask_again_at: Some(NOW + 9), ..success(&[]) })), (Some(9_000), resync));
-        assert_eq!(seen(Err(Failure::known(Word::ReadFailed, "m"))), (retry, resync));
-        assert_eq!(seen(Err(Failure::known(Word::KubeconfigEmpty, "m"))), (None, resync));
+        assert_eq!(seen(Err(Failure::known(KnownReason::ReadFailed, "m"))), (retry, resync));
+        assert_eq!(seen(Err(Failure::known(KnownReason::KubeconfigEmpty, "m"))), (None, resync));
         assert_eq!(
             seen(Ok(Success { gone: true, ..success(&[Ok(())]) })),
             (None, None),
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_told_also_beside_a_failure() {
-        let report = report(Ok(success(&[Ok(()), Err(Word::WriteFailed)])), 0);
+        let report = report(Ok(success(&[Ok(()), Err(KnownReason::WriteFailed)])), 0);
         assert_eq!(report.writes, [(WriteKind::Create, target("demo"))]);
         assert_eq!(report.message, "disk full");
         let done = super::tests::report(Ok(success(&[Ok(())])), 0);
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_word_of_a_guest_changes_nothing_that_the_host_does() {
-        for word in Word::ALL {
+        for word in KnownReason::ALL {
             let told = |class| Err(Failure::new(class, Reason::Declared(word.as_str().into()), "m"));
             for class in [Class::Held, Class::Waiting, Class::Missing, Class::Invalid] {
                 let (said, plain) =
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_was_stopped_says_until_when() {
-        let stopped = Failure::known(Word::WriteBudgetExceeded, "m").until(Some(NOW + 9));
+        let stopped = Failure::known(KnownReason::WriteBudgetExceeded, "m").until(Some(NOW + 9));
         let mut success = success(&[Ok(())]);
         success.outcome.stopped = Some(stopped);
         let report = report(Ok(success), 0);
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_pruned_is_waited_for() {
-        let kept = Failure::known(Word::StillNeeded, "kept");
+        let kept = Failure::known(KnownReason::StillNeeded, "kept");
         let report = report(Ok(Success { kept: Some(kept), ask_again_at: Some(NOW + 5), ..success(&[Ok(())]) }), 0);
         assert_eq!(seen(&report), (State::Waiting, "StillNeeded", 0));
         assert_eq!((report.writes.len(), report.again_after_ms), (1, Some(5_000)));

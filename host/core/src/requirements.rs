@@ -9,7 +9,7 @@ use crate::policy::{Policy, ReadRule};
 use crate::reference::ObjectRef;
 use crate::reference::dns;
 use std::collections::BTreeSet;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// How often a guest is asked what it needs; its last answer must need nothing new.
 pub const MAX_ROUNDS: usize = 3;
@@ -53,7 +53,7 @@ impl Rounds {
             return Ok(Next::Complete(answer));
         }
         if self.asked >= MAX_ROUNDS {
-            return Err(Failure::known(Word::TooManyRounds, "the guest still asks for more after three rounds"));
+            return Err(Failure::known(KnownReason::TooManyRounds, "the guest still asks for more after three rounds"));
         }
         self.known.extend(answer.needs.iter().cloned());
         if answer.needs.is_empty() { Ok(Next::Complete(answer)) } else { Ok(Next::Read(answer.needs)) }
@@ -69,7 +69,7 @@ impl Rounds {
 fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Result<(), Failure> {
     if answer.needs.len() > MAX_NEEDS {
         let message = format!("the guest asks for {} objects; at most {MAX_NEEDS} are possible", answer.needs.len());
-        return Err(Failure::known(Word::ContractBroken, message));
+        return Err(Failure::known(KnownReason::ContractBroken, message));
     }
     target(policy, data, &answer.target)?;
     let mut seen = BTreeSet::new();
@@ -77,7 +77,7 @@ fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Resul
         bind_need(policy, data, need)?;
         if !seen.insert((&need.role, &need.reference)) {
             let message = format!("the guest asks twice for {} as `{}`", need.reference, need.role);
-            return Err(Failure::known(Word::ContractBroken, message));
+            return Err(Failure::known(KnownReason::ContractBroken, message));
         }
     }
     Ok(())
@@ -99,14 +99,14 @@ fn possible(object: &ObjectRef) -> Result<(), Failure> {
     if name_fits && namespace.is_none_or(dns::is_label) {
         return Ok(());
     }
-    Err(Failure::known(Word::InvalidTargetName, format!("{object}: Kubernetes allows no such name")))
+    Err(Failure::known(KnownReason::InvalidTargetName, format!("{object}: Kubernetes allows no such name")))
 }
 
 fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<(), Failure> {
     possible(&need.reference)?;
     let refused = |why: &str| {
         let message = format!("the policy does not grant to read {} as `{}`{why}", need.reference, need.role);
-        Err(Failure::known(Word::ReadNotGranted, message))
+        Err(Failure::known(KnownReason::ReadNotGranted, message))
     };
     let Some(rule) = policy.read(&need.role) else {
         let roles: Vec<&str> = policy.reads.iter().map(|rule| rule.role.as_str()).collect();
@@ -137,7 +137,7 @@ fn keys(rule: &ReadRule) -> String {
 /// Checks the objects that a guest waits for: the policy must grant to read each under some role.
 fn bind_waiting(policy: &Policy, data: &TemplateData<'_>, objects: &[ObjectRef]) -> Result<(), Failure> {
     if objects.len() > MAX_NEEDS {
-        return Err(Failure::known(Word::ContractBroken, format!("the guest waits for more than {MAX_NEEDS} objects")));
+        return Err(Failure::known(KnownReason::ContractBroken, format!("the guest waits for more than {MAX_NEEDS} objects")));
     }
     match objects.iter().find(|object| !policy.reads.iter().any(|rule| rule.admits(object, data))) {
         Some(object) => {
@@ -146,7 +146,7 @@ fn bind_waiting(policy: &Policy, data: &TemplateData<'_>, objects: &[ObjectRef])
                 "the policy does not grant to read {object}, which the guest waits for; granted is {}",
                 granted.join(", ")
             );
-            Err(Failure::known(Word::ReadNotGranted, message))
+            Err(Failure::known(KnownReason::ReadNotGranted, message))
         }
         None => Ok(()),
     }
@@ -249,7 +249,7 @@ mod tests {
             .map(|need| rounds.answer(&policy, &data, answer(target("demo"), vec![need])))
             .map(|end| end.err().map(|failure| failure.reason))
             .collect();
-        assert_eq!(ends, [None, None, Some(Reason::Known(Word::TooManyRounds))]);
+        assert_eq!(ends, [None, None, Some(Reason::Known(KnownReason::TooManyRounds))]);
     }
 
     #[test]
@@ -262,23 +262,23 @@ mod tests {
             (Need { form: Form::Presence, ..source() }, None),
             (need("service", "Service", Some("clusters-demo"), "kube-apiserver", Form::Service), None),
             (need("klusterlet", "Klusterlet", None, "klusterlet-demo", Form::Object), None),
-            (Need { form: key("password"), ..source() }, Some(Word::ReadNotGranted)),
-            (Need { form: Form::Object, ..source() }, Some(Word::ReadNotGranted)),
-            (Need { form: Form::Service, ..home() }, Some(Word::ReadNotGranted)),
-            (Need { form: key("kubeconfig"), ..home() }, Some(Word::ReadNotGranted)),
-            (Need { role: "other".to_owned(), ..home() }, Some(Word::ReadNotGranted)),
-            (Need { role: "source".to_owned(), ..home() }, Some(Word::ReadNotGranted)),
-            (need("home", "Namespace", None, "kube-system", Form::Presence), Some(Word::ReadNotGranted)),
+            (Need { form: key("password"), ..source() }, Some(KnownReason::ReadNotGranted)),
+            (Need { form: Form::Object, ..source() }, Some(KnownReason::ReadNotGranted)),
+            (Need { form: Form::Service, ..home() }, Some(KnownReason::ReadNotGranted)),
+            (Need { form: key("kubeconfig"), ..home() }, Some(KnownReason::ReadNotGranted)),
+            (Need { role: "other".to_owned(), ..home() }, Some(KnownReason::ReadNotGranted)),
+            (Need { role: "source".to_owned(), ..home() }, Some(KnownReason::ReadNotGranted)),
+            (need("home", "Namespace", None, "kube-system", Form::Presence), Some(KnownReason::ReadNotGranted)),
             (
                 need("source", "Secret", Some("other"), "demo-admin-kubeconfig", Form::Presence),
-                Some(Word::ReadNotGranted),
+                Some(KnownReason::ReadNotGranted),
             ),
-            (need("source", "Secret", None, "demo-admin-kubeconfig", Form::Presence), Some(Word::ReadNotGranted)),
-            (elsewhere, Some(Word::ReadNotGranted)),
-            (need("home", "Namespace", None, "klusterlet-a.b", Form::Presence), Some(Word::InvalidTargetName)),
+            (need("source", "Secret", None, "demo-admin-kubeconfig", Form::Presence), Some(KnownReason::ReadNotGranted)),
+            (elsewhere, Some(KnownReason::ReadNotGranted)),
+            (need("home", "Namespace", None, "klusterlet-a.b", Form::Presence), Some(KnownReason::InvalidTargetName)),
             (
                 need("service", "Service", Some("clusters-../x"), "kube-apiserver", Form::Service),
-                Some(Word::InvalidTargetName),
+                Some(KnownReason::InvalidTargetName),
             ),
         ] {
             let end = first(answer(target("demo"), vec![need.clone()]));
@@ -290,14 +290,14 @@ mod tests {
     fn only_granted_targets_are_written() {
         let secret = |namespace: &str, name: &str| ObjectRef::local("v1", "Secret", Some(namespace), name);
         for (target, word) in [
-            (secret("klusterlet-demo", "other"), Word::WriteNotGranted),
-            (secret("kube-system", "external-managed-kubeconfig"), Word::WriteNotGranted),
-            (ObjectRef { kind: "ConfigMap".to_owned(), ..target("demo") }, Word::WriteNotGranted),
-            (ObjectRef { cluster: "hub".to_owned(), ..target("demo") }, Word::WriteNotGranted),
-            (ObjectRef { namespace: None, ..target("demo") }, Word::WriteNotGranted),
-            (target("Demo"), Word::InvalidTargetName),
-            (target("a.b"), Word::InvalidTargetName),
-            (target(&"a".repeat(60)), Word::InvalidTargetName),
+            (secret("klusterlet-demo", "other"), KnownReason::WriteNotGranted),
+            (secret("kube-system", "external-managed-kubeconfig"), KnownReason::WriteNotGranted),
+            (ObjectRef { kind: "ConfigMap".to_owned(), ..target("demo") }, KnownReason::WriteNotGranted),
+            (ObjectRef { cluster: "hub".to_owned(), ..target("demo") }, KnownReason::WriteNotGranted),
+            (ObjectRef { namespace: None, ..target("demo") }, KnownReason::WriteNotGranted),
+            (target("Demo"), KnownReason::InvalidTargetName),
+            (target("a.b"), KnownReason::InvalidTargetName),
+            (target(&"a".repeat(60)), KnownReason::InvalidTargetName),
         ] {
             let end = first(answer(target.clone(), vec![]));
             assert_eq!(end.err().map(|failure| failure.reason), Some(Reason::Known(word)), "{target}");
@@ -310,7 +310,7 @@ mod tests {
             (0..17).map(|n| need("home", "Namespace", None, &format!("klusterlet-{n}"), Form::Presence)).collect();
         for needs in [many, vec![home(), home()]] {
             let end = first(answer(target("demo"), needs));
-            assert_eq!(end.err().map(|failure| failure.reason), Some(Reason::Known(Word::ContractBroken)));
+            assert_eq!(end.err().map(|failure| failure.reason), Some(Reason::Known(KnownReason::ContractBroken)));
         }
     }
 

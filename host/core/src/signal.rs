@@ -4,7 +4,7 @@ use crate::outcome::WriteKind;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// One signal.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub enum Signal {
         /// Name of the policy.
         policy: Arc<str>,
         /// Why, in one word.
-        reason: Word,
+        reason: KnownReason,
         /// Why, for people.
         message: String,
         /// Whether an earlier revision stays at work.
@@ -84,7 +84,7 @@ pub enum Signal {
         /// The file, or the kind of a watch.
         place: String,
         /// Why, in one word.
-        reason: Word,
+        reason: KnownReason,
         /// Why, for people; without a value.
         message: String,
     },

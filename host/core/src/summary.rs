@@ -11,7 +11,7 @@ use transom_api::status::{
     Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus,
     RevisionStatus, WaitingStatus, WatchStatus,
 };
-use transom_api::{Reason, State, Word};
+use transom_api::{Reason, State, KnownReason};
 
 /// How long a primary waits for a reason that its guest declared when nothing is wrong, in seconds.
 const DECLARED_WAITING: u32 = 900;
@@ -52,10 +52,10 @@ pub struct Known<'a> {
 pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
     match (state, reason) {
         (State::Applied | State::Failed, _) => None,
-        (_, Reason::Known(Word::InputTerminating)) => Some(300),
-        (_, Reason::Known(Word::OwnershipPending)) => Some(120),
-        (_, Reason::Known(Word::OwnedByAnother)) => Some(600),
-        (_, Reason::Known(Word::StillNeeded)) => Some(1_800),
+        (_, Reason::Known(KnownReason::InputTerminating)) => Some(300),
+        (_, Reason::Known(KnownReason::OwnershipPending)) => Some(120),
+        (_, Reason::Known(KnownReason::OwnedByAnother)) => Some(600),
+        (_, Reason::Known(KnownReason::StillNeeded)) => Some(1_800),
         // A user or an operator ordered this, for an unknown time.
         (State::Held, Reason::Known(_)) => None,
         (State::Held, Reason::Declared(_)) => Some(DECLARED_HELD),
@@ -158,7 +158,7 @@ fn unknown(kind: ConditionType, refused: &Refusal) -> Said {
 
 fn loaded(entry: &Entry) -> Said {
     let (reason, message) = match &entry.refused {
-        None => (Word::Loaded, Word::Loaded.meaning().to_owned()),
+        None => (KnownReason::Loaded, KnownReason::Loaded.meaning().to_owned()),
         Some(refused) => (refused.word, refused.message.clone()),
     };
     Said {
@@ -178,14 +178,14 @@ fn ready(said: &[Said]) -> Said {
     Said {
         kind: ConditionType::Ready,
         status: open.map_or(ConditionStatus::True, |one| one.status),
-        reason: open.map_or_else(|| Word::InSync.as_str().to_owned(), |one| one.reason.clone()),
+        reason: open.map_or_else(|| KnownReason::InSync.as_str().to_owned(), |one| one.reason.clone()),
         message: speaks.map(|one| one.message.clone()).unwrap_or_default(),
     }
 }
 
 fn watched(watch_errors: &[WatchStatus]) -> Said {
     let (reason, message) = match watch_errors {
-        [] => (Word::InSync.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
+        [] => (KnownReason::InSync.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
         [first, ..] => {
             let more = if watch_errors.len() > 1 { format!(" (and {} more)", watch_errors.len() - 1) } else { String::new() };
             let WatchStatus { api_version, kind, cluster, message, .. } = first;
@@ -278,7 +278,7 @@ impl<'a> Sum<'a> {
     fn healthy(&self) -> Said {
         let failed = self.largest(&[State::Failed]);
         let groups = if failed.is_empty() { self.largest(&[State::Held, State::Waiting]) } else { failed };
-        let reason = groups.first().map_or(Word::InSync.as_str(), |(_, reason, _)| reason.as_str()).to_owned();
+        let reason = groups.first().map_or(KnownReason::InSync.as_str(), |(_, reason, _)| reason.as_str()).to_owned();
         let Counts { total, applied, held, waiting, failed } = self.counts;
         let mut message = format!("{applied} of {total} applied, {held} held, {waiting} waiting, {failed} failed");
         for (at, (_, reason, group)) in groups.iter().take(COUNTED).enumerate() {
@@ -344,16 +344,16 @@ mod tests {
 
     #[test]
     fn counts_reasons_and_the_worst() {
-        let failed = (State::Failed, Reason::from(Word::GuestTrapped));
+        let failed = (State::Failed, Reason::from(KnownReason::GuestTrapped));
         let status = status(
             &entry(),
             None,
             NOW,
             &[
-                ("right", State::Applied, Word::InSync.into(), 5),
+                ("right", State::Applied, KnownReason::InSync.into(), 5),
                 ("late", State::Waiting, declared("ServiceMissing"), NOW - 901),
                 ("early", State::Waiting, declared("ServiceMissing"), NOW - 900),
-                ("paused", State::Held, Word::Paused.into(), 7),
+                ("paused", State::Held, KnownReason::Paused.into(), 7),
                 ("newer", failed.0, failed.1.clone(), NOW),
                 ("older", failed.0, failed.1, NOW - 9),
             ],
@@ -378,11 +378,11 @@ mod tests {
     #[test]
     fn a_policy_is_ready_when_every_condition_holds() {
         let entry = entry();
-        let refused = Refusal { word: Word::PolicyInvalid, message: "spec: no".to_owned() };
+        let refused = Refusal { word: KnownReason::PolicyInvalid, message: "spec: no".to_owned() };
         let newer = Entry { refused: Some(refused), ..entry.clone() };
         let never = Entry { revision: None, at_work: None, ..newer.clone() };
-        let failed = [("a", State::Failed, Word::GuestTrapped.into(), NOW)];
-        let waits = [("a", State::Waiting, Word::OwnedByAnother.into(), NOW)];
+        let failed = [("a", State::Failed, KnownReason::GuestTrapped.into(), NOW)];
+        let waits = [("a", State::Waiting, KnownReason::OwnedByAnother.into(), NOW)];
         for (entry, primaries, expected) in [
             (&entry, &[][..], (ConditionStatus::True, "InSync")),
             (&entry, &waits[..], (ConditionStatus::True, "InSync")),
@@ -417,7 +417,7 @@ mod tests {
             said(&nobody, ConditionType::Healthy),
             (ConditionStatus::True, "InSync", "0 of 0 applied, 0 held, 0 waiting, 0 failed")
         );
-        let waits = status(&entry(), None, NOW, &[("a", State::Waiting, Word::OwnedByAnother.into(), NOW)]);
+        let waits = status(&entry(), None, NOW, &[("a", State::Waiting, KnownReason::OwnedByAnother.into(), NOW)]);
         assert_eq!(said(&waits, ConditionType::Healthy).0, ConditionStatus::True);
         assert_eq!(said(&waits, ConditionType::Healthy).1, "OwnedByAnother");
         assert_eq!(said(&waits, ConditionType::Loaded).1, "Loaded");
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_refused_revision_says_why_and_the_earlier_one_goes_on() {
-        let refused = Some(Refusal { word: Word::PolicyInvalid, message: "x".repeat(2_000) });
+        let refused = Some(Refusal { word: KnownReason::PolicyInvalid, message: "x".repeat(2_000) });
         let place = Place { text: "external".to_owned(), generation: Some(5) };
         let entry = Entry { refused, place, ..entry() };
         let status = status(&entry, None, NOW, &[]);
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn of_a_policy_that_was_never_at_work_nothing_else_is_known() {
-        let refused = Some(Refusal { word: Word::ComponentNotFound, message: "no such file".to_owned() });
+        let refused = Some(Refusal { word: KnownReason::ComponentNotFound, message: "no such file".to_owned() });
         let status = status(&Entry { revision: None, refused, ..entry() }, None, NOW, &[]);
         assert_eq!(said(&status, ConditionType::Loaded), (ConditionStatus::False, "ComponentNotFound", "no such file"));
         for kind in [ConditionType::Watched, ConditionType::Healthy] {
@@ -449,12 +449,12 @@ mod tests {
 
     #[test]
     fn a_condition_keeps_its_time_while_it_stays_what_it_is() {
-        let failed = [("a", State::Failed, Reason::from(Word::GuestTrapped), NOW)];
+        let failed = [("a", State::Failed, Reason::from(KnownReason::GuestTrapped), NOW)];
         let first = status(&entry(), None, NOW, &failed);
         let same = status(&entry(), Some(&first), NOW + 60, &failed);
         assert_eq!(same, first, "time alone changes nothing");
         let mended =
-            status(&entry(), Some(&same), NOW + 90, &[("a", State::Applied, Word::InSync.into(), NOW + 90)]);
+            status(&entry(), Some(&same), NOW + 90, &[("a", State::Applied, KnownReason::InSync.into(), NOW + 90)]);
         let times: Vec<_> = mended.conditions.iter().map(|one| (one.kind, one.last_transition_time.as_str())).collect();
         let (then, now) = (format_rfc3339(NOW), format_rfc3339(NOW + 90));
         assert_eq!(
@@ -532,10 +532,10 @@ mod tests {
     #[test]
     fn every_reason_of_waiting_has_an_expected_time() {
         use crate::failure::Class;
-        for word in Word::ALL.iter().filter(|word| Class::of(**word) == Class::Waiting) {
+        for word in KnownReason::ALL.iter().filter(|word| Class::of(**word) == Class::Waiting) {
             assert!(expected_seconds(State::Waiting, &(*word).into()).is_some(), "{}", word.as_str());
         }
-        assert_eq!(expected_seconds(State::Held, &Word::Suspended.into()), None);
+        assert_eq!(expected_seconds(State::Held, &KnownReason::Suspended.into()), None);
         assert_eq!(expected_seconds(State::Held, &declared("NotAvailable")), Some(3_600));
     }
 }

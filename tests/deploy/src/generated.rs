@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_e2e::program;
 
 /// The policies that ship, and the words for both and for neither of them.
@@ -128,7 +128,7 @@ const OF_THE_AGENT: [&str; 4] = ["agent", "state", "condition", "cause"];
 fn reasons() -> Result<String> {
     let mut text = "# Reasons: why something is as it is\n\nMade by `cargo xtask deploy`. The same word stands in conditions, Events, metrics and logs, and `transom explain <word>` says what stands here.\n\n| reason | cause | cure |\n|---|---|---|\n".to_owned();
     // Writing to a string does not fail.
-    for word in Word::ALL {
+    for word in KnownReason::ALL {
         let _ = writeln!(text, "| `{word}` | {} | {} |", word.meaning(), word.remedy(), word = word.as_str());
     }
     text.push_str("\n## Reasons of guests\n\n| reason | guest | cause | cure |\n|---|---|---|---|\n");

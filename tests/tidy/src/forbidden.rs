@@ -35,8 +35,8 @@ const EFFECTS: [&str; 12] = [
 /// How a line looks that compares a reason: a guest may say any word, so nothing may depend on one. What depends on how an
 /// reconcile ended depends on `report::End`, which only the core makes.
 const COMPARISONS: [&str; 9] = [
-    "== Word::",
-    "!= Word::",
+    "== KnownReason::",
+    "!= KnownReason::",
     "== Reason::",
     "!= Reason::",
     "reason ==",
@@ -50,7 +50,7 @@ const COMPARING: [&str; 3] = ["contains(", "matches!(", "eq("];
 
 /// Whether a line compares a reason, or branches by one.
 fn compares_reasons(line: &str) -> bool {
-    let arm = line.split_once("=>").is_some_and(|(pattern, _)| pattern.contains("Word::"));
+    let arm = line.split_once("=>").is_some_and(|(pattern, _)| pattern.contains("KnownReason::"));
     arm || COMPARISONS.iter().any(|form| match form.ends_with(')') {
         true => line.contains(form) && COMPARING.iter().any(|call| line.contains(call)),
         false => line.contains(form),
@@ -152,12 +152,12 @@ mod tests {
     #[test]
     fn comparing_reasons_is_found_in_the_agent() {
         for line in [
-            "if report.reason == Word::NotLeading.into() {",
+            "if report.reason == KnownReason::NotLeading.into() {",
             "let unread = |told: &Told| causes.contains(&told.reason);",
             "false if report.reason == other => {}",
-            "if matches!(told.reason, Reason::Known(Word::ReadFailed)) {",
-            "Reason::Known(Word::SourceDeleted) => Ok(()),",
-            "Word::OwnershipPending => return,",
+            "if matches!(told.reason, Reason::Known(KnownReason::ReadFailed)) {",
+            "Reason::Known(KnownReason::SourceDeleted) => Ok(()),",
+            "KnownReason::OwnershipPending => return,",
             "match report.reason.as_str() {",
         ] {
             assert_eq!(rules("host/agent/src/agent/a.rs", &format!("{line}\n")), [Rule::Reason], "{line}");
@@ -166,10 +166,10 @@ mod tests {
         }
         for line in [
             "if report.end == End::Ended(Class::Standby) {",
-            "reason: Word::AgentFailed.into(),",
-            "Refusal { word: Word::PolicyInvalid, message }",
+            "reason: KnownReason::AgentFailed.into(),",
+            "Refusal { word: KnownReason::PolicyInvalid, message }",
             "screen.note(format_args!(x, told.reason));",
-            "Err(error) => Err(Failure::known(Word::ReadFailed, error)),",
+            "Err(error) => Err(Failure::known(KnownReason::ReadFailed, error)),",
         ] {
             assert_eq!(rules("host/agent/src/agent/a.rs", &format!("{line}\n")), [], "{line}");
         }

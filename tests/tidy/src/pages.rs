@@ -36,7 +36,7 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
                 is_flag(sources, span)
                     || sources.iter().any(|source| source.is("rs") && code::has_word(&source.text, span))
             }
-            Some(Kind::Word) => somewhere(sources, span),
+            Some(Kind::KnownReason) => somewhere(sources, span),
             None => true,
         };
         look(span, known);
@@ -95,7 +95,7 @@ enum Kind {
     Path,
     Metric,
     Flag,
-    Word,
+    KnownReason,
 }
 
 fn kind(span: &str) -> Option<Kind> {
@@ -119,7 +119,7 @@ fn kind(span: &str) -> Option<Kind> {
         let upper = span.bytes().filter(u8::is_ascii_uppercase).count();
         let word = span.bytes().all(|byte| byte.is_ascii_alphabetic());
         let camel = span.starts_with(|first: char| first.is_ascii_uppercase()) && upper >= 2 && upper < span.len();
-        (word && camel).then_some(Kind::Word)
+        (word && camel).then_some(Kind::KnownReason)
     }
 }
 

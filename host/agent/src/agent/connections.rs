@@ -12,7 +12,7 @@ use crate::telemetry::traces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
 use transom_core::failure::Failure;
@@ -291,6 +291,6 @@ impl Connections {
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {
         let known = self.by_name.get(&reference.cluster);
-        known.ok_or_else(|| Failure::known(Word::ReadFailed, format!("there is no connection `{}`", reference.cluster)))
+        known.ok_or_else(|| Failure::known(KnownReason::ReadFailed, format!("there is no connection `{}`", reference.cluster)))
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::reference::ObjectRef;
 use transom_core::share::budget::Budget;
@@ -104,7 +104,7 @@ impl Room {
                 used >> 10,
                 self.share >> 10
             );
-            return Err(Failure::known(Word::ObjectTooLarge, message).about([object.clone()]));
+            return Err(Failure::known(KnownReason::ObjectTooLarge, message).about([object.clone()]));
         }
         self.add(wanted)
     }
@@ -124,7 +124,7 @@ impl Room {
             let more = Held::try_take(&self.own, &self.left, more).filter(|_| !self.lacks());
             let Some(more) = more else {
                 self.lacking = Some(used);
-                return Err(Failure::known(Word::AgentFailed, "there is no room to read objects now"));
+                return Err(Failure::known(KnownReason::AgentFailed, "there is no room to read objects now"));
             };
             match &mut self.held {
                 Some(held) => held.merge(more),
@@ -201,7 +201,7 @@ mod tests {
         room.take(&secret("a"), MIB).unwrap();
         for bytes in [4 * MIB, usize::MAX] {
             let failure = room.take(&secret("large"), bytes).unwrap_err();
-            assert_eq!(failure.reason, Word::ObjectTooLarge.into());
+            assert_eq!(failure.reason, KnownReason::ObjectTooLarge.into());
             assert!(failure.message.contains("n/large") && failure.objects == [secret("large")], "{failure}");
             assert!(!room.lacks());
         }

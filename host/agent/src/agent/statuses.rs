@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
 use transom_artifacts::Base;
 use transom_core::catalogue::{Catalogue, Entry};
@@ -204,5 +204,5 @@ impl Agent {
 /// Logs that the status of a policy could not be written; another look tries again.
 fn unpublished(policy: &str, error: &std::io::Error) {
     let (place, message) = (format!("the status of {policy}"), error.to_string());
-    telemetry::tell(&Signal::Unreadable { place, reason: Word::WriteFailed, message });
+    telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::WriteFailed, message });
 }

@@ -4,7 +4,7 @@ use crate::args::ExplainArgs;
 use crate::command::builtin;
 use crate::output::{Ending, Screen};
 use anyhow::bail;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// Prints one reason, or all of them.
 ///
@@ -74,7 +74,7 @@ const BESIDE: [(&str, &str, &str); 20] = [
 /// The agent's reasons, the words beside them, then the reasons that guests declare: those of the named guests, else of
 /// the builtin ones.
 fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
-    let own = Word::ALL.iter().map(|word| Entry {
+    let own = KnownReason::ALL.iter().map(|word| Entry {
         word: word.as_str().to_owned(),
         whose: "agent".to_owned(),
         meaning: word.meaning().to_owned(),

@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::sync::Arc;
 use transom_api::status::PrimaryStatus;
-use transom_api::{Reason, State, Word};
+use transom_api::{Reason, State, KnownReason};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
@@ -127,21 +127,21 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
     // A primary that is gone has no result, only an account of what is left to remove.
     let (state, reason, message) = match told {
         Some(Told { state, reason, message, .. }) => (state, reason, message),
-        None => (State::Applied, Word::SourceDeleted.into(), String::new()),
+        None => (State::Applied, KnownReason::SourceDeleted.into(), String::new()),
     };
     let reported = agent.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
     let (standing, reason, message) = match (Standing::of(state, &account), failed) {
         // The agent at work would write it as well; its failure says why it does not.
         (Standing::WouldApply, Some(told)) => {
-            let reason = Word::ALL.iter().find(|word| word.as_str() == told.reason);
+            let reason = KnownReason::ALL.iter().find(|word| word.as_str() == told.reason);
             let reason = reason.map_or_else(|| Reason::Declared(told.reason.as_str().into()), |word| (*word).into());
             (Standing::Failed, reason, told.message.clone())
         }
         (standing, _) => (standing, reason, message),
     };
     let (reason, message, (meaning, remedy)) = match standing {
-        Standing::WouldApply => (Word::ReadOnly.into(), String::new(), would_apply()),
+        Standing::WouldApply => (KnownReason::ReadOnly.into(), String::new(), would_apply()),
         _ => {
             let explained = explained(agent, &key, &reason);
             (reason, message, explained)

@@ -6,7 +6,7 @@ use crate::output::{Ending, Screen, Tint};
 use crate::policies::at_work::AtWork;
 use serde_json::json;
 use std::collections::BTreeMap;
-use transom_api::{State, Word};
+use transom_api::{State, KnownReason};
 
 /// Maximum number of primaries of a state that are named.
 const NAMED: usize = 10;
@@ -88,7 +88,7 @@ pub(crate) fn refused(at_work: &AtWork, screen: &Screen) -> bool {
         screen.tell(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message), fields);
     }
     for (place, message) in at_work.broken() {
-        let reason = Word::ManifestInvalid.as_str();
+        let reason = KnownReason::ManifestInvalid.as_str();
         let fields = [("place", json!(place)), ("reason", json!(reason))];
         screen.tell(format_args!("{place}: {reason}: {message}"), fields);
     }

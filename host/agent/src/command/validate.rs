@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::catalogue::Refusal;
 use transom_core::catalogue::overlap::{self, Candidate};
 use transom_core::rights;
@@ -80,7 +80,7 @@ fn judge(
     let twice = places.len() > 1 && name != "-";
     let refused = match loaded {
         _ if twice => Some((
-            Word::PolicyInvalid.as_str(),
+            KnownReason::PolicyInvalid.as_str(),
             format!("metadata.name: the policy stands in {} places: {}", places.len(), places.join(", ")),
         )),
         Ok(_) => taken.get(name).map(|refusal| (refusal.word.as_str(), refusal.message.clone())),

@@ -5,7 +5,7 @@ use super::Written;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
 use transom_artifacts::{Base, Location};
 use transom_core::catalogue::guest::Guest;
@@ -39,7 +39,7 @@ pub(super) enum Unloaded {
 pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal> {
     assemble(engine, check(&written.value)?, &written.base).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
-        Unloaded::Slow => Refusal { word: Word::ComponentTooLarge, message: LoadError::Slow.to_string() },
+        Unloaded::Slow => Refusal { word: KnownReason::ComponentTooLarge, message: LoadError::Slow.to_string() },
     })
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal
 /// # Errors
 /// With the first thing that is wrong.
 pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
-    let invalid = |error: manifest::PolicyError| Refusal { word: Word::PolicyInvalid, message: error.to_string() };
+    let invalid = |error: manifest::PolicyError| Refusal { word: KnownReason::PolicyInvalid, message: error.to_string() };
     manifest::parse(value).and_then(check::policy).map_err(invalid)
 }
 
@@ -62,7 +62,7 @@ pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Resu
     let Some((field, cluster)) = absent else { return Ok(()) };
     let known: Vec<_> = connections.iter().map(|name| format!("`{name}`")).collect();
     let message = format!("{field}: there is no connection `{cluster}`, only {}", known.join(", "));
-    Err(Refusal { word: Word::PolicyInvalid, message })
+    Err(Refusal { word: KnownReason::PolicyInvalid, message })
 }
 
 /// Fetches and compiles the guests of a policy, and has them judge their settings.
@@ -95,12 +95,12 @@ fn guest(
     base: &Base,
 ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
     let at = Location::parse(&spec.component, base);
-    let refused = |word: Word, why: &dyn std::fmt::Display| {
+    let refused = |word: KnownReason, why: &dyn std::fmt::Display| {
         Unloaded::Refused(Refusal { word, message: format!("spec.guests.{role}: {why}") })
     };
     let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| refused(error.word(), &chain(&error)))?;
     let granted = Capabilities::of(spec.capabilities.iter().map(|Capability::Log| transom_engine::Capability::Log));
-    let failed = |word: Word, why: &dyn std::fmt::Display| refused(word, &format_args!("component `{at}`: {why}"));
+    let failed = |word: KnownReason, why: &dyn std::fmt::Display| refused(word, &format_args!("component `{at}`: {why}"));
     let compiled = engine.load(&artifact.bytes, world, &granted).map_err(|error| match error {
         LoadError::Slow => Unloaded::Slow,
         error => failed(word(error.reason()), &error),
@@ -112,7 +112,7 @@ fn guest(
 }
 
 /// Has a guest judge its settings.
-fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) -> Result<(), (Word, String)> {
+fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) -> Result<(), (KnownReason, String)> {
     let text = Value::Object(settings.clone()).to_string();
     let problems = guest
         .validate(&Limits::default(), &text)
@@ -122,14 +122,14 @@ fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) 
         None => Ok(()),
         Some(problem) => {
             let field = problem.field.as_ref().map(|field| format!(".{field}")).unwrap_or_default();
-            Err((Word::SettingsRefused, format!("settings{field}: {}", problem.message)))
+            Err((KnownReason::SettingsRefused, format!("settings{field}: {}", problem.message)))
         }
     }
 }
 
 /// The agent's word with this text, which the engine only spells; `ContractBroken` for any other text.
-pub(crate) fn word(text: &str) -> Word {
-    Word::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(Word::ContractBroken)
+pub(crate) fn word(text: &str) -> KnownReason {
+    KnownReason::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(KnownReason::ContractBroken)
 }
 
 /// An error with its causes, on one line.

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::task::{Id, JoinHandle, JoinSet};
 use tokio::time::Instant;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_artifacts::folder::Mark;
 use transom_artifacts::{Base, Location};
 use transom_core::catalogue::Refusal;
@@ -185,7 +185,7 @@ fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
         Ok(Err(Unloaded::Refused(refusal))) => Err(refusal),
         Err(_) => {
             let message = "the agent failed while it loaded the policy".to_owned();
-            Err(Refusal { word: Word::AgentFailed, message })
+            Err(Refusal { word: KnownReason::AgentFailed, message })
         }
     };
     Ok(Done { policy: name, number, result, marks })

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_artifacts::Location;
 use transom_artifacts::folder::Mark;
 use transom_core::catalogue::{Change, Place, Refusal};
@@ -141,7 +141,7 @@ impl Swap {
                 // Whatever is read there next counts as new, even the same content.
                 newest.written.iter_mut().for_each(|written| drop(written.value.take()));
                 let message = format!("{place}: {why}");
-                changes.extend(self.refuse(&name, Refusal { word: Word::ManifestInvalid, message }, false));
+                changes.extend(self.refuse(&name, Refusal { word: KnownReason::ManifestInvalid, message }, false));
             }
         }
         changes
@@ -157,7 +157,7 @@ impl Swap {
                 load::check(&one.value).and_then(|policy| load::connected(&policy, &self.connections).map(|()| policy))
             }
             _ => Err(Refusal {
-                word: Word::PolicyInvalid,
+                word: KnownReason::PolicyInvalid,
                 message: format!("metadata.name: the policy stands in {} places: {}", places.len(), place.text),
             }),
         };
@@ -287,7 +287,7 @@ impl Swap {
     fn tell_broken(&self, broken: Vec<(String, String)>) {
         let before = std::mem::replace(&mut self.at_work.lock().broken, broken.clone());
         for (place, message) in broken.into_iter().filter(|one| !before.contains(one)) {
-            telemetry::tell(&Signal::Unreadable { place, reason: Word::ManifestInvalid, message });
+            telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::ManifestInvalid, message });
         }
     }
 

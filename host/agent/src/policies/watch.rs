@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_artifacts::Base;
 use transom_core::catalogue::Change;
 use transom_core::signal::Signal;
@@ -31,7 +31,7 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
         Ok(following) => Some(following),
         Err(error) => {
             let (place, message) = (swap.source().place(), format!("failed to follow files: {error}"));
-            telemetry::tell(&Signal::Unreadable { place, reason: Word::ReadFailed, message });
+            telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::ReadFailed, message });
             None
         }
     };

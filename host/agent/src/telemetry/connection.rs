@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use tracing::{info, warn};
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// The target of lines about connections; a run that ends shows them, too.
 const CONNECTION: &str = "transom::connection";
@@ -19,7 +19,7 @@ pub(crate) fn uses_directory(connection: &str, directory: &Path) {
 }
 
 /// Logs that an API server has not answered yet; it is asked again.
-pub(crate) fn away(place: &str, reason: Word, message: &str) {
+pub(crate) fn away(place: &str, reason: KnownReason, message: &str) {
     warn!(
         target: CONNECTION, connection = place, reason = reason.as_str(),
         "does not answer, and is asked again while the others are worked on: {message}"

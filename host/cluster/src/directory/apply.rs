@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::hash::BuildHasher as _;
 use std::path::Path;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
 use transom_core::plan::{Plan, Step};
@@ -100,12 +100,12 @@ impl Writer<'_> {
 
     /// The failure of a write because the object changed.
     fn conflict(&self, why: &str) -> WriteFailure {
-        WriteFailure { reason: Word::WriteConflict, message: format!("failed to write {}: {why}", self.target) }
+        WriteFailure { reason: KnownReason::WriteConflict, message: format!("failed to write {}: {why}", self.target) }
     }
 
     /// The failure of a write for another reason.
     fn failed(&self, why: impl std::fmt::Display) -> WriteFailure {
-        WriteFailure { reason: Word::WriteFailed, message: format!("failed to write {}: {why}", self.target) }
+        WriteFailure { reason: KnownReason::WriteFailed, message: format!("failed to write {}: {why}", self.target) }
     }
 
     /// Writes the whole object, in place of one that the agent made or laid over a user's object.
@@ -113,7 +113,7 @@ impl Writer<'_> {
         let text = body.to_string();
         if text.len() > self.shared.limits.object_bytes {
             return Err(WriteFailure {
-                reason: Word::ObjectTooLarge,
+                reason: KnownReason::ObjectTooLarge,
                 message: format!("failed to write {}: it has {} bytes", self.target, text.len()),
             });
         }

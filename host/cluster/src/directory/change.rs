@@ -6,7 +6,7 @@ use super::slot::Made;
 use super::tree::Stamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 
@@ -63,7 +63,7 @@ pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) ->
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     Unreadable {
         place: files.to_string(),
-        reason: Word::DuplicateObject,
+        reason: KnownReason::DuplicateObject,
         message: format!("{}{more}: more than once in {files}", shown.join(", ")),
         objects: objects.iter().cloned().collect(),
     }

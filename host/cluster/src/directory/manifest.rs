@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::document::{self, DocumentError, List, parse_each, parse_one};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
@@ -39,7 +39,7 @@ pub(super) struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     /// The reason in one word.
-    pub(super) reason: Word,
+    pub(super) reason: KnownReason,
     /// Document, line, column or field, and what is wrong there.
     pub(super) message: String,
     /// The object concerned, if it is known.
@@ -49,12 +49,12 @@ pub(super) struct Fault {
 impl Fault {
     /// A file that is no manifest.
     pub(super) fn invalid(message: String) -> Self {
-        Self { reason: Word::ManifestInvalid, message, objects: Vec::new() }
+        Self { reason: KnownReason::ManifestInvalid, message, objects: Vec::new() }
     }
 
     /// A file that cannot be read from the disk.
     pub(super) fn unread(cause: &std::io::Error) -> Self {
-        Self { reason: Word::ReadFailed, message: format!("failed to read it: {cause}"), objects: Vec::new() }
+        Self { reason: KnownReason::ReadFailed, message: format!("failed to read it: {cause}"), objects: Vec::new() }
     }
 }
 
@@ -195,7 +195,7 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
     let (text, weight) = (object.to_string(), room::of_value(&object));
     if text.len() > limit {
         return Err(Fault {
-            reason: Word::ObjectTooLarge,
+            reason: KnownReason::ObjectTooLarge,
             message: format!("{place}: {reference} has {} bytes, the limit is {limit}", text.len()),
             objects: vec![reference.into()],
         });
@@ -447,7 +447,7 @@ mod tests {
             format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: {}}}\n", "y".repeat(100));
         let limits = |object_bytes| Limits { object_bytes, ..Limits::default() };
         let fault = objects(text.as_bytes(), "local", limits(100)).err().unwrap();
-        assert_eq!((fault.reason, fault.objects.len()), (Word::ObjectTooLarge, 1));
+        assert_eq!((fault.reason, fault.objects.len()), (KnownReason::ObjectTooLarge, 1));
         assert!(objects(text.as_bytes(), "local", limits(300)).is_ok());
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// How many files of a duplicate object are named.
 const NAMED: usize = 4;
@@ -123,7 +123,7 @@ impl Effective {
         match self {
             Self::Absent => Ok(None),
             Self::Duplicate(files) => Err(Fault {
-                reason: Word::DuplicateObject,
+                reason: KnownReason::DuplicateObject,
                 message: format!("it stands in {files}"),
                 objects: Vec::new(),
             }),
@@ -210,7 +210,7 @@ mod tests {
         let key = RandomState::new();
         let slot = Slot { users: vec![source("1"), source("1")], made: made("1", None), ..Slot::default() };
         assert_eq!(slot.effective().seen(&key), Seen::Duplicate("a.yaml (2 times)".into()));
-        assert_eq!(slot.effective().value().err().unwrap().reason, Word::DuplicateObject);
+        assert_eq!(slot.effective().value().err().unwrap().reason, KnownReason::DuplicateObject);
         let file = |name: String| Source { file: Path::new(&name).into(), ..source("1") };
         let slot = Slot { users: (0..9).map(|at| file(format!("{}.yaml", 9 - at))).collect(), ..Slot::default() };
         let named = "1.yaml, 2.yaml, 3.yaml, 4.yaml, and 5 more";

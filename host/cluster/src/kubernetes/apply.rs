@@ -1,7 +1,7 @@
 //! Performs a plan on an API server, one request per step, and merges each answer into the cache at once.
 
 use super::Kubernetes;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::{Plan, Step};
@@ -45,7 +45,7 @@ impl Kubernetes {
                 Ok(None)
             }
             Err(failure) => {
-                if failure.reason == Word::WriteConflict {
+                if failure.reason == KnownReason::WriteConflict {
                     // Lets the next reconcile start from the present object, even if the watch lags. If this read
                     // fails, that reconcile reads again.
                     let _ = self.read_fresh(target).await;

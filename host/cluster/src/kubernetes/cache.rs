@@ -196,7 +196,7 @@ mod tests {
     use crate::kubernetes::shelf::{Item, Shelf};
     use serde_json::json;
     use std::sync::Arc;
-    use transom_api::Word;
+    use transom_api::KnownReason;
     use transom_core::watches::Keep;
 
     const OPAQUE: u64 = 1;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn faulty_item(name: &str, version: u32) -> Item {
-        let fault = Fault { reason: Word::ObjectTooLarge, message: "m".to_owned() };
+        let fault = Fault { reason: KnownReason::ObjectTooLarge, message: "m".to_owned() };
         Item { content: Content::Fault(fault.into()), ..item(name, version, "") }
     }
 
@@ -298,7 +298,7 @@ mod tests {
     fn a_watch_is_not_settled_by_what_its_server_was_before_it_answered() {
         let mut watched = Watched::new(OPAQUE, scope(None, None), Keep::default());
         assert!(!watched.is_settled(false) && !watched.is_settled(true));
-        let failure = Some(Fault { reason: Word::ServerUnavailable, message: String::new() });
+        let failure = Some(Fault { reason: KnownReason::ServerUnavailable, message: String::new() });
         (watched.failure, watched.away) = (failure, true);
         assert!(watched.is_settled(false) && !watched.is_settled(true));
         watched.away = false;
@@ -320,7 +320,7 @@ mod tests {
         assert!(matches!(cache.heard(&secret("made")), Known::There(..)));
         let exact = cache.watch(EXACT).unwrap();
         exact.shelf = Shelf::default();
-        exact.failure = Some(Fault { reason: Word::KindMissing, message: String::new() });
+        exact.failure = Some(Fault { reason: KnownReason::KindMissing, message: String::new() });
         assert_eq!(cache.find(&secret("made")), Known::Absent);
     }
 
@@ -404,7 +404,7 @@ mod tests {
         let mut cache = cache();
         event(&mut cache, EXACT, faulty_item("made", 5));
         let [unreadable] = &cache.unreadable()[..] else { panic!() };
-        assert_eq!((unreadable.place.as_str(), unreadable.reason), ("Secret n/made", Word::ObjectTooLarge));
+        assert_eq!((unreadable.place.as_str(), unreadable.reason), ("Secret n/made", KnownReason::ObjectTooLarge));
         assert_eq!(unreadable.objects, [secret("made").into()]);
         assert_eq!(told(&cache.told_gone(EXACT, "6", Some("n/made"))), ["!made", "-made"]);
         assert_eq!(cache.unreadable(), []);

@@ -7,7 +7,7 @@ use kube::core::Status;
 use std::error::Error;
 use std::io;
 use std::time::Duration;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// Characters of a server's own message that are shown.
 const MESSAGE_CHARS: usize = 300;
@@ -29,7 +29,7 @@ pub(super) enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
     /// The reason; `KindMissing` for everything that is not found. With `Next::Again` that is certain.
-    pub(super) reason: Word,
+    pub(super) reason: KnownReason,
     /// One sentence without a full stop.
     pub(super) message: String,
     /// What to do about it.
@@ -46,45 +46,45 @@ impl From<Malformed> for Cause {
 
 impl Cause {
     /// A cause that is not a Status of the API server.
-    pub(super) fn new(reason: Word, message: impl Into<String>) -> Self {
+    pub(super) fn new(reason: KnownReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), next: Next::Again, wait: None }
     }
 
     /// The API server did not answer in time.
     pub(super) fn late(after: Duration) -> Self {
-        Self::new(Word::ServerUnavailable, format!("the API server did not answer within {} s", after.as_secs()))
+        Self::new(KnownReason::ServerUnavailable, format!("the API server did not answer within {} s", after.as_secs()))
     }
 
     /// The kind is not served.
     pub(super) fn missing() -> Self {
-        Self::new(Word::KindMissing, "the API server does not know the kind")
+        Self::new(KnownReason::KindMissing, "the API server does not know the kind")
     }
 
     /// The kind is served, but only in another version, so its objects may still exist.
     pub(super) fn unserved(version: &str, served: &str) -> Self {
-        Self::new(Word::ReadFailed, format!("the API server serves the kind as {served}, not as {version}"))
+        Self::new(KnownReason::ReadFailed, format!("the API server serves the kind as {served}, not as {version}"))
     }
 
     /// The answer does not come from an API server.
     pub(super) fn malformed() -> Self {
-        Self { next: Next::Relist, ..Self::new(Word::ReadFailed, "the answer is none that an API server gives") }
+        Self { next: Next::Relist, ..Self::new(KnownReason::ReadFailed, "the answer is none that an API server gives") }
     }
 
     /// Versions went back, so everything must be listed.
     pub(super) fn restored() -> Self {
         let message = "the versions of the API server went back, as after a restore from a backup";
-        Self { next: Next::Relist, ..Self::new(Word::ServerUnavailable, message) }
+        Self { next: Next::Relist, ..Self::new(KnownReason::ServerUnavailable, message) }
     }
 
     /// A watch was silent for longer than a healthy server is.
     pub(super) fn silent(after: Duration) -> Self {
         let message = format!("the watch was silent for {} s", after.as_secs());
-        Self { next: Next::Silent, ..Self::new(Word::ServerUnavailable, message) }
+        Self { next: Next::Silent, ..Self::new(KnownReason::ServerUnavailable, message) }
     }
 
     /// Whether the same request would be refused again.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.reason, Word::KindMissing | Word::ReadForbidden)
+        matches!(self.reason, KnownReason::KindMissing | KnownReason::ReadForbidden)
     }
 
     /// A stream ended early.
@@ -109,13 +109,13 @@ impl Cause {
         let wait = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
         let wait = wait.filter(|seconds| *seconds > 0).map(Duration::from_secs);
         let (reason, message) = match status.code {
-            410 => (Word::ServerUnavailable, "the API server no longer knows what changed since".to_owned()),
-            401 => (Word::ReadFailed, "the API server does not accept the credential of the connection".to_owned()),
-            403 => (Word::ReadForbidden, said(status)),
-            404 => (Word::KindMissing, Self::missing().message),
-            429 => (Word::ServerUnavailable, "the API server is overloaded (429)".to_owned()),
-            500..=599 => (Word::ServerUnavailable, said(status)),
-            _ => (Word::ReadFailed, said(status)),
+            410 => (KnownReason::ServerUnavailable, "the API server no longer knows what changed since".to_owned()),
+            401 => (KnownReason::ReadFailed, "the API server does not accept the credential of the connection".to_owned()),
+            403 => (KnownReason::ReadForbidden, said(status)),
+            404 => (KnownReason::KindMissing, Self::missing().message),
+            429 => (KnownReason::ServerUnavailable, "the API server is overloaded (429)".to_owned()),
+            500..=599 => (KnownReason::ServerUnavailable, said(status)),
+            _ => (KnownReason::ReadFailed, said(status)),
         };
         Self { reason, message, next, wait }
     }
@@ -124,10 +124,10 @@ impl Cause {
     pub(super) fn of(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(status),
-            kube::Error::Auth(_) => Self::new(Word::ReadFailed, "the credential of the connection cannot be used"),
-            kube::Error::Service(error) if error.is::<PluginError>() => Self::new(Word::ReadFailed, error.to_string()),
+            kube::Error::Auth(_) => Self::new(KnownReason::ReadFailed, "the credential of the connection cannot be used"),
+            kube::Error::Service(error) if error.is::<PluginError>() => Self::new(KnownReason::ReadFailed, error.to_string()),
             kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => {
-                Self::new(Word::ServerUnavailable, unreachable(error))
+                Self::new(KnownReason::ServerUnavailable, unreachable(error))
             }
             _ => Self::malformed(),
         }
@@ -172,7 +172,7 @@ mod tests {
     fn an_answer_of_somebody_else_is_not_shown() {
         let status = Status::failure("Authorization: Bearer abc", "Failed to parse error data").with_code(502);
         let cause = Cause::of_status(&status);
-        assert_eq!(cause.reason, Word::ServerUnavailable);
+        assert_eq!(cause.reason, KnownReason::ServerUnavailable);
         assert_eq!(cause.message, "the answer has code 502 and is none that an API server gives");
     }
 
@@ -181,9 +181,9 @@ mod tests {
         let word = |code: u16| Cause::of_status(&Status::failure("said\nthus", "").with_code(code)).reason;
         assert_eq!(
             [403, 404, 429, 503].map(word),
-            [Word::ReadForbidden, Word::KindMissing, Word::ServerUnavailable, Word::ServerUnavailable,]
+            [KnownReason::ReadForbidden, KnownReason::KindMissing, KnownReason::ServerUnavailable, KnownReason::ServerUnavailable,]
         );
-        assert_eq!([400, 401, 422].map(word), [Word::ReadFailed; 3]);
+        assert_eq!([400, 401, 422].map(word), [KnownReason::ReadFailed; 3]);
         let status = Status::failure("said\nthus", "Forbidden").with_code(403);
         assert_eq!(Cause::of_status(&status).message, "said thus");
         assert_eq!(Cause::of_status(&status.with_code(410)).next, Next::Relist);

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// How long opening a connection may take, TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub struct ConnectError {
     /// The connection, as [`Settings::place`] describes it.
     pub place: String,
     /// Why, in one word.
-    pub reason: Word,
+    pub reason: KnownReason,
     /// What was attempted, and why it failed. Contains no credential.
     pub message: String,
 }
@@ -73,7 +73,7 @@ impl Settings {
             Ok((context, config)) => Ok(Self { options, context, config }),
             Err(message) => {
                 let place = place(&options.name, options.context.as_deref(), None);
-                Err(ConnectError { place, reason: Word::ReadFailed, message })
+                Err(ConnectError { place, reason: KnownReason::ReadFailed, message })
             }
         }
     }
@@ -106,7 +106,7 @@ impl Settings {
         if self.config.auth_info.exec.is_some() { plugin::PATIENCE } else { GREETING }
     }
 
-    fn failed(&self, reason: Word, message: impl Into<String>) -> ConnectError {
+    fn failed(&self, reason: KnownReason, message: impl Into<String>) -> ConnectError {
         ConnectError { place: self.place(), reason, message: message.into() }
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
         Some(exec) => Plugin::new(exec, &settings.options.guard).client(config),
         None => Client::try_from(config),
     };
-    made.map_err(|error| settings.failed(Word::ReadFailed, cause(&error)))
+    made.map_err(|error| settings.failed(KnownReason::ReadFailed, cause(&error)))
 }
 
 /// Requests the version of the API server until it answers, with back-off, and publishes the outcome of each attempt.
@@ -152,9 +152,9 @@ async fn ask(client: &Client) -> Result<(), Cause> {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(unfit)) => Err(unfit.cause()),
         // A server that forbids this request has answered.
-        Err(cause) if cause.reason == Word::ReadForbidden => Ok(()),
-        Err(cause) if cause.reason == Word::KindMissing => {
-            Err(Cause::new(Word::ReadFailed, "there is no API server at its address"))
+        Err(cause) if cause.reason == KnownReason::ReadForbidden => Ok(()),
+        Err(cause) if cause.reason == KnownReason::KindMissing => {
+            Err(Cause::new(KnownReason::ReadFailed, "there is no API server at its address"))
         }
         Err(cause) => Err(cause),
     }

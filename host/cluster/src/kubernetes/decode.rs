@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use transom_api::{Word, labels};
+use transom_api::{KnownReason, labels};
 use transom_core::object::Object;
 use transom_core::projection::{Paths, read};
 use transom_core::reference::ObjectRef;
@@ -163,20 +163,20 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
     }
     if fields.is_none() && room::of_text(text.as_bytes()) > DECODED_BYTES {
         let message = format!("it takes more than {} MiB once it is decoded", DECODED_BYTES >> 20);
-        return Err(Fault { reason: Word::ObjectTooLarge, message });
+        return Err(Fault { reason: KnownReason::ObjectTooLarge, message });
     }
     read::object(text, fields).map_err(|_| unusable())
 }
 
 /// The fault of an object that is larger than the limit.
 pub(super) fn too_large() -> Fault {
-    Fault { reason: Word::ObjectTooLarge, message: format!("it has more than the limit of {OBJECT_BYTES} bytes") }
+    Fault { reason: KnownReason::ObjectTooLarge, message: format!("it has more than the limit of {OBJECT_BYTES} bytes") }
 }
 
 /// The fault of an object that cannot be parsed. A parser's error may quote the object, so it is left out.
 fn unusable() -> Fault {
     let message = "it is nested too deeply, or is no object with a name and a version".to_owned();
-    Fault { reason: Word::InvalidObject, message }
+    Fault { reason: KnownReason::InvalidObject, message }
 }
 
 /// An object with its name and version. Adds kind and `apiVersion`, which the items of a list leave out.
@@ -247,13 +247,13 @@ mod tests {
         let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "spec": {deep}}}"#);
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
         let Content::Fault(fault) = &item.content else { panic!("{item:?}") };
-        assert_eq!((fault.reason, &*item.key), (Word::InvalidObject, "/a"));
+        assert_eq!((fault.reason, &*item.key), (KnownReason::InvalidObject, "/a"));
         assert!(!fault.message.contains("canary"));
 
         let large = "x".repeat(OBJECT_BYTES);
         let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "data": "{large}"}}"#);
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
-        assert!(matches!(&item.content, Content::Fault(fault) if fault.reason == Word::ObjectTooLarge));
+        assert!(matches!(&item.content, Content::Fault(fault) if fault.reason == KnownReason::ObjectTooLarge));
     }
 
     #[test]
@@ -262,9 +262,9 @@ mod tests {
         let text = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": maps}).to_string();
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
         let Content::Fault(fault) = &item.content else { panic!("{:?}", item.key) };
-        assert!(fault.reason == Word::ObjectTooLarge && fault.message.contains("decoded"), "{fault:?}");
+        assert!(fault.reason == KnownReason::ObjectTooLarge && fault.message.contains("decoded"), "{fault:?}");
         let reference = ObjectRef::local("v1", "Secret", None, "a");
-        assert!(matches!(answer(&text, &reference), Ok(Err(fault)) if fault.reason == Word::ObjectTooLarge));
+        assert!(matches!(answer(&text, &reference), Ok(Err(fault)) if fault.reason == KnownReason::ObjectTooLarge));
         let keep = Keep { fields: Some(Paths::parse(&["status"]).unwrap()), ..Keep::default() };
         let item = read(&text, &keep).unwrap().item.unwrap();
         assert!(matches!(&item.content, Content::Body(bytes) if bytes.len() < 100));

@@ -13,7 +13,7 @@ use kube::api::{ListParams, WatchParams};
 use kube::core::Status;
 use std::sync::Arc;
 use std::time::Instant;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::watches::{Keep, Scope};
 
 /// Objects per page.
@@ -62,15 +62,15 @@ impl Follow {
             let cause = match ended {
                 // The API server ends every watch after its timeout.
                 Ok(()) if lasted => continue,
-                Ok(()) => Cause::new(Word::ServerUnavailable, "the API server ended the watch at once").cut(),
+                Ok(()) => Cause::new(KnownReason::ServerUnavailable, "the API server ended the watch at once").cut(),
                 Err(cause) => cause,
             };
             // A silent turn that did not advance the version: the server may not reach that version for a long time.
             let stuck = cause.next == Next::Silent && !told;
-            if stuck || cause.next == Next::Relist || cause.reason == Word::KindMissing {
+            if stuck || cause.next == Next::Relist || cause.reason == KnownReason::KindMissing {
                 progress.position = None;
             }
-            if cause.reason == Word::KindMissing {
+            if cause.reason == KnownReason::KindMissing {
                 self.shared.resources.forget(&self.scope.api_version, &self.scope.kind);
             }
             let wait = pace.wait(&cause);

@@ -1,7 +1,7 @@
 //! Health of the watches of a connection, for readiness and metrics.
 
 use super::shared::Shared;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::watches::Scope;
 
 /// Health of the watches of a connection.
@@ -19,7 +19,7 @@ pub struct WatchHealth {
     /// Whether it was listed completely, with what is kept now.
     pub synced: bool,
     /// Why it cannot be followed now: reason and message.
-    pub failure: Option<(Word, String)>,
+    pub failure: Option<(KnownReason, String)>,
     /// How many objects it keeps.
     pub objects: usize,
     /// How often it ended early, since it is wanted.

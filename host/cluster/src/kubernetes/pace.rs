@@ -3,7 +3,7 @@
 use super::cause::{Cause, Next};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// A stream that ended sooner did no useful work.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const ASKED: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Pace {
     failures: u32,
-    last: Option<Word>,
+    last: Option<KnownReason>,
     random: RandomState,
 }
 
@@ -40,7 +40,7 @@ impl Pace {
             self.last = Some(cause.reason);
         }
         let (first, longest) = match cause.reason {
-            Word::ServerUnavailable => (200, 5_000),
+            KnownReason::ServerUnavailable => (200, 5_000),
             _ => (1_000, 30_000),
         };
         let whole = match cause.next {
@@ -74,13 +74,13 @@ mod tests {
         let missing = waits(&Cause::missing(), 10);
         assert!((750..=1_000).contains(&missing[0]) && (1_500..=2_000).contains(&missing[1]), "{missing:?}");
         assert!(missing.iter().all(|wait| *wait <= 30_000) && missing[9] >= 22_500, "{missing:?}");
-        let away = waits(&Cause::new(Word::ServerUnavailable, ""), 40);
+        let away = waits(&Cause::new(KnownReason::ServerUnavailable, ""), 40);
         assert!(away[0] >= 150 && away.iter().all(|wait| *wait <= 5_000), "{away:?}");
     }
 
     #[test]
     fn a_broken_stream_is_asked_for_again_at_once_and_told_only_when_it_breaks_on() {
-        let broken = Cause::new(Word::ServerUnavailable, "").cut();
+        let broken = Cause::new(KnownReason::ServerUnavailable, "").cut();
         let mut pace = Pace::default();
         assert_eq!(pace.wait(&broken), Duration::ZERO);
         assert!(!pace.tells(&broken));
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn another_failure_begins_anew_and_the_server_may_ask_for_more() {
         let mut pace = Pace::default();
-        let away = Cause::new(Word::ServerUnavailable, "");
+        let away = Cause::new(KnownReason::ServerUnavailable, "");
         for _ in 0..9 {
             pace.wait(&away);
         }

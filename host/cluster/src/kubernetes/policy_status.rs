@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep_until};
-use transom_api::{API_VERSION, GROUP, Word};
+use transom_api::{API_VERSION, GROUP, KnownReason};
 use transom_core::failure::Class;
 use transom_core::latest::{Latest, Next};
 use transom_core::outcome::{WriteFailure, WriteKind};
@@ -119,7 +119,7 @@ impl PolicyStatuses {
             told(policy, failed);
         }
         let class = failed.as_ref().map(|failed| Class::of(failed.reason));
-        let kind_missing = failed.is_some_and(|failed| failed.reason == Word::KindMissing);
+        let kind_missing = failed.is_some_and(|failed| failed.reason == KnownReason::KindMissing);
         self.latest(|all| match (all.get_mut(policy), class) {
             // The policy is gone. If it is created again, its status is published again.
             (Some(_), Some(Class::Conflict)) => drop(all.remove(policy)),

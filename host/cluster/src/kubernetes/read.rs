@@ -8,7 +8,7 @@ use super::shelf::Fault;
 use super::stream::{self, Unfit};
 use crate::ReadFailure;
 use kube::api::ListParams;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 
@@ -20,7 +20,7 @@ impl Shared {
         }
         let fail = |fault: &Fault| failure(reference, fault);
         let mut answer = self.fetch(reference).await;
-        if answer.as_ref().is_err_and(|cause| cause.reason == Word::KindMissing && cause.next == Next::Relist) {
+        if answer.as_ref().is_err_and(|cause| cause.reason == KnownReason::KindMissing && cause.next == Next::Relist) {
             self.resources.forget(&reference.api_version, &reference.kind);
             answer = self.fetch(reference).await;
         }
@@ -31,8 +31,8 @@ impl Shared {
             }
             Ok(Err(Unfit::TooLarge)) => Err(fail(&decode::too_large())),
             Ok(Err(late)) => Err(fail(&of(late.cause()))),
-            Err(cause) if cause.reason == Word::KindMissing && cause.next == Next::Again => Ok(None),
-            Err(cause) if cause.reason == Word::KindMissing => Err(fail(&of(Cause::malformed()))),
+            Err(cause) if cause.reason == KnownReason::KindMissing && cause.next == Next::Again => Ok(None),
+            Err(cause) if cause.reason == KnownReason::KindMissing => Err(fail(&of(Cause::malformed()))),
             Err(cause) => Err(fail(&of(cause))),
         }
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
@@ -217,7 +217,7 @@ impl Shared {
 /// The failure of a read whose object took too long to be listed.
 pub(super) fn late(reference: &ObjectRef, after: Duration) -> ReadFailure {
     let message = format!("failed to read {reference}: its kind was not listed within {} s", after.as_secs());
-    ReadFailure { reason: Word::ServerUnavailable, message }
+    ReadFailure { reason: KnownReason::ServerUnavailable, message }
 }
 
 /// Why an object cannot be read.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// `namespace/name`, or `/name` for a cluster-scoped object. Sorts by namespace, and takes a third of the memory of an
 /// `ObjectRef`.
@@ -25,7 +25,7 @@ pub(super) fn parts(key: &str) -> (Option<&str>, &str) {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     /// In one word.
-    pub(super) reason: Word,
+    pub(super) reason: KnownReason,
     /// What is wrong. Contains no value of the object.
     pub(super) message: String,
 }

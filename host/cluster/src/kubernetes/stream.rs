@@ -6,7 +6,7 @@ use kube::Client;
 use kube::api::{GetParams, ListParams, WatchParams};
 use std::time::Duration;
 use tokio::time::timeout;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// How long the API server may take to answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(15);
@@ -89,7 +89,7 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
             return Ok(true);
         }
         if line.len() > LINE_BYTES {
-            return Err(Cause::new(Word::ReadFailed, format!("a line of the watch is longer than {LINE_BYTES} bytes")));
+            return Err(Cause::new(KnownReason::ReadFailed, format!("a line of the watch is longer than {LINE_BYTES} bytes")));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::feed::News;
 use super::shelf::{Fault, Shelf};
 use std::sync::Arc;
 use std::time::Instant;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::watches::{Keep, Scope};
 
 /// One watch and its objects.
@@ -67,7 +67,7 @@ impl Watched {
 
     /// Whether its kind is not served and the shelf is empty: then there are no objects.
     pub(super) fn is_missing(&self) -> bool {
-        let missing = |fault: &Fault| fault.reason == Word::KindMissing;
+        let missing = |fault: &Fault| fault.reason == KnownReason::KindMissing;
         self.failure.as_ref().is_some_and(missing) && self.shelf.len() == 0
     }
 }

@@ -9,7 +9,7 @@ use super::watched::Watched;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
@@ -135,7 +135,7 @@ impl Shared {
 }
 
 /// Marks a watch as failed; returns news if the reason is new.
-fn failed(watched: &mut Watched, reason: Word, message: &str) -> Vec<News> {
+fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<News> {
     let message = format!("failed to watch {}: {message}", watched.scope.kind);
     let known = watched.failure.as_ref().is_some_and(|fault| fault.reason == reason);
     (watched.failure, watched.away) = (Some(Fault { reason, message }), false);

@@ -18,7 +18,7 @@ use serde_json::Value;
 use standing::Standing;
 use std::sync::Arc;
 use tokio::time::timeout;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::plan::Step;
@@ -84,12 +84,12 @@ impl Writer {
     /// after a write that a webhook changed, and a reason for each way in which a server refuses.
     pub async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
         if self.read_only {
-            return Err(WriteFailure { reason: Word::ReadOnly, message: would(step) });
+            return Err(WriteFailure { reason: KnownReason::ReadOnly, message: would(step) });
         }
         self.standing.check(step)?;
         let resource = self.resource(step).await?;
         let (verb, request) = request::of(policy, step, &resource)
-            .map_err(|error| failure::failed(step.kind(), step.target(), Word::WriteInvalid, &error.to_string()))?;
+            .map_err(|error| failure::failed(step.kind(), step.target(), KnownReason::WriteInvalid, &error.to_string()))?;
         let answer = match self.sender.send(verb, Purpose::Work, &request).await {
             Ok(answer) => answer,
             Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => return Ok(None),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use transom_api::status::PolicyStatus;
-use transom_api::{Reason, State, Word};
+use transom_api::{Reason, State, KnownReason};
 use transom_cluster::directory::{Directory, DirectoryOptions, OpenError};
 use transom_core::failure::Class;
 use transom_core::observation::Observation;
@@ -67,7 +67,7 @@ fn report(primary: &str) -> Report {
         primary: map_ref(primary),
         end: End::Ended(Class::Held),
         state: State::Held,
-        reason: Reason::Known(Word::InSync),
+        reason: Reason::Known(KnownReason::InSync),
         message: String::new(),
         target: None,
         writes: Vec::new(),

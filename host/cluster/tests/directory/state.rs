@@ -3,7 +3,7 @@
 use crate::support::{Folder, done, map, map_ref, read, secret, secret_ref, value};
 use serde_json::json;
 use std::path::Path;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits, OpenError};
 use transom_core::observation::Observation;
 use transom_core::plan::Step;
@@ -57,7 +57,7 @@ fn one_object_in_two_files_is_readable_in_neither() {
     let directory = folder.open();
     assert_eq!(told(&directory), ["DuplicateObject a.yaml, b.yaml", "ConfigMap n/c", "synced"]);
     let failure = directory.read(&[map_ref("a")]).remove(0).err().unwrap();
-    assert_eq!(failure.reason, Word::DuplicateObject);
+    assert_eq!(failure.reason, KnownReason::DuplicateObject);
     assert!(failure.message.contains("a.yaml, b.yaml"), "{failure}");
     let unreadable = directory.unreadable();
     assert_eq!(unreadable[0].objects, [map_ref("a").into()]);

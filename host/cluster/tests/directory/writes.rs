@@ -4,7 +4,7 @@ use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, sec
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
-use transom_api::{Reason, State, Word};
+use transom_api::{Reason, State, KnownReason};
 use transom_cluster::directory::Directory;
 use transom_core::outcome::WriteKind;
 use transom_core::plan::Step;
@@ -18,7 +18,7 @@ fn create(name: &str, value: &str) -> Step {
     Step::Create { desired: secret(name, value) }
 }
 
-fn reason(directory: &Directory, step: Step) -> Word {
+fn reason(directory: &Directory, step: Step) -> KnownReason {
     apply(directory, vec![step]).failure().unwrap().1.reason
 }
 
@@ -62,20 +62,20 @@ fn a_step_that_comes_too_late_conflicts_and_ends_the_plan() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1"))]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
-    assert_eq!(reason(&directory, create("s", "b25l")), Word::WriteConflict);
+    assert_eq!(reason(&directory, create("s", "b25l")), KnownReason::WriteConflict);
     let stale = update(&directory, secret("s", "dHdv"));
     done(&directory, update(&directory, secret("s", "dGhyZWU=")));
     let before = folder.own_files();
     let outcome = apply(&directory, vec![stale, create("t", "eA==")]);
     assert_eq!(outcome.steps.len(), 1, "steps after a failed one are not tried");
-    assert_eq!(outcome.failure().unwrap().1.reason, Word::WriteConflict);
+    assert_eq!(outcome.failure().unwrap().1.reason, KnownReason::WriteConflict);
     for step in [
         Step::Update { desired: secret("none", "eA=="), changed: Vec::new() },
         Step::Delete { reference: secret_ref("s"), version: "0".to_owned(), uid: String::new(), why: String::new() },
         Step::Delete { reference: secret_ref("none"), version: String::new(), uid: String::new(), why: String::new() },
         Step::Patch { reference: map_ref("a"), version: "0".to_owned(), fields: Vec::new() },
     ] {
-        assert_eq!(reason(&directory, step), Word::WriteConflict);
+        assert_eq!(reason(&directory, step), KnownReason::WriteConflict);
     }
     assert_eq!(folder.own_files(), before);
 }
@@ -87,7 +87,7 @@ fn a_users_object_is_never_removed() {
     let version = read(&directory, &map_ref("a")).unwrap().version;
     assert_eq!(
         reason(&directory, Step::Delete { reference: map_ref("a"), version, uid: String::new(), why: String::new() }),
-        Word::WriteFailed
+        KnownReason::WriteFailed
     );
     assert_eq!(folder.text("a.yaml"), map("a", "1"));
 }
@@ -161,7 +161,7 @@ fn of_many_that_write_the_same_at_once_one_succeeds() {
 fn a_field_that_cannot_be_set_fails() {
     let folder = Folder::new(&[("a.yaml", &TAINTED.replace("{taints: [one]}", "text"))]);
     let directory = folder.open();
-    assert_eq!(reason(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!([1]))), Word::WriteFailed);
+    assert_eq!(reason(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!([1]))), KnownReason::WriteFailed);
     assert!(!folder.path(PATCH_FILE).exists());
 }
 
@@ -213,7 +213,7 @@ fn report(state: State, message: &str, at_seconds: i64) -> Report {
         primary: map_ref("a"),
         end: End::InSync,
         state,
-        reason: Reason::Known(Word::InSync),
+        reason: Reason::Known(KnownReason::InSync),
         message: message.to_owned(),
         target: Some(secret_ref("s")),
         writes: Vec::new(),
@@ -242,7 +242,7 @@ fn status_is_written_when_more_than_the_time_differs() {
     assert_eq!(
         status(&folder)["conditions"],
         json!([{
-            "type": "Applied", "status": "True", "reason": "InSync", "message": Word::InSync.meaning(),
+            "type": "Applied", "status": "True", "reason": "InSync", "message": KnownReason::InSync.meaning(),
             "observedGeneration": 3, "lastTransitionTime": "1970-01-01T00:00:00Z",
         }])
     );

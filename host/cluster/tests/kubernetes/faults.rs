@@ -3,7 +3,7 @@
 use crate::support::{all, cluster, connect, delete, gone, map, map_ref, readable, told, unreadable, watch};
 use anyhow::Result;
 use serde_json::json;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
@@ -22,12 +22,12 @@ async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> R
 
     // What happened meanwhile is still known to the API server: the watch goes on from where it was.
     wire.cut();
-    let place = unreadable(&mut changes, Word::ServerUnavailable).await?;
+    let place = unreadable(&mut changes, KnownReason::ServerUnavailable).await?;
     assert!(agent.read(&map_ref("goes")).await?.is_some());
     let other = agent.read(&ObjectRef::local("v1", "Secret", Some("default"), "x")).await;
-    assert_eq!(other.map_err(|failure| failure.reason), Err(Word::ServerUnavailable));
+    assert_eq!(other.map_err(|failure| failure.reason), Err(KnownReason::ServerUnavailable));
     let asked = agent.confirm(&map_ref("goes")).await;
-    assert_eq!(asked.map_err(|failure| failure.reason), Err(Word::ServerUnavailable));
+    assert_eq!(asked.map_err(|failure| failure.reason), Err(KnownReason::ServerUnavailable));
     delete(&cluster, &map_ref("goes")).await?;
     wire.carry(Carries::All);
     readable(&mut changes, &place).await?;
@@ -37,13 +37,13 @@ async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> R
     // A kind that is not served, now or the next time, says nothing of its objects.
     for _ in 0..3 {
         let asked = agent.confirm(&ObjectRef::local("example.org/v1", "Thing", None, "x")).await;
-        assert_eq!(asked.map_err(|failure| failure.reason), Err(Word::KindMissing));
+        assert_eq!(asked.map_err(|failure| failure.reason), Err(KnownReason::KindMissing));
     }
     gone(&mut changes, &map_ref("goes")).await?;
 
     // A new API server knows nothing of the past: everything is listed, and compared.
     wire.cut();
-    assert_eq!(unreadable(&mut changes, Word::ServerUnavailable).await?, place);
+    assert_eq!(unreadable(&mut changes, KnownReason::ServerUnavailable).await?, place);
     delete(&cluster, &map_ref("goes-too")).await?;
     cluster.objects().apply(map("changes", "2")).await?;
     cluster.restart_apiserver().await?;
@@ -76,7 +76,7 @@ async fn a_killed_api_server_is_found_again() -> Result<()> {
     watch(&agent, [all("v1", "ConfigMap"), all("v1", "Secret")]).await?;
     let mut changes = agent.changes();
     cluster.apiserver().kill()?;
-    unreadable(&mut changes, Word::ServerUnavailable).await?;
+    unreadable(&mut changes, KnownReason::ServerUnavailable).await?;
     assert!(agent.read(&map_ref("a")).await?.is_some());
     cluster.restart_apiserver().await?;
     cluster.objects().apply(map("a", "2")).await?;

@@ -5,7 +5,7 @@ use crate::support::{
 };
 use anyhow::Result;
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 use transom_test_cluster::{Cluster, Options, wait};
@@ -32,7 +32,7 @@ async fn a_kind_that_is_installed_later_is_watched_by_itself_and_again_after_it_
     let agent = connect(&cluster, &cluster.server()).await?;
     let mut changes = agent.changes();
     watch(&agent, [all("example.org/v1", "Thing"), all("v1", "ConfigMap")]).await?;
-    let place = unreadable(&mut changes, Word::KindMissing).await?;
+    let place = unreadable(&mut changes, KnownReason::KindMissing).await?;
     assert_eq!(place, "watch of Thing (example.org/v1)");
     assert_eq!(agent.unreadable().len(), 1);
     assert_eq!(agent.read(&thing_ref("a")).await?, None);
@@ -48,7 +48,7 @@ async fn a_kind_that_is_installed_later_is_watched_by_itself_and_again_after_it_
     )
     .await?;
     gone(&mut changes, &thing_ref("a")).await?;
-    assert_eq!(unreadable(&mut changes, Word::KindMissing).await?, place);
+    assert_eq!(unreadable(&mut changes, KnownReason::KindMissing).await?, place);
     install(&cluster, "b").await?;
     let b = |told: &Observation| matches!(told, Observation::Present(object) if object.reference == thing_ref("b"));
     told(&mut changes, "the new Thing", |told| b(told).then_some(())).await?;
@@ -62,7 +62,7 @@ async fn a_kind_that_may_not_be_read_is_told_and_watched_when_it_may() -> Result
     let agent = connect(&cluster, &cluster.server()).await?;
     let mut changes = agent.changes();
     watch(&agent, [all("v1", "ConfigMap")]).await?;
-    let place = unreadable(&mut changes, Word::ReadForbidden).await?;
+    let place = unreadable(&mut changes, KnownReason::ReadForbidden).await?;
     let [unreadable] = &agent.unreadable()[..] else { panic!("{:?}", agent.unreadable()) };
     assert!(unreadable.message.contains("configmaps is forbidden"), "{}", unreadable.message);
     cluster.objects().apply_manifest(RIGHTS).await?;
@@ -79,9 +79,9 @@ async fn a_kind_of_another_version_is_not_missing_and_its_objects_are_not_gone()
     let agent = connect(&cluster, &cluster.server()).await?;
     let mut changes = agent.changes();
     watch(&agent, [all("example.org/v1", "Thing")]).await?;
-    unreadable(&mut changes, Word::ReadFailed).await?;
+    unreadable(&mut changes, KnownReason::ReadFailed).await?;
     let failure = agent.read(&thing_ref("a")).await.map_err(|failure| (failure.reason, failure.message));
     let message = "failed to read Thing default/a: failed to watch Thing: the API server serves the kind as example.org/v2, not as example.org/v1";
-    assert_eq!(failure, Err((Word::ReadFailed, message.to_owned())));
+    assert_eq!(failure, Err((KnownReason::ReadFailed, message.to_owned())));
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::support::{
 };
 use anyhow::Result;
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::observation::Observation;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
@@ -74,7 +74,7 @@ async fn what_is_there_and_what_changes_is_known_without_asking() -> Result<()> 
     assert_eq!(agent.read(&ObjectRef::local("example.org/v9", "Nothing", None, "x")).await?, None);
     assert_eq!(agent.read(&ObjectRef::local("v1", "Secret", Some("default"), "../configmaps/a")).await?, None);
     let forbidden = agent.read(&ObjectRef::local("v1", "Service", Some("default"), "x")).await;
-    assert_eq!(forbidden.map_err(|failure| failure.reason), Err(Word::ReadForbidden));
+    assert_eq!(forbidden.map_err(|failure| failure.reason), Err(KnownReason::ReadForbidden));
     assert_eq!(gets(&cluster, mark).await?, 2);
     let health = agent.health();
     assert!(health.watches.iter().all(|watch| watch.synced && watch.objects >= 2), "{health:?}");
@@ -169,10 +169,10 @@ async fn an_object_that_is_too_large_or_too_deep_stands_in_nobodys_way() -> Resu
     let agent = connect(&cluster, &cluster.server()).await?;
     let mut changes = agent.changes();
     watch(&agent, [all("v1", "ConfigMap"), all("example.org/v1", "Thing")]).await?;
-    assert_eq!(unreadable(&mut changes, Word::ObjectTooLarge).await?, "ConfigMap default/large");
+    assert_eq!(unreadable(&mut changes, KnownReason::ObjectTooLarge).await?, "ConfigMap default/large");
     assert!(agent.read(&map_ref("small")).await?.is_some());
     let refused = agent.read(&map_ref("large")).await.map_err(|failure| failure.reason);
-    assert_eq!(refused, Err(Word::ObjectTooLarge));
+    assert_eq!(refused, Err(KnownReason::ObjectTooLarge));
     let concerned: Vec<_> = agent.unreadable().into_iter().flat_map(|one| one.objects).collect();
     assert_eq!(concerned, [map_ref("large").into()]);
 
@@ -184,7 +184,7 @@ async fn an_object_that_is_too_large_or_too_deep_stands_in_nobodys_way() -> Resu
     std::fs::write(&path, deep)?;
     let created = cluster.kubectl(cluster.admin())?.args(["create", "-f"]).arg(&path).output()?;
     assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
-    assert_eq!(unreadable(&mut changes, Word::InvalidObject).await?, "Thing default/deep");
+    assert_eq!(unreadable(&mut changes, KnownReason::InvalidObject).await?, "Thing default/deep");
 
     cluster.objects().apply(map("large", "2")).await?;
     crate::support::readable(&mut changes, "ConfigMap default/large").await?;

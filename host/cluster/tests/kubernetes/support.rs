@@ -111,7 +111,7 @@ pub(crate) async fn gone(changes: &mut Observations, reference: &ObjectRef) -> R
 }
 
 /// Waits until something unreadable is told, with its reason and place.
-pub(crate) async fn unreadable(changes: &mut Observations, word: transom_api::Word) -> Result<String> {
+pub(crate) async fn unreadable(changes: &mut Observations, word: transom_api::KnownReason) -> Result<String> {
     told(changes, word.as_str(), |told| match told {
         Observation::Unreadable(unreadable) if unreadable.reason == word => Some(unreadable.place.clone()),
         _ => None,

@@ -4,7 +4,7 @@ use crate::support::*;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use transom_api::{State, Word};
+use transom_api::{State, KnownReason};
 use transom_cluster::kubernetes::{Purpose, Verb};
 use transom_core::failure::Class;
 use transom_core::object::Object;
@@ -12,7 +12,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_test_cluster::wait;
 
-fn report(primary: &ObjectRef, state: State, reason: Word, message: &str) -> Report {
+fn report(primary: &ObjectRef, state: State, reason: KnownReason, message: &str) -> Report {
     Report {
         policy: POLICY.to_owned(),
         primary: primary.clone(),
@@ -47,16 +47,16 @@ async fn a_failure_is_an_event_on_its_primary_and_repeats_are_counted() -> Resul
     scene.done(&create(&scene.secret("s"), "one")).await?;
     let told = scene.agent.writer().events("agent-0");
     for (state, reason) in
-        [(State::Applied, Word::InSync), (State::Waiting, Word::OwnedByAnother), (State::Held, Word::Paused)]
+        [(State::Applied, KnownReason::InSync), (State::Waiting, KnownReason::OwnedByAnother), (State::Held, KnownReason::Paused)]
     {
         told.publish(&report(&primary.reference, state, reason, "fine"), primary.uid()).await.unwrap();
     }
     assert!(events(&scene, &scene.namespace, &primary).await?.is_empty());
     for _ in 0..3 {
-        let failure = report(&primary.reference, State::Failed, Word::QuotaExceeded, "no room");
+        let failure = report(&primary.reference, State::Failed, KnownReason::QuotaExceeded, "no room");
         told.publish(&failure, primary.uid()).await.unwrap();
     }
-    let long = report(&primary.reference, State::Failed, Word::WriteInvalid, &"ä".repeat(600));
+    let long = report(&primary.reference, State::Failed, KnownReason::WriteInvalid, &"ä".repeat(600));
     told.publish(&long, primary.uid()).await.unwrap();
     let mut events = events(&scene, &scene.namespace, &primary).await?;
     events.sort_by_key(|event| event["reason"].to_string());
@@ -86,7 +86,7 @@ async fn an_event_about_what_lies_in_no_namespace_and_one_that_is_gone() -> Resu
         "metadata": {"name": "warned"}, "spec": {"hubAcceptsClient": true}});
     let primary = scene.foreign(manifest).await?;
     let told = scene.agent.writer().events("agent-0");
-    let failure = report(&primary.reference, State::Failed, Word::AdmissionRefused, "no");
+    let failure = report(&primary.reference, State::Failed, KnownReason::AdmissionRefused, "no");
     told.publish(&failure, primary.uid()).await.unwrap();
     let found = events(&scene, "default", &primary).await?;
     assert_eq!(found.len(), 1);
@@ -148,7 +148,7 @@ async fn the_status_of_a_policy_is_the_newest_and_not_written_twice() -> Result<
     statuses.publish("never-was", status("x"));
     wait::until("the failure", DEADLINE, async || Ok((!failures.lock().unwrap().is_empty()).then_some(()))).await?;
     let failed = failures.lock().unwrap().clone();
-    assert_eq!((failed[0].0.as_str(), failed[0].1), ("never-was", Word::WriteConflict), "{failed:?}");
+    assert_eq!((failed[0].0.as_str(), failed[0].1), ("never-was", KnownReason::WriteConflict), "{failed:?}");
     assert_eq!(scene.there(&policies).await?.version, four.version);
     running.abort();
     Ok(())

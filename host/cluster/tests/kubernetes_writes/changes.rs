@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::object::Object;
 
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
@@ -40,7 +40,7 @@ async fn an_object_that_is_not_as_it_was_read_is_left_alone() -> Result<()> {
     let first = scene.done(&create(&target, "one")).await?;
     let second = scene.done(&update(&first, "two")).await?;
     for step in [update(&first, "three"), delete(&first)] {
-        let failure = scene.refused(&step, Word::WriteConflict).await;
+        let failure = scene.refused(&step, KnownReason::WriteConflict).await;
         assert!(failure.message.ends_with("it changed since it was read"), "{}", failure.message);
     }
     assert_eq!(scene.there(&target).await?.body["data"], second.body["data"]);
@@ -50,7 +50,7 @@ async fn an_object_that_is_not_as_it_was_read_is_left_alone() -> Result<()> {
     if let transom_core::plan::Step::Delete { uid, .. } = &mut of_another {
         "00000000-0000-0000-0000-000000000000".clone_into(uid);
     }
-    scene.refused(&of_another, Word::WriteConflict).await;
+    scene.refused(&of_another, KnownReason::WriteConflict).await;
     assert_eq!(scene.agent.writer().perform(POLICY, &delete(&second)).await.map_err(|it| it.message), Ok(None));
     assert_eq!(scene.read(&target).await?, None);
 
@@ -59,7 +59,7 @@ async fn an_object_that_is_not_as_it_was_read_is_left_alone() -> Result<()> {
         Ok(None),
         "gone is gone"
     );
-    let failure = scene.refused(&update(&second, "three"), Word::WriteConflict).await;
+    let failure = scene.refused(&update(&second, "three"), KnownReason::WriteConflict).await;
     assert!(failure.message.ends_with("it is gone"), "{}", failure.message);
     assert_eq!(scene.read(&target).await?, None, "an update makes nothing");
     Ok(())
@@ -88,7 +88,7 @@ async fn a_patch_sets_the_taints_and_leaves_every_other_field() -> Result<()> {
     let after = scene.done(&taint(&before, json!([user, ours]))).await?;
     assert_eq!(after.body["spec"]["taints"], json!([user, ours]));
     assert_eq!(after.body["spec"]["leaseDurationSeconds"], json!(33));
-    scene.refused(&taint(&before, json!([])), Word::WriteConflict).await;
+    scene.refused(&taint(&before, json!([])), KnownReason::WriteConflict).await;
     let cleared = scene.done(&taint(&after, Value::Null)).await?;
     assert_eq!(cleared.body["spec"].get("taints"), None);
     let same = scene.done(&taint(&cleared, Value::Null)).await?;

@@ -3,7 +3,7 @@
 use crate::support::*;
 use anyhow::Result;
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_test_cluster::wait;
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn what_is_there_is_never_taken_over() -> Result<()> {
             secrets.delete(name, &kube::api::DeleteParams::default()).await?;
         }
         let before = scene.there(&target).await?;
-        let failure = scene.refused(&create(&target, "one"), Word::WriteConflict).await;
+        let failure = scene.refused(&create(&target, "one"), KnownReason::WriteConflict).await;
         assert!(failure.message.ends_with("it is there already"), "{}", failure.message);
         assert_eq!(scene.there(&target).await?.body, before.body, "{name}");
     }
@@ -89,14 +89,14 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: bound}}]
     let made = wait::until("the rights", DEADLINE, async || {
         match bound.writer().perform(POLICY, &create(&scene.secret("one"), "one")).await {
             Ok(made) => Ok(made),
-            Err(failure) if failure.reason == Word::WriteForbidden => Ok(None),
+            Err(failure) if failure.reason == KnownReason::WriteForbidden => Ok(None),
             Err(failure) => anyhow::bail!("{failure:?}"),
         }
     })
     .await?;
     assert!(bound.writer().perform(POLICY, &update(&made, "two")).await.is_ok());
     let other = bound.writer().perform(POLICY, &create(&scene.secret("two"), CANARY)).await.unwrap_err();
-    assert_eq!(other.reason, Word::WriteForbidden);
+    assert_eq!(other.reason, KnownReason::WriteForbidden);
     assert_eq!(
         other.message,
         "failed to create Secret create-by-name/two: User \"bound\" cannot patch resource \"secrets\" in API group \"\" \

@@ -5,7 +5,7 @@ use anyhow::Result;
 use futures::future::try_join_all;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb};
 use transom_test_cluster::{Cluster, Fault, Options, Proxy, wait};
 
@@ -26,8 +26,8 @@ async fn a_server_that_pushes_back_gets_everything_in_the_end() -> Result<()> {
         })
     };
     let written = try_join_all((0..60).map(write)).await?;
-    let refused = written.iter().filter(|result| **result == Err(Word::ServerUnavailable)).count();
-    assert!(written.iter().all(|result| result.is_ok() || *result == Err(Word::ServerUnavailable)), "{written:?}");
+    let refused = written.iter().filter(|result| **result == Err(KnownReason::ServerUnavailable)).count();
+    assert!(written.iter().all(|result| result.is_ok() || *result == Err(KnownReason::ServerUnavailable)), "{written:?}");
     assert!(refused <= 6, "{refused} of 60 were given up");
     let sent = admin.writer().counts().of(Verb::Create, Purpose::Work);
     let pushed = cluster.audit().since(mark)?.iter().filter(|line| line.code == 429).count();
@@ -39,12 +39,12 @@ async fn a_server_that_pushes_back_gets_everything_in_the_end() -> Result<()> {
     let late = admin.writer().perform(POLICY, &step).await;
     cluster.apiserver().thaw()?;
     let late = late.unwrap_err();
-    assert_eq!(late.reason, Word::ServerUnavailable);
+    assert_eq!(late.reason, KnownReason::ServerUnavailable);
     assert!(late.message.ends_with("the API server did not answer within 10 s"), "{}", late.message);
     wait::until("a write after it goes on", DEADLINE, async || {
         // What was sent before may be done by now, or not at all.
         let word = admin.writer().perform(POLICY, &step).await.err().map(|failure| failure.reason);
-        Ok(matches!(word, None | Some(Word::WriteConflict)).then_some(()))
+        Ok(matches!(word, None | Some(KnownReason::WriteConflict)).then_some(()))
     })
     .await
 }

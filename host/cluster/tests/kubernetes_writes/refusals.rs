@@ -4,7 +4,7 @@ use crate::support::*;
 use anyhow::Result;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
 use transom_core::object::Object;
 use transom_core::plan::Step;
@@ -23,21 +23,21 @@ async fn rights_namespaces_and_kinds() -> Result<()> {
     let scene = Scene::new("refused").await?;
     let nobody = connect(scene.cluster, &scene.cluster.user("nobody", &[])?).await?;
     let failure = nobody.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
-    assert_eq!(failure.reason, Word::WriteForbidden);
+    assert_eq!(failure.reason, KnownReason::WriteForbidden);
     assert!(failure.message.contains("User \"nobody\" cannot patch resource \"secrets\""), "{}", failure.message);
 
-    let failure = scene.refused(&create(&secret_ref("never-was", "s"), CANARY), Word::WriteConflict).await;
+    let failure = scene.refused(&create(&secret_ref("never-was", "s"), CANARY), KnownReason::WriteConflict).await;
     assert_eq!(failure.message, "failed to create Secret never-was/s: its namespace is gone");
     let unknown = ObjectRef::local("example.org/v1", "Unknown", None, "u");
-    let failure = scene.refused(&made(&unknown, |_| ()), Word::KindMissing).await;
+    let failure = scene.refused(&made(&unknown, |_| ()), KnownReason::KindMissing).await;
     assert_eq!(failure.message, "failed to create Unknown u: the API server does not know Unknown");
 
     scene.objects.namespace("going").await?;
     scene.cluster.delete_namespace("going").await?;
-    let failure = scene.refused(&create(&secret_ref("going", "s"), CANARY), Word::InputTerminating).await;
+    let failure = scene.refused(&create(&secret_ref("going", "s"), CANARY), KnownReason::InputTerminating).await;
     assert_eq!(failure.message, "failed to create Secret going/s: its namespace is being deleted");
     scene.cluster.finalize_namespace("going").await?;
-    scene.refused(&create(&secret_ref("going", "s"), CANARY), Word::WriteConflict).await;
+    scene.refused(&create(&secret_ref("going", "s"), CANARY), KnownReason::WriteConflict).await;
     Ok(())
 }
 
@@ -59,7 +59,7 @@ async fn a_kind_that_is_removed_and_installed_again() -> Result<()> {
         let body = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": name, "namespace": scene.namespace}});
         Step::Create { desired: Object { reference, version: String::new(), body } }
     };
-    let until = async |what: &str, step: Step, word: Option<Word>| {
+    let until = async |what: &str, step: Step, word: Option<KnownReason>| {
         wait::until(what, DEADLINE, async || {
             let word_now = admin.writer().perform(POLICY, &step).await.err().map(|failure| failure.reason);
             Ok((word_now == word).then_some(()))
@@ -70,7 +70,7 @@ async fn a_kind_that_is_removed_and_installed_again() -> Result<()> {
     until("a thing", thing("a"), None).await?;
     let kinds = scene.objects.api("apiextensions.k8s.io/v1", "CustomResourceDefinition", None).await?;
     kinds.delete("things.example.org", &kube::api::DeleteParams::default()).await?;
-    until("no such kind", thing("b"), Some(Word::KindMissing)).await?;
+    until("no such kind", thing("b"), Some(KnownReason::KindMissing)).await?;
     scene.objects.create(kind).await?;
     until("a thing again", thing("c"), None).await
 }
@@ -80,35 +80,35 @@ async fn what_is_invalid_too_large_or_immutable() -> Result<()> {
     let scene = Scene::new("invalid").await?;
     let target = scene.secret("s");
     let key = made(&target, |body| body["data"]["no/key"] = json!("eA=="));
-    let failure = scene.refused(&key, Word::WriteInvalid).await;
+    let failure = scene.refused(&key, KnownReason::WriteInvalid).await;
     assert_eq!(
         failure.message,
         "failed to create Secret invalid/s: the API server calls it invalid: data[no/key] (FieldValueInvalid)"
     );
     let base64 = made(&target, |body| body["data"]["kubeconfig"] = json!(format!("%{CANARY}%")));
-    scene.refused(&base64, Word::WriteInvalid).await;
+    scene.refused(&base64, KnownReason::WriteInvalid).await;
     let label = made(&target, |body| body["metadata"]["labels"]["x"] = json!(format!("not a label: {CANARY}")));
-    scene.refused(&label, Word::WriteInvalid).await;
+    scene.refused(&label, KnownReason::WriteInvalid).await;
     let kind = made(&target, |body| body["type"] = json!("kubernetes.io/tls"));
-    scene.refused(&kind, Word::WriteInvalid).await;
+    scene.refused(&kind, KnownReason::WriteInvalid).await;
     for size in [800_000, 1_200_000, 3_000_000] {
         let large = create(&target, &CANARY.repeat(size / CANARY.len()));
         match size {
             800_000 => drop(scene.done(&large).await?),
             _ => drop(
                 scene
-                    .refused(&create(&scene.secret("large"), &CANARY.repeat(size / CANARY.len())), Word::ObjectTooLarge)
+                    .refused(&create(&scene.secret("large"), &CANARY.repeat(size / CANARY.len())), KnownReason::ObjectTooLarge)
                     .await,
             ),
         }
     }
     let slash = scene.secret("a/b");
-    scene.refused(&create(&slash, CANARY), Word::WriteInvalid).await;
+    scene.refused(&create(&slash, CANARY), KnownReason::WriteInvalid).await;
 
     let mut body = secret(&scene.secret("fixed"), CANARY);
     body["immutable"] = json!(true);
     let fixed = scene.foreign(body).await?;
-    let failure = scene.refused(&update(&fixed, "two"), Word::TargetImmutable).await;
+    let failure = scene.refused(&update(&fixed, "two"), KnownReason::TargetImmutable).await;
     assert_eq!(failure.message, "failed to update Secret invalid/fixed: it is immutable");
     Ok(())
 }
@@ -133,7 +133,7 @@ async fn a_quota_says_which() -> Result<()> {
         Ok(tried.err())
     })
     .await?;
-    assert_eq!(failure.reason, Word::QuotaExceeded);
+    assert_eq!(failure.reason, KnownReason::QuotaExceeded);
     assert_eq!(
         failure.message,
         "failed to create Secret quota/s: exceeded quota: few, requested: count/secrets=1, used: count/secrets=0, \
@@ -171,7 +171,7 @@ async fn an_admission_policy_is_named_and_not_quoted() -> Result<()> {
         Ok(tried.err())
     })
     .await?;
-    assert_eq!(failure.reason, Word::AdmissionRefused);
+    assert_eq!(failure.reason, KnownReason::AdmissionRefused);
     assert_eq!(failure.message, "failed to create Secret policed/s: the admission policy `no-secrets` refused it");
     Ok(())
 }
@@ -198,11 +198,11 @@ async fn nobody_answers() -> Result<()> {
     let gone = wait::until("the end of the connection", DEADLINE, async || {
         // The first request may still find the connection that is being closed.
         let failure = cut.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
-        assert_eq!(failure.reason, Word::ServerUnavailable, "{}", failure.message);
+        assert_eq!(failure.reason, KnownReason::ServerUnavailable, "{}", failure.message);
         Ok(failure.message.ends_with("connection refused").then_some(failure))
     });
     let failure = gone.await?;
-    assert_eq!(failure.reason, Word::ServerUnavailable);
+    assert_eq!(failure.reason, KnownReason::ServerUnavailable);
     assert_eq!(
         failure.message,
         "failed to create Secret silent/s: the API server cannot be reached: connection refused"
@@ -225,7 +225,7 @@ async fn read_only_says_what_it_would_write_and_asks_nothing() -> Result<()> {
         (taint(&there, json!([])), "would patch Secret read-only/s: spec.taints"),
     ] {
         let failure = reader.writer().perform(POLICY, &step).await.unwrap_err();
-        assert_eq!((failure.reason, failure.message.as_str()), (Word::ReadOnly, says));
+        assert_eq!((failure.reason, failure.message.as_str()), (KnownReason::ReadOnly, says));
     }
     let asked = |line: &transom_test_cluster::Line| line.user == "read-only-agent" && line.target.is_some();
     assert!(!scene.cluster.audit().lines()?.iter().any(asked));

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use transom_api::{Word, labels};
+use transom_api::{KnownReason, labels};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
 use transom_core::object::Object;
 use transom_core::outcome::WriteFailure;
@@ -136,7 +136,7 @@ impl Scene {
     }
 
     /// Performs a step that must be refused with this word.
-    pub(crate) async fn refused(&self, step: &Step, word: Word) -> WriteFailure {
+    pub(crate) async fn refused(&self, step: &Step, word: KnownReason) -> WriteFailure {
         let failure = self.agent.writer().perform(POLICY, step).await.expect_err("the write was not refused");
         assert_eq!(failure.reason, word, "{}", failure.message);
         assert!(!failure.message.contains(CANARY), "{}", failure.message);

@@ -3,7 +3,7 @@
 use crate::support::*;
 use anyhow::Result;
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::contract::taints::{Effect, Wanted};
 use transom_core::object::Object;
 use transom_core::plan::contention::Contention;
@@ -55,7 +55,7 @@ async fn times_are_left_to_the_webhook_where_one_is_installed() -> Result<()> {
         "spec": {"hubAcceptsClient": true}});
     webhook.install(&scene.objects, asks, probe).await?;
     let two = [wanted("a/one"), wanted("a/two")];
-    let refused = scene.refused(&planned(&first, &two, by_us), Word::AdmissionRefused).await;
+    let refused = scene.refused(&planned(&first, &two, by_us), KnownReason::AdmissionRefused).await;
     assert!(refused.message.contains("It is not allowed to set TimeAdded of Taint a/two."), "{}", refused.message);
 
     assert!(!scene.agent.writer().taint_times_by_webhook().await, "an answer holds for a minute");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_test_cluster::{Asks, Say, Webhook, wait};
 
 /// Whether a request is about a Secret of a test, not about the one that finds out whether a webhook is asked.
@@ -35,7 +35,7 @@ async fn one_that_refuses_is_named_and_not_quoted_whatever_its_code() -> Result<
         })
         .await?;
         install(&webhook, &scene).await?;
-        let failure = scene.refused(&create(&scene.secret("s"), CANARY), Word::AdmissionRefused).await;
+        let failure = scene.refused(&create(&scene.secret("s"), CANARY), KnownReason::AdmissionRefused).await;
         assert_eq!(
             failure.message,
             format!(
@@ -43,7 +43,7 @@ async fn one_that_refuses_is_named_and_not_quoted_whatever_its_code() -> Result<
             )
         );
         let before = Instant::now();
-        scene.refused(&create(&scene.secret("s"), CANARY), Word::AdmissionRefused).await;
+        scene.refused(&create(&scene.secret("s"), CANARY), KnownReason::AdmissionRefused).await;
         assert!(before.elapsed() < DEADLINE, "{code}");
     }
     Ok(())
@@ -59,7 +59,7 @@ async fn one_that_cannot_be_called_is_named() -> Result<()> {
         Ok(scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.err())
     })
     .await?;
-    assert_eq!(failure.reason, Word::AdmissionRefused, "{}", failure.message);
+    assert_eq!(failure.reason, KnownReason::AdmissionRefused, "{}", failure.message);
     assert_eq!(
         failure.message,
         "failed to create Secret broken/s: the admission webhook `broken.example.org` cannot be called"
@@ -104,22 +104,22 @@ async fn what_it_changes_is_written_once_and_again_when_something_else_is_wanted
     .await?;
     install(&webhook, &scene).await?;
     let target = scene.secret("s");
-    let failure = scene.refused(&create(&target, "one"), Word::AdmissionChanged).await;
+    let failure = scene.refused(&create(&target, "one"), KnownReason::AdmissionChanged).await;
     assert_eq!(
         failure.message,
         "failed to create Secret changing/s: an admission webhook changed data.kubeconfig, so it is not written again"
     );
     // What the webhook left is found by the next reconcile, which wants the same again.
     let there = scene.there(&target).await?;
-    scene.refused(&update(&there, "one"), Word::AdmissionChanged).await;
+    scene.refused(&update(&there, "one"), KnownReason::AdmissionChanged).await;
     let asked = webhook.asked();
     for _ in 0..20 {
         let there = scene.there(&target).await?;
-        scene.refused(&update(&there, "one"), Word::AdmissionChanged).await;
+        scene.refused(&update(&there, "one"), KnownReason::AdmissionChanged).await;
     }
     assert_eq!(webhook.asked(), asked, "the same write was sent again");
 
-    scene.refused(&update(&scene.there(&target).await?, "two"), Word::AdmissionChanged).await;
+    scene.refused(&update(&scene.there(&target).await?, "two"), KnownReason::AdmissionChanged).await;
     assert!(webhook.asked() > asked, "another write was not sent");
     on.store(false, Ordering::SeqCst);
     let mended = scene.done(&update(&scene.there(&target).await?, "three")).await?;

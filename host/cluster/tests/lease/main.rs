@@ -5,7 +5,7 @@ mod tests {
     use anyhow::{Context as _, Result, ensure};
     use serde_json::json;
     use std::time::{Duration, Instant};
-    use transom_api::Word;
+    use transom_api::KnownReason;
     use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
     use transom_core::lease::Timing;
     use transom_core::object::Object;
@@ -57,7 +57,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
     }
 
     /// Tries to make a Secret; the word for why it did not come to be.
-    async fn word_of_write(replica: &Kubernetes) -> Option<Word> {
+    async fn word_of_write(replica: &Kubernetes) -> Option<KnownReason> {
         let reference = ObjectRef::local("v1", "Secret", Some("home"), "s");
         let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "home"}});
         let key = Key::new(&"policy".into(), &reference);
@@ -105,7 +105,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
             }
         };
         let trouble = tokio::time::timeout(DEADLINE, denied).await.context("nothing was told of missing rights")?;
-        assert_eq!(trouble.reason, Word::ReadForbidden, "{}", trouble.message);
+        assert_eq!(trouble.reason, KnownReason::ReadForbidden, "{}", trouble.message);
         assert!(trouble.message.contains("Lease home/transom") && !first.leads(), "{}", trouble.message);
 
         cluster.objects().apply_manifest(RIGHTS).await?;
@@ -119,13 +119,13 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         })
         .await?;
         assert!(first.leads() && !second.leads());
-        assert_eq!(word_of_write(&writes).await, Some(Word::NotLeading));
+        assert_eq!(word_of_write(&writes).await, Some(KnownReason::NotLeading));
 
         one.release().await;
         assert!(!first.leads());
         gained(&mut second, "the second replica").await?;
         only_the_lease(&cluster, mark)?;
-        assert_eq!(word_of_write(&writes).await, Some(Word::WriteForbidden), "it is sent, though without the right");
+        assert_eq!(word_of_write(&writes).await, Some(KnownReason::WriteForbidden), "it is sent, though without the right");
         let lease = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?.get(LEASE).await?;
         assert_eq!(lease.data["spec"]["leaseTransitions"], 1);
         Ok(())

@@ -9,7 +9,7 @@ use crate::projection::Declared;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::{Reason, Word};
+use transom_api::{Reason, KnownReason};
 
 /// The most kinds that a guest may read, and the most paths of one kind.
 const MAX_READS: usize = 64;
@@ -45,13 +45,13 @@ impl Guest {
     pub fn load(digest: &str, description: Description, settings: &Map<String, Value>) -> Result<Self, Failure> {
         let invalid = |why: String| {
             Failure::known(
-                Word::DescriptionInvalid,
+                KnownReason::DescriptionInvalid,
                 format!("guest `{}` describes itself wrongly: {why}", description.name),
             )
         };
         check(&description).map_err(invalid)?;
         let schema = Schema::parse(&description.settings_schema).map_err(invalid)?;
-        let refused = |fault: SchemaFault| Failure::known(Word::SettingsRefused, fault.to_string());
+        let refused = |fault: SchemaFault| Failure::known(KnownReason::SettingsRefused, fault.to_string());
         schema.check(&Value::Object(settings.clone())).map_err(refused)?;
         let declared = declared(&description).map_err(invalid)?;
         let words = words(&description).map_err(invalid)?;
@@ -74,7 +74,7 @@ impl Guest {
                 "guest `{}` answered with the reason `{word}`, which it did not declare",
                 self.description.name
             );
-            return Failure::known(Word::ContractBroken, message);
+            return Failure::known(KnownReason::ContractBroken, message);
         };
         match &problem.field {
             Some(field) => Failure::new(class, reason.clone(), &format!("{}: `{field}`", problem.message)),
@@ -135,7 +135,7 @@ fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> 
         if !camel || reason.word.len() > MAX_WORD {
             return Err("a reason is not one CamelCase word of at most 64 bytes".to_owned());
         }
-        if Word::ALL.iter().any(|word| word.as_str() == reason.word && !word.is_shared()) {
+        if KnownReason::ALL.iter().any(|word| word.as_str() == reason.word && !word.is_shared()) {
             return Err(format!(
                 "the reason `{}` is a word of the agent; a guest says one of its own: CamelCase, at most 64 bytes, and not a reason that `transom explain` lists as the agent's",
                 reason.word
@@ -197,7 +197,7 @@ mod tests {
             let mut description = described();
             damage(&mut description);
             let failure = load(description).map(|_| ()).unwrap_err();
-            assert_eq!(failure.reason, Word::DescriptionInvalid.into(), "{name}");
+            assert_eq!(failure.reason, KnownReason::DescriptionInvalid.into(), "{name}");
         }
         assert!(load(described()).is_ok());
         let settings = json!({"on": []}).as_object().cloned().unwrap_or_default();
@@ -223,14 +223,14 @@ mod tests {
         let shared = guest.failure(Class::Missing, &problem("NoClusters")).reason;
         assert_eq!(shared, Reason::Declared("NoClusters".into()), "it stays the guest's");
         let broken = guest.failure(Class::Held, &problem("InSync"));
-        assert_eq!((broken.class, broken.reason), (Class::Invalid, Word::ContractBroken.into()));
-        for word in Word::ALL {
+        assert_eq!((broken.class, broken.reason), (Class::Invalid, KnownReason::ContractBroken.into()));
+        for word in KnownReason::ALL {
             let mut description = described();
             let (word, shared) = (word.as_str(), word.is_shared());
             description.reasons =
                 vec![DeclaredReason { word: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() }];
             let refused = load(description).map(|_| ()).map_err(|failure| failure.reason);
-            assert_eq!(refused, if shared { Ok(()) } else { Err(Word::DescriptionInvalid.into()) }, "{word}");
+            assert_eq!(refused, if shared { Ok(()) } else { Err(KnownReason::DescriptionInvalid.into()) }, "{word}");
         }
     }
 

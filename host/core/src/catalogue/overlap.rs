@@ -6,7 +6,7 @@ use crate::policy::{Policy, Writes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// A policy to load, with its revision at work.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ fn taken(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>, policy: &Po
     let message = format!(
         "spec.grant.write.taintKeys: the policies `{name}` and `{keeper}` both own the taint key `{key}` of every {kind} of the connection `{cluster}`; `{keeper}` keeps it"
     );
-    Some(Refusal { word: Word::TaintKeyTaken, message })
+    Some(Refusal { word: KnownReason::TaintKeyTaken, message })
 }
 
 /// The taint keys that a policy owns. The primaries of such a policy are ManagedClusters, which have no namespace.
@@ -124,7 +124,7 @@ mod tests {
         let (a, b) = (owning("a", "local", &["x/1", "x/2"]), owning("b", "local", &["x/2", "x/3"]));
         let refused = refused(&[new(&b), new(&a)]);
         let [(name, refusal)] = &refused.into_iter().collect::<Vec<_>>()[..] else { panic!("one is refused") };
-        assert_eq!((&**name, refusal.word), ("b", Word::TaintKeyTaken));
+        assert_eq!((&**name, refusal.word), ("b", KnownReason::TaintKeyTaken));
         assert!(["`a`", "`b`", "`x/2`", "`local`"].iter().all(|part| refusal.message.contains(part)), "{refusal:?}");
     }
 

@@ -9,7 +9,7 @@ use destination::Terms;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// A kubeconfig that was checked against the grant and for soundness.
 pub struct Assembled {
@@ -44,7 +44,7 @@ impl Source {
         references(self, answer)?;
         if size::exceeds(self, answer, terms.limits.bytes) {
             let what = format!("a kubeconfig of more than {} bytes, or of too many values", terms.limits.bytes);
-            return Err(Place::ROOT.proposed(Word::KubeconfigTooLarge, &what, None));
+            return Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, &what, None));
         }
         destination::check(self, answer, terms)?;
         let reached = check::reached(answer)?;
@@ -53,7 +53,7 @@ impl Source {
         let text = client_go::to_yaml(&document);
         if text.len() > terms.limits.bytes {
             let what = format!("a kubeconfig of {} bytes, more than {}", text.len(), terms.limits.bytes);
-            return Err(Place::ROOT.proposed(Word::KubeconfigTooLarge, &what, None));
+            return Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, &what, None));
         }
         Ok(Assembled { document, text })
     }
@@ -67,7 +67,7 @@ fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
         [("clusters", answer.clusters.len()), ("users", answer.users.len()), ("contexts", answer.contexts.len())];
     match lists.into_iter().find(|(_, entries)| *entries > ENTRIES) {
         Some((list, _)) => {
-            Err(Place::ROOT.field(list).proposed(Word::KubeconfigTooLarge, "more than 1,000 entries", None))
+            Err(Place::ROOT.field(list).proposed(KnownReason::KubeconfigTooLarge, "more than 1,000 entries", None))
         }
         None => Ok(()),
     }
@@ -85,7 +85,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         let mut given = BTreeSet::new();
         if !cluster.authorities.iter().all(|authority| given.insert(*authority)) {
             let list = Place::ROOT.field("clusters");
-            return Err(list.item(at).proposed(Word::DuplicateEntry, "CA data that is named twice", None));
+            return Err(list.item(at).proposed(KnownReason::DuplicateEntry, "CA data that is named twice", None));
         }
     }
     for (at, user) in answer.users.iter().enumerate() {
@@ -97,7 +97,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         judge("contexts", at, known, contexts.insert(&context.name))?;
         if !joins_as_source(source, answer, context) {
             let message = "a user and a cluster that the source does not join";
-            return Err(Place::ROOT.field("contexts").item(at).proposed(Word::ServerNotGranted, message, None));
+            return Err(Place::ROOT.field("contexts").item(at).proposed(KnownReason::ServerNotGranted, message, None));
         }
     }
     Ok(())
@@ -106,10 +106,10 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
 fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(), KubeconfigError> {
     let list = Place::ROOT.field(list);
     if !known {
-        return Err(list.item(at).proposed(Word::UnknownReference, "a number that was not given", None));
+        return Err(list.item(at).proposed(KnownReason::UnknownReference, "a number that was not given", None));
     }
     if !is_new {
-        return Err(list.item(at).field("name").proposed(Word::DuplicateEntry, "a name that another entry has", None));
+        return Err(list.item(at).field("name").proposed(KnownReason::DuplicateEntry, "a name that another entry has", None));
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
         let place = list.item(at);
         let written = url::write(&wanted.server);
         let server = written.map_err(|_| {
-            place.field("cluster").field("server").proposed(Word::InvalidUrl, "a server that is no URL", None)
+            place.field("cluster").field("server").proposed(KnownReason::InvalidUrl, "a server that is no URL", None)
         })?;
         set(fields, "server", Some(server.into()));
     }

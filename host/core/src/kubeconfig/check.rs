@@ -5,7 +5,7 @@ use super::error::{KubeconfigError, Place};
 use super::key::Pair;
 use super::{Bundle, Source};
 use crate::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::policy::InsecureGrant;
 
 /// The entries that current-context leads to in an answer.
@@ -19,7 +19,7 @@ pub(super) struct Reached<'a> {
 /// # Errors
 /// `ContextUnresolved`.
 pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError> {
-    let unresolved = |field, message| Place::ROOT.field(field).proposed(Word::ContextUnresolved, message, None);
+    let unresolved = |field, message| Place::ROOT.field(field).proposed(KnownReason::ContextUnresolved, message, None);
     if answer.current_context.is_empty() {
         return Err(unresolved("current-context", "nothing"));
     }
@@ -61,14 +61,14 @@ pub(super) fn soundness(
     let place = item.field("user");
     if certificate.pair == Pair::Differs {
         let message = "not the key of the client certificate";
-        return Err(place.field("client-key-data").error(Word::CertificateKeyMismatch, message));
+        return Err(place.field("client-key-data").error(KnownReason::CertificateKeyMismatch, message));
     }
     let place = place.field("client-certificate-data");
     if now_seconds < certificate.starts_seconds {
-        return Err(place.error(Word::CertificateNotYetValid, "a certificate that is not valid yet"));
+        return Err(place.error(KnownReason::CertificateNotYetValid, "a certificate that is not valid yet"));
     }
     if now_seconds > certificate.ends_seconds {
-        return Err(place.error(Word::CertificateExpired, "a certificate that is no longer valid"));
+        return Err(place.error(KnownReason::CertificateExpired, "a certificate that is no longer valid"));
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn trust(
             return Ok(());
         }
         let message = "to skip verification beside a certificate authority, which clients refuse,";
-        return Err(place.field("insecure-skip-tls-verify").proposed(Word::KubeconfigInvalid, message, None));
+        return Err(place.field("insecure-skip-tls-verify").proposed(KnownReason::KubeconfigInvalid, message, None));
     }
     let place = place.field("certificate-authority-data");
     let origin = source.view.clusters.get(cluster.entry as usize);
@@ -102,7 +102,7 @@ fn trust(
     let authorities: Vec<_> =
         bundles.flat_map(|bundle: &Bundle| &bundle.certificates).filter(|facts| facts.is_ca).collect();
     if authorities.is_empty() {
-        return Err(place.error(Word::InvalidAuthority, "no certificate of an authority in it"));
+        return Err(place.error(KnownReason::InvalidAuthority, "no certificate of an authority in it"));
     }
     let starts = |at: i64| at <= now_seconds;
     let ends = |at: i64| now_seconds <= at;
@@ -110,7 +110,7 @@ fn trust(
         return Ok(());
     }
     if authorities.iter().all(|facts| !ends(facts.ends_seconds)) {
-        return Err(place.error(Word::CertificateExpired, "no authority in it is valid any longer"));
+        return Err(place.error(KnownReason::CertificateExpired, "no authority in it is valid any longer"));
     }
-    Err(place.error(Word::CertificateNotYetValid, "no authority in it is valid yet"))
+    Err(place.error(KnownReason::CertificateNotYetValid, "no authority in it is valid yet"))
 }

@@ -6,7 +6,7 @@ use super::{KubeconfigLimits, Source, servers};
 use crate::contract::credentials::{AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser};
 use crate::contract::decide::{Input, InputValue, Service};
 use serde_json::Value;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 
 /// What an answer is checked against.
@@ -56,7 +56,7 @@ pub(super) fn check(source: &Source, answer: &Proposal, terms: &Terms<'_>) -> Re
         let item = list.item(at);
         let place = item.field("cluster");
         let Some(origin) = source.view.clusters.get(cluster.entry as usize) else {
-            return Err(item.proposed(Word::UnknownReference, "an entry that the source does not have", None));
+            return Err(item.proposed(KnownReason::UnknownReference, "an entry that the source does not have", None));
         };
         let is_current = current.is_some_and(|context| context.cluster == cluster.name);
         if is_current || !is_kept(cluster, origin) {
@@ -71,7 +71,7 @@ fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &Kubeconfi
     let list = Place::ROOT.field("users");
     let item = list.item(at);
     let Some(origin) = source.view.users.get(user.entry as usize) else {
-        return Err(item.error(Word::UnknownReference, "made from an entry that the source does not have"));
+        return Err(item.error(KnownReason::UnknownReference, "made from an entry that the source does not have"));
     };
     let held = &origin.credential;
     let kinds = [
@@ -85,7 +85,7 @@ fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &Kubeconfi
     match kinds.into_iter().find(|(held, kind, _)| *held && !grant.credentials.contains(kind)) {
         Some((.., what)) => {
             let granted: Vec<_> = grant.credentials.iter().map(|kind| format!("{kind:?}")).collect();
-            Err(item.field("user").proposed(Word::CredentialNotGranted, what, Some(&granted.join(", "))))
+            Err(item.field("user").proposed(KnownReason::CredentialNotGranted, what, Some(&granted.join(", "))))
         }
         None => Ok(()),
     }
@@ -115,7 +115,7 @@ fn granted(
     let refuse = |field, word, what: &str, granted: &str| Err(place.field(field).proposed(word, what, Some(granted)));
     if !servers::allowed(&cluster.server, origin, terms) {
         let what = format!("server {}", servers::shown(&cluster.server));
-        return refuse("server", Word::ServerNotGranted, &what, &servers::granted(origin, terms));
+        return refuse("server", KnownReason::ServerNotGranted, &what, &servers::granted(origin, terms));
     }
     let known = |reference: &u32| source.bundles.get(*reference as usize).is_some();
     let authorities = match grant.ca.is_empty() {
@@ -125,23 +125,23 @@ fn granted(
     let from_source = grant.ca.iter().any(|role| role == terms.source_role);
     if cluster.authorities.iter().any(|reference| known(reference) && !from_source) {
         let what = format!("a CA of the input {}", terms.source_role);
-        return refuse("certificate-authority-data", Word::CANotGranted, &what, &authorities);
+        return refuse("certificate-authority-data", KnownReason::CANotGranted, &what, &authorities);
     }
     if cluster.authorities.is_empty() && !cluster.insecure && matches!(origin.authority, AuthoritySource::Data(_)) {
-        return refuse("certificate-authority-data", Word::CANotGranted, "to drop the CA", &authorities);
+        return refuse("certificate-authority-data", KnownReason::CANotGranted, "to drop the CA", &authorities);
     }
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {
         let what = "to skip the verification of the server";
-        return refuse("insecure-skip-tls-verify", Word::InsecureNotGranted, what, insecure(grant.insecure));
+        return refuse("insecure-skip-tls-verify", KnownReason::InsecureNotGranted, what, insecure(grant.insecure));
     }
     let same_proxy = cluster.proxy == origin.proxy.as_ref().map(|proxy| proxy.reference);
     if cluster.proxy.is_some() && !(grant.proxy == CarryGrant::AsSource && same_proxy) {
-        return refuse("proxy-url", Word::ProxyNotGranted, "a proxy", carried(grant.proxy));
+        return refuse("proxy-url", KnownReason::ProxyNotGranted, "a proxy", carried(grant.proxy));
     }
     let same_name = cluster.tls_server_name == origin.tls_server_name;
     if cluster.tls_server_name.is_some() && !(grant.tls_server_name == CarryGrant::AsSource && same_name) {
         let granted = carried(grant.tls_server_name);
-        return refuse("tls-server-name", Word::ServerNameNotGranted, "a name of the server", granted);
+        return refuse("tls-server-name", KnownReason::ServerNameNotGranted, "a name of the server", granted);
     }
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// What is wrong with a kubeconfig, read or proposed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct KubeconfigError {
     /// The reason.
-    pub word: Word,
+    pub word: KnownReason,
     /// Such as `users[0].user.client-key-data`; empty for the whole document.
     pub path: String,
     /// Where the parser stopped, counted from 1.
@@ -59,13 +59,13 @@ impl Place<'_> {
     }
 
     /// The error for this place.
-    pub(super) fn error(&self, word: Word, message: &'static str) -> KubeconfigError {
+    pub(super) fn error(&self, word: KnownReason, message: &'static str) -> KubeconfigError {
         KubeconfigError { word, path: self.to_string(), line: None, message: message.into(), proposed: false }
     }
 
     /// The error for what a guest proposed at this place, with what is granted. Neither holds a name from inside the
     /// document.
-    pub(super) fn proposed(&self, word: Word, what: &str, granted: Option<&str>) -> KubeconfigError {
+    pub(super) fn proposed(&self, word: KnownReason, what: &str, granted: Option<&str>) -> KubeconfigError {
         let path = self.to_string();
         let at = if path.is_empty() { String::new() } else { format!(" for `{path}`") };
         let granted = granted.map(|granted| format!("; granted is {granted}")).unwrap_or_default();

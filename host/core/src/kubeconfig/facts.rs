@@ -9,7 +9,7 @@ use crate::contract::credentials::{
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 type Fields = Map<String, Value>;
 
@@ -35,7 +35,7 @@ pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
         source.view.clusters.push(cluster);
     }
     if source.view.clusters.is_empty() {
-        return Err(Place::ROOT.field("clusters").error(Word::NoClusters, "no cluster in it"));
+        return Err(Place::ROOT.field("clusters").error(KnownReason::NoClusters, "no cluster in it"));
     }
     for (number, (name, fields)) in entries(&document, "users", "user")?.into_iter().enumerate() {
         let user = user(&mut source, number, name, fields)?;
@@ -59,11 +59,11 @@ fn entries<'d>(
             .get("name")
             .and_then(Value::as_str)
             .zip(item.get(inner).and_then(Value::as_object))
-            .ok_or_else(|| place.item(at).error(Word::KubeconfigInvalid, "not an entry"))?;
+            .ok_or_else(|| place.item(at).error(KnownReason::KubeconfigInvalid, "not an entry"))?;
         if names.insert(name) {
             Ok((name, fields))
         } else {
-            Err(place.item(at).field("name").error(Word::DuplicateEntry, "a name that another entry has"))
+            Err(place.item(at).field("name").error(KnownReason::DuplicateEntry, "a name that another entry has"))
         }
     };
     items.iter().enumerate().map(entry).collect()
@@ -84,7 +84,7 @@ fn cluster(source: &mut Source, number: usize, name: &str, fields: &Fields) -> R
     let list = Place::ROOT.field("clusters");
     let item = list.item(number);
     let place = item.field("cluster");
-    let wrong_url = |field, message| place.field(field).error(Word::InvalidUrl, message);
+    let wrong_url = |field, message| place.field(field).error(KnownReason::InvalidUrl, message);
     let proxy = match some_text(fields, "proxy-url") {
         None => None,
         Some(text) => {
@@ -118,10 +118,10 @@ fn authority(
     };
     if file {
         return Err(
-            at_file.error(Word::KubeconfigInvalid, "a file beside certificate-authority-data, which no client takes")
+            at_file.error(KnownReason::KubeconfigInvalid, "a file beside certificate-authority-data, which no client takes")
         );
     }
-    let wrong = |message| place.error(Word::InvalidAuthority, message);
+    let wrong = |message| place.error(KnownReason::InvalidAuthority, message);
     let blocks = pem::blocks(&bytes).ok_or_else(|| wrong("not PEM"))?;
     if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
         return Err(wrong("PEM of something else than certificates"));
@@ -171,7 +171,7 @@ fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(Clie
     let chain = data(fields, "client-certificate-data", &at_certificate)?;
     let key = data(fields, "client-key-data", &at_key)?;
     let Some(chain) = chain else { return Ok(None) };
-    let wrong = |message| at_certificate.error(Word::InvalidCertificate, message);
+    let wrong = |message| at_certificate.error(KnownReason::InvalidCertificate, message);
     let blocks = pem::blocks(&chain).ok_or_else(|| wrong("not PEM"))?;
     let mut all = Vec::new();
     for block in blocks.iter().filter(|block| block.label == "CERTIFICATE") {
@@ -179,9 +179,9 @@ fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(Clie
     }
     let (leaf, public) = all.first().ok_or_else(|| wrong("no certificate in it"))?;
     let pair = match key {
-        Some(key) => pair(&key, public).ok_or_else(|| at_key.error(Word::InvalidCertificate, "not a private key"))?,
+        Some(key) => pair(&key, public).ok_or_else(|| at_key.error(KnownReason::InvalidCertificate, "not a private key"))?,
         None if some_text(fields, "client-key").is_some() => key::Pair::Untold,
-        None => return Err(at_key.error(Word::InvalidCertificate, "not there, but a certificate is")),
+        None => return Err(at_key.error(KnownReason::InvalidCertificate, "not there, but a certificate is")),
     };
     let found = ClientCertificate { starts_seconds: leaf.starts_seconds, ends_seconds: leaf.ends_seconds, pair };
     let earliest = all.iter().map(|(facts, _)| facts.ends_seconds).min().unwrap_or(leaf.ends_seconds);
@@ -197,7 +197,7 @@ fn pair(key: &[u8], public: &PublicKey) -> Option<key::Pair> {
 /// The bytes of a base64 field; `None` when it is absent or empty.
 fn data(fields: &Fields, field: &str, place: &Place<'_>) -> Result<Option<Vec<u8>>, KubeconfigError> {
     some_text(fields, field)
-        .map(|text| pem::field(text).ok_or_else(|| place.error(Word::InvalidBase64, "not base64")))
+        .map(|text| pem::field(text).ok_or_else(|| place.error(KnownReason::InvalidBase64, "not base64")))
         .transpose()
 }
 

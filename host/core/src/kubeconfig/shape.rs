@@ -2,7 +2,7 @@
 
 use super::error::{KubeconfigError, Place};
 use serde_json::{Map, Value};
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// The type of a field. A field that is not named may hold anything.
 enum Shape {
@@ -105,20 +105,20 @@ fn fits(value: &Value, shape: &'static Shape, place: &Place<'_>) -> Result<(), K
         (Entries(inner, shape), Value::Array(items)) => {
             items.iter().enumerate().try_for_each(|(at, item)| entry(item, inner, shape, &place.item(at)))
         }
-        (Text, _) => Err(place.error(Word::KubeconfigInvalid, "not text")),
-        (Flag, _) => Err(place.error(Word::KubeconfigInvalid, "neither true nor false")),
-        (List(_) | Entries(..), _) => Err(place.error(Word::KubeconfigInvalid, "not a list")),
-        (Each(_) | Fields(_), _) => Err(place.error(Word::KubeconfigInvalid, "not a map")),
+        (Text, _) => Err(place.error(KnownReason::KubeconfigInvalid, "not text")),
+        (Flag, _) => Err(place.error(KnownReason::KubeconfigInvalid, "neither true nor false")),
+        (List(_) | Entries(..), _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a list")),
+        (Each(_) | Fields(_), _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a map")),
     }
 }
 
 fn entry(item: &Value, inner: &'static str, shape: &'static Shape, place: &Place<'_>) -> Result<(), KubeconfigError> {
     let Value::Object(map) = item else {
-        return Err(place.error(Word::KubeconfigInvalid, "not a map"));
+        return Err(place.error(KnownReason::KubeconfigInvalid, "not a map"));
     };
     fits(map.get("name").unwrap_or(&Value::Null), &Text, &place.field("name"))?;
     match map.get(inner) {
-        None => Err(place.field(inner).error(Word::KubeconfigInvalid, "not there")),
+        None => Err(place.field(inner).error(KnownReason::KubeconfigInvalid, "not there")),
         Some(value) => fits(value, shape, &place.field(inner)),
     }
 }

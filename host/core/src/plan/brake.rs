@@ -7,7 +7,7 @@ use crate::reference::ObjectRef;
 use crate::time;
 use crate::work::Key;
 use std::collections::{HashMap, VecDeque};
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// The most writes to one object, and for one primary under one policy, in [`WINDOW_SECONDS`].
 pub const MAX_WRITES: usize = 60;
@@ -87,7 +87,7 @@ impl Brake {
         let until = both(key, target).iter().filter_map(|counted| self.until(counted, now_seconds)).max();
         let at = time::format_rfc3339(until.unwrap_or(now_seconds));
         let message = format!("{target} is not written before {at}: {MAX_WRITES} writes in a minute are the most");
-        Failure::known(Word::WriteBudgetExceeded, message).about([target.clone()]).until(until)
+        Failure::known(KnownReason::WriteBudgetExceeded, message).about([target.clone()]).until(until)
     }
 
     /// Forgets counters that are too old to count, so that memory stays bounded.

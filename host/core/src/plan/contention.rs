@@ -8,7 +8,7 @@ use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use serde_json::json;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// Foreign changes within this many seconds count together.
 const WINDOW_SECONDS: i64 = 600;
@@ -44,7 +44,7 @@ impl Contention {
             until => {
                 let message =
                     format!("{target} was changed by someone else three times in ten minutes; it is left as it is");
-                Err(Failure::known(Word::Contended, message).about([target.clone()]).until(until))
+                Err(Failure::known(KnownReason::Contended, message).about([target.clone()]).until(until))
             }
         }
     }

@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::fmt;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::policy::{AdoptSpec, Verb};
 
 /// Labels and annotations of this group say that an object belongs to a ManifestWork.
@@ -68,13 +68,13 @@ pub struct Wanted<'a> {
 pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) -> Result<Plan, Failure> {
     let target = wanted.target;
     let not_granted =
-        |what: &str| Failure::known(Word::WriteNotGranted, format!("the policy does not grant to {what} {target}"));
+        |what: &str| Failure::known(KnownReason::WriteNotGranted, format!("the policy does not grant to {what} {target}"));
     let rule = wanted.policy.secret(target, &wanted.data)?;
     let sole = claimed(wanted)?;
     let step = match wanted.existing {
         None => Some(create(wanted, rule)),
         Some(existing) if existing.deleting() => {
-            let failure = Failure::known(Word::InputTerminating, format!("the target {target} is being deleted"));
+            let failure = Failure::known(KnownReason::InputTerminating, format!("the target {target} is being deleted"));
             return Err(failure.about([target.clone()]));
         }
         Some(existing) => {
@@ -82,7 +82,7 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
                 None => adopt(wanted, rule, existing, sole)?,
                 Some(stamp) if *stamp.policy != *wanted.key.policy => {
                     let message = format!("{target} was made by the policy `{}`, which keeps it", stamp.policy);
-                    return Err(Failure::known(Word::TargetNotOwned, message).about([target.clone()]));
+                    return Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]));
                 }
                 Some(_) => {}
             }
@@ -121,7 +121,7 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
                     key.policy, key.primary, holder.policy, holder.primary
                 ),
             };
-            Err(Failure::known(Word::OwnedByAnother, message).about([(*target).clone()]))
+            Err(Failure::known(KnownReason::OwnedByAnother, message).about([(*target).clone()]))
         }
         Claim::Unlocated { remaining } => Err(unlocated(target, *remaining)),
     }
@@ -130,7 +130,7 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
 /// `OwnershipPending`: can be told as soon as the target is known, before anything is read for it.
 pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
     let message = format!("{target} bears no stamp, and {remaining} primaries that might claim it are not located yet");
-    Failure::known(Word::OwnershipPending, message)
+    Failure::known(KnownReason::OwnershipPending, message)
 }
 
 /// Checks that a target without a stamp may be adopted.
@@ -149,7 +149,7 @@ fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) 
         }
     };
     let message = format!("{} exists without a stamp and is not taken over: {why}", wanted.target);
-    Err(Failure::known(Word::TargetNotOwned, message).about([wanted.target.clone()]))
+    Err(Failure::known(KnownReason::TargetNotOwned, message).about([wanted.target.clone()]))
 }
 
 fn of_manifest_work(object: &Object) -> bool {
@@ -212,7 +212,7 @@ fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> 
         Some(Step::Update { changed, .. }) if immutable && changed.iter().any(|path| path.starts_with("data.")) => {
             let target = &existing.reference;
             let message = format!("{target} is immutable and differs: {}", changed.join(", "));
-            Err(Failure::known(Word::TargetImmutable, message).about([target.clone()]))
+            Err(Failure::known(KnownReason::TargetImmutable, message).about([target.clone()]))
         }
         _ => Ok(()),
     }

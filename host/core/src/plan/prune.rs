@@ -11,7 +11,7 @@ use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::policy::{PruneSpec, Verb};
 
 /// An output that is no longer desired.
@@ -93,7 +93,7 @@ pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], claims: &Claim
 }
 
 fn never(target: &ObjectRef) -> Failure {
-    Failure::known(Word::SourceDeleted, format!("{target} stays: the policy removes nothing"))
+    Failure::known(KnownReason::SourceDeleted, format!("{target} stays: the policy removes nothing"))
 }
 
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
@@ -106,12 +106,12 @@ fn is_ours(object: &Object, key: &Key, claims: &Claims) -> bool {
 fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
     if !policy.made(target, &key.primary).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
-        return Err(Failure::known(Word::WriteNotGranted, format!("the policy does not grant to delete {target}")));
+        return Err(Failure::known(KnownReason::WriteNotGranted, format!("the policy does not grant to delete {target}")));
     }
     match candidate.kept_by.first() {
         None => Ok(()),
         Some(keeper) => {
-            let failure = Failure::known(Word::StillNeeded, format!("{target} is kept until {keeper} is gone"));
+            let failure = Failure::known(KnownReason::StillNeeded, format!("{target} is kept until {keeper} is gone"));
             Err(failure.about(candidate.kept_by.iter().cloned()))
         }
     }

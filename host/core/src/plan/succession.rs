@@ -9,7 +9,7 @@ use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// A target with this policy's stamp for another primary than the one that claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +51,12 @@ impl Succession {
         let primary = &former.primary;
         if !connected {
             let message = format!("{target} was made for {primary}, and there is no connection `{}`", primary.cluster);
-            return Err(Failure::known(Word::TargetNotOwned, message).about([target.clone()]));
+            return Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]));
         }
         let leaving: Vec<_> = keepers.iter().flatten().filter(|keeper| keeper.deleting()).collect();
         let Some(first) = leaving.first() else { return Ok(()) };
         let message = format!("{target} was made for {primary} and is kept until {} is gone", first.reference);
-        let failure = Failure::known(Word::StillNeeded, message);
+        let failure = Failure::known(KnownReason::StillNeeded, message);
         Err(failure.about(leaving.iter().map(|keeper| keeper.reference.clone())))
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(reason(true, &[None]), Ok(()));
         assert_eq!(reason(true, &[klusterlet(json!({}))]), Ok(()), "a Klusterlet that stays goes to who comes next");
         let leaving = klusterlet(json!({"deletionTimestamp": "2026-03-05T09:00:00Z"}));
-        assert_eq!(reason(true, std::slice::from_ref(&leaving)), Err(Reason::from(Word::StillNeeded)));
-        assert_eq!(reason(false, &[leaving]), Err(Reason::from(Word::TargetNotOwned)));
+        assert_eq!(reason(true, std::slice::from_ref(&leaving)), Err(Reason::from(KnownReason::StillNeeded)));
+        assert_eq!(reason(false, &[leaving]), Err(Reason::from(KnownReason::TargetNotOwned)));
     }
 }

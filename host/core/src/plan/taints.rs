@@ -13,7 +13,7 @@ use crate::time;
 use crate::work::Key;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// The most bytes of a taint's value, as Kubernetes has it.
 const MAX_VALUE: usize = 1024;
@@ -84,16 +84,16 @@ fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted
         let shown: String = taint.key.chars().take(100).collect();
         if !rule.keys.contains(&taint.key) {
             return Err(Failure::known(
-                Word::TaintKeyNotGranted,
+                KnownReason::TaintKeyNotGranted,
                 format!("the policy does not grant the taint key `{shown}`"),
             ));
         }
         if checked.iter().any(|other| other.key == taint.key) {
-            return Err(Failure::known(Word::ContractBroken, format!("the guest wants the taint key `{shown}` twice")));
+            return Err(Failure::known(KnownReason::ContractBroken, format!("the guest wants the taint key `{shown}` twice")));
         }
         if taint.value.len() > MAX_VALUE {
             return Err(Failure::known(
-                Word::ContractBroken,
+                KnownReason::ContractBroken,
                 format!("the guest's value for the taint key `{shown}` is too long"),
             ));
         }

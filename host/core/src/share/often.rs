@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::time;
 use crate::work::Key;
 use std::collections::HashMap;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// The most reconciles of one primary under one policy in [`WINDOW_SECONDS`]: four a second. In each the guests are
 /// called a few times at most.
@@ -78,7 +78,7 @@ fn exceeded(key: &Key, until_seconds: i64) -> Failure {
     let (primary, at) = (&key.primary, time::format_rfc3339(until_seconds));
     let message =
         format!("{primary} is not reconciled before {at}: {MAX_RECONCILES} reconciles in a minute are the most");
-    Failure::known(Word::ReconcileBudgetExceeded, message).until(Some(until_seconds))
+    Failure::known(KnownReason::ReconcileBudgetExceeded, message).until(Some(until_seconds))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::fixture::{
     CA, OTHER_CA, admin, assemble, assemble_under, base64, grant, parse, rewired, two, unchanged, with,
 };
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use transom_core::contract::credentials::{Proposal, ProposedCluster, ProposedUser, Url};
 use transom_core::kubeconfig::KubeconfigError;
@@ -135,7 +135,7 @@ fn numbers_that_were_not_given_are_refused() {
     ];
     for (path, change) in changes {
         let error = try_answer(&two(), change).unwrap_err();
-        assert_eq!((error.word, error.path.as_str()), (Word::UnknownReference, path));
+        assert_eq!((error.word, error.path.as_str()), (KnownReason::UnknownReference, path));
     }
 }
 
@@ -148,7 +148,7 @@ fn names_must_differ() {
         |answer| answer.contexts[1].name = "admin".to_owned(),
     ];
     for change in changes {
-        assert_eq!(try_answer(&two(), change).unwrap_err().word, Word::DuplicateEntry);
+        assert_eq!(try_answer(&two(), change).unwrap_err().word, KnownReason::DuplicateEntry);
     }
 }
 
@@ -170,13 +170,13 @@ fn no_credential_is_sent_to_a_cluster_that_the_source_does_not_join_it_with() {
         },
     ];
     for change in changes {
-        assert_eq!(try_answer(&two(), change).unwrap_err().word, Word::ServerNotGranted);
+        assert_eq!(try_answer(&two(), change).unwrap_err().word, KnownReason::ServerNotGranted);
     }
     // A name that leads nowhere in the source must not begin to lead somewhere.
     let dangling = with(two(), "/contexts/1/context/cluster", json!("nowhere"));
     assert!(try_answer(&dangling, |_| {}).is_ok());
     let error = try_answer(&dangling, |answer| answer.clusters[1].name = "nowhere".to_owned()).unwrap_err();
-    assert_eq!(error.word, Word::ServerNotGranted);
+    assert_eq!(error.word, KnownReason::ServerNotGranted);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn the_server_is_a_form_of_the_service_with_one_of_its_ports() {
         let error = try_answer(&two(), |answer| answer.clusters[0].server = server.clone()).unwrap_err();
         assert_eq!(
             (error.word, error.path.as_str()),
-            (Word::ServerNotGranted, "clusters[0].cluster.server"),
+            (KnownReason::ServerNotGranted, "clusters[0].cluster.server"),
             "{server:?}"
         );
     }
@@ -222,22 +222,22 @@ fn the_grant_decides_about_each_part() {
     fn plain(cluster: &mut ProposedCluster) {
         (cluster.insecure, cluster.proxy) = (false, None);
     }
-    let cases: [(KubeconfigGrant, Change, Word); 8] = [
-        (grant(), |cluster| cluster.proxy = None, Word::InsecureNotGranted),
-        (grant(), |cluster| cluster.insecure = false, Word::ProxyNotGranted),
-        (grant(), |cluster| (cluster.insecure, cluster.proxy) = (false, Some(1)), Word::ProxyNotGranted),
-        (strict.clone(), plain, Word::CANotGranted),
+    let cases: [(KubeconfigGrant, Change, KnownReason); 8] = [
+        (grant(), |cluster| cluster.proxy = None, KnownReason::InsecureNotGranted),
+        (grant(), |cluster| cluster.insecure = false, KnownReason::ProxyNotGranted),
+        (grant(), |cluster| (cluster.insecure, cluster.proxy) = (false, Some(1)), KnownReason::ProxyNotGranted),
+        (strict.clone(), plain, KnownReason::CANotGranted),
         (
             grant(),
             |cluster| {
                 plain(cluster);
                 cluster.tls_server_name = Some("x".to_owned());
             },
-            Word::ServerNameNotGranted,
+            KnownReason::ServerNameNotGranted,
         ),
-        (KubeconfigGrant { server: vec!["source".to_owned()], ..grant() }, plain, Word::ServerNotGranted),
-        (KubeconfigGrant { server: Vec::new(), ..grant() }, plain, Word::ServerNotGranted),
-        (KubeconfigGrant { server: vec!["https://evil.com".to_owned()], ..grant() }, plain, Word::ServerNotGranted),
+        (KubeconfigGrant { server: vec!["source".to_owned()], ..grant() }, plain, KnownReason::ServerNotGranted),
+        (KubeconfigGrant { server: Vec::new(), ..grant() }, plain, KnownReason::ServerNotGranted),
+        (KubeconfigGrant { server: vec!["https://evil.com".to_owned()], ..grant() }, plain, KnownReason::ServerNotGranted),
     ];
     for (grant, change, word) in cases {
         let found = try_under(&grant, &source, |answer| change(&mut answer.clusters[0]));
@@ -249,7 +249,7 @@ fn the_grant_decides_about_each_part() {
     let error = try_under(&proxy, &source, |answer| {
         (answer.clusters[0].insecure, answer.clusters[0].proxy) = (false, Some(1));
     });
-    assert_eq!(error.unwrap_err().word, Word::ProxyNotGranted, "another entry's proxy");
+    assert_eq!(error.unwrap_err().word, KnownReason::ProxyNotGranted, "another entry's proxy");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn an_authority_is_not_dropped() {
             answer.clusters[at].proxy = None;
             answer.clusters[at].authorities.clear();
         });
-        assert_eq!(error.unwrap_err().word, Word::CANotGranted);
+        assert_eq!(error.unwrap_err().word, KnownReason::CANotGranted);
     }
 }
 
@@ -273,7 +273,7 @@ fn insecure_stays_only_where_the_source_has_it() {
         answer.clusters[0].insecure = true;
         answer.clusters[0].authorities.clear();
     });
-    assert_eq!(error.unwrap_err().word, Word::InsecureNotGranted);
+    assert_eq!(error.unwrap_err().word, KnownReason::InsecureNotGranted);
 }
 
 #[test]
@@ -285,25 +285,25 @@ fn the_sources_own_server_and_listed_ones_can_be_granted() {
     assert!(try_under(&granted("https://API.demo.example.com:6443"), &admin(), own).is_ok());
     assert_eq!(
         try_under(&granted("https://api.demo.example.com"), &admin(), own).unwrap_err().word,
-        Word::ServerNotGranted
+        KnownReason::ServerNotGranted
     );
     // The other cluster's server is not this entry's own.
     let swapped = |answer: &mut Proposal| answer.clusters[0].server = url("other.example.com:443");
-    assert_eq!(try_under(&granted("source"), &two(), swapped).unwrap_err().word, Word::ServerNotGranted);
+    assert_eq!(try_under(&granted("source"), &two(), swapped).unwrap_err().word, KnownReason::ServerNotGranted);
 }
 
 #[test]
 fn an_entry_that_is_not_current_may_stay_but_not_change() {
     let source = parse(&two()).unwrap();
     let error = assemble(&source, &unchanged(&source.view())).unwrap_err();
-    assert_eq!((error.word, error.path.as_str()), (Word::ServerNotGranted, "clusters[0].cluster.server"));
+    assert_eq!((error.word, error.path.as_str()), (KnownReason::ServerNotGranted, "clusters[0].cluster.server"));
     type Change = fn(&mut ProposedCluster);
-    let changes: [(Change, Word); 5] = [
-        (|cluster| cluster.server.host = "evil.com".to_owned(), Word::ServerNotGranted),
-        (|cluster| cluster.authorities = vec![0], Word::ServerNotGranted),
-        (|cluster| cluster.insecure = true, Word::ServerNotGranted),
-        (|cluster| cluster.tls_server_name = None, Word::ServerNotGranted),
-        (|cluster| cluster.entry = 0, Word::ServerNotGranted),
+    let changes: [(Change, KnownReason); 5] = [
+        (|cluster| cluster.server.host = "evil.com".to_owned(), KnownReason::ServerNotGranted),
+        (|cluster| cluster.authorities = vec![0], KnownReason::ServerNotGranted),
+        (|cluster| cluster.insecure = true, KnownReason::ServerNotGranted),
+        (|cluster| cluster.tls_server_name = None, KnownReason::ServerNotGranted),
+        (|cluster| cluster.entry = 0, KnownReason::ServerNotGranted),
     ];
     for (change, word) in changes {
         assert_eq!(try_answer(&two(), |answer| change(&mut answer.clusters[1])).unwrap_err().word, word);
@@ -317,13 +317,13 @@ fn a_kind_of_credential_is_granted_or_refused() {
     let bytes_only = KubeconfigGrant { credentials: vec![CredentialGrant::ClientCertificate], ..grant() };
     assert!(try_under(&bytes_only, &admin(), |_| {}).is_ok());
     let error = try_under(&bytes_only, &exec, |_| {}).unwrap_err();
-    assert_eq!((error.word, error.path.as_str()), (Word::CredentialNotGranted, "users[0].user"));
+    assert_eq!((error.word, error.path.as_str()), (KnownReason::CredentialNotGranted, "users[0].user"));
 }
 
 #[test]
 fn without_an_authority_only_where_the_source_has_none_and_the_grant_allows_it() {
     let without = with(admin(), "/clusters/0/cluster", json!({"server": "https://a"}));
-    assert_eq!(try_answer(&without, |_| {}).unwrap_err().word, Word::InvalidAuthority);
+    assert_eq!(try_answer(&without, |_| {}).unwrap_err().word, KnownReason::InvalidAuthority);
     let allowed = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
     assert!(try_under(&allowed, &without, |_| {}).is_ok());
 }
@@ -337,15 +337,15 @@ fn what_an_answer_multiplies_is_refused_before_it_is_built() {
     let (twice, many, large) = ("CA data that is named twice", "more than 1,000 entries", "or of too many values");
     for (result, word, rule) in [
         // The same CA data over and over.
-        (try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0; 250_000]), Word::DuplicateEntry, twice),
-        (try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0, 1, 0]), Word::DuplicateEntry, twice),
+        (try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0; 250_000]), KnownReason::DuplicateEntry, twice),
+        (try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0, 1, 0]), KnownReason::DuplicateEntry, twice),
         // More entries than are worth a look.
-        (try_answer(&admin(), |answer| repeat(answer, 9_000)), Word::KubeconfigTooLarge, many),
-        (try_answer(&admin(), |answer| repeat(answer, 1_001)), Word::KubeconfigTooLarge, many),
+        (try_answer(&admin(), |answer| repeat(answer, 9_000)), KnownReason::KubeconfigTooLarge, many),
+        (try_answer(&admin(), |answer| repeat(answer, 1_001)), KnownReason::KubeconfigTooLarge, many),
         // Few entries, each of much: text, or values that are short.
-        (try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 900)), Word::KubeconfigTooLarge, large),
-        (try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 18)), Word::KubeconfigTooLarge, large),
-        (try_answer(&many_values, |answer| repeat(answer, 900)), Word::KubeconfigTooLarge, large),
+        (try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 900)), KnownReason::KubeconfigTooLarge, large),
+        (try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 18)), KnownReason::KubeconfigTooLarge, large),
+        (try_answer(&many_values, |answer| repeat(answer, 900)), KnownReason::KubeconfigTooLarge, large),
     ] {
         let error = result.unwrap_err();
         assert!(error.word == word && error.message.contains(rule), "want {word:?}, {rule}: {error:?}");

@@ -3,7 +3,7 @@
 use crate::fixture::{CA, LIMITS, OTHER_CA, RSA, admin, base64, parse, two, with};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::contract::credentials::{AuthoritySource, Proxy, Url};
 use transom_core::kubeconfig::{KubeconfigLimits, Source};
 
@@ -81,7 +81,7 @@ fn what_clients_take_is_taken() {
 }
 
 /// Where a field is put, what it is, which reason and path are named.
-type Wrong = (&'static str, Value, Word, &'static str);
+type Wrong = (&'static str, Value, KnownReason, &'static str);
 
 fn named(cases: impl IntoIterator<Item = Wrong>) {
     for (pointer, value, word, path) in cases {
@@ -93,43 +93,43 @@ fn named(cases: impl IntoIterator<Item = Wrong>) {
 #[test]
 fn what_has_a_wrong_shape_is_named_by_reason_and_path() {
     named([
-        ("/apiVersion", json!("v2"), Word::NotAKubeconfig, "apiVersion"),
-        ("/kind", json!(1), Word::NotAKubeconfig, "kind"),
-        ("/clusters", json!([]), Word::NoClusters, "clusters"),
-        ("/clusters", Value::Null, Word::NoClusters, "clusters"),
-        ("/clusters", json!({}), Word::KubeconfigInvalid, "clusters"),
-        ("/clusters", json!([null]), Word::KubeconfigInvalid, "clusters[0]"),
-        ("/clusters", json!([{"name": "a", "cluster": null}]), Word::KubeconfigInvalid, "clusters[0].cluster"),
-        ("/users", json!([{"name": "a"}]), Word::KubeconfigInvalid, "users[0].user"),
-        ("/users", json!([{"user": {}}]), Word::KubeconfigInvalid, "users[0].name"),
-        ("/current-context", json!(["admin"]), Word::KubeconfigInvalid, "current-context"),
-        ("/clusters/-", admin()["clusters"][0].clone(), Word::DuplicateEntry, "clusters[1].name"),
-        ("/users/-", admin()["users"][0].clone(), Word::DuplicateEntry, "users[1].name"),
-        ("/contexts/-", admin()["contexts"][0].clone(), Word::DuplicateEntry, "contexts[1].name"),
-        ("/users/0/user/token", json!({"x": 1}), Word::KubeconfigInvalid, "users[0].user.token"),
+        ("/apiVersion", json!("v2"), KnownReason::NotAKubeconfig, "apiVersion"),
+        ("/kind", json!(1), KnownReason::NotAKubeconfig, "kind"),
+        ("/clusters", json!([]), KnownReason::NoClusters, "clusters"),
+        ("/clusters", Value::Null, KnownReason::NoClusters, "clusters"),
+        ("/clusters", json!({}), KnownReason::KubeconfigInvalid, "clusters"),
+        ("/clusters", json!([null]), KnownReason::KubeconfigInvalid, "clusters[0]"),
+        ("/clusters", json!([{"name": "a", "cluster": null}]), KnownReason::KubeconfigInvalid, "clusters[0].cluster"),
+        ("/users", json!([{"name": "a"}]), KnownReason::KubeconfigInvalid, "users[0].user"),
+        ("/users", json!([{"user": {}}]), KnownReason::KubeconfigInvalid, "users[0].name"),
+        ("/current-context", json!(["admin"]), KnownReason::KubeconfigInvalid, "current-context"),
+        ("/clusters/-", admin()["clusters"][0].clone(), KnownReason::DuplicateEntry, "clusters[1].name"),
+        ("/users/-", admin()["users"][0].clone(), KnownReason::DuplicateEntry, "users[1].name"),
+        ("/contexts/-", admin()["contexts"][0].clone(), KnownReason::DuplicateEntry, "contexts[1].name"),
+        ("/users/0/user/token", json!({"x": 1}), KnownReason::KubeconfigInvalid, "users[0].user.token"),
         (
             "/clusters/0/cluster/certificate-authority",
             json!("/ca.crt"),
-            Word::KubeconfigInvalid,
+            KnownReason::KubeconfigInvalid,
             "clusters[0].cluster.certificate-authority",
         ),
-        ("/users/0/user/as-groups", json!(["a", 1]), Word::KubeconfigInvalid, "users[0].user.as-groups[1]"),
-        ("/users/0/user/as-user-extra", json!({"hunter": 1}), Word::KubeconfigInvalid, "users[0].user.as-user-extra.?"),
+        ("/users/0/user/as-groups", json!(["a", 1]), KnownReason::KubeconfigInvalid, "users[0].user.as-groups[1]"),
+        ("/users/0/user/as-user-extra", json!({"hunter": 1}), KnownReason::KubeconfigInvalid, "users[0].user.as-user-extra.?"),
         (
             "/users/0/user/exec",
             json!({"env": [{"value": 1}]}),
-            Word::KubeconfigInvalid,
+            KnownReason::KubeconfigInvalid,
             "users[0].user.exec.env[0].value",
         ),
         (
             "/clusters/0/cluster/insecure-skip-tls-verify",
             json!("yes"),
-            Word::KubeconfigInvalid,
+            KnownReason::KubeconfigInvalid,
             "clusters[0].cluster.insecure-skip-tls-verify",
         ),
-        ("/clusters/0/cluster/server", Value::Null, Word::InvalidUrl, "clusters[0].cluster.server"),
-        ("/clusters/0/cluster/server", json!("https://u:p@a"), Word::InvalidUrl, "clusters[0].cluster.server"),
-        ("/clusters/0/cluster/proxy-url", json!("ftp://a"), Word::InvalidUrl, "clusters[0].cluster.proxy-url"),
+        ("/clusters/0/cluster/server", Value::Null, KnownReason::InvalidUrl, "clusters[0].cluster.server"),
+        ("/clusters/0/cluster/server", json!("https://u:p@a"), KnownReason::InvalidUrl, "clusters[0].cluster.server"),
+        ("/clusters/0/cluster/proxy-url", json!("ftp://a"), KnownReason::InvalidUrl, "clusters[0].cluster.proxy-url"),
     ]);
 }
 
@@ -140,29 +140,29 @@ fn what_holds_a_wrong_value_is_named_by_reason_and_path() {
     let key = "/users/0/user/client-key-data";
     let key_in_ca = format!("{CA}{}", include_str!("given/rsa-pkcs1.key"));
     named([
-        (authority, json!("%%%"), Word::InvalidBase64, "clusters[0].cluster.certificate-authority-data"),
-        (authority, json!(base64("no PEM")), Word::InvalidAuthority, "clusters[0].cluster.certificate-authority-data"),
+        (authority, json!("%%%"), KnownReason::InvalidBase64, "clusters[0].cluster.certificate-authority-data"),
+        (authority, json!(base64("no PEM")), KnownReason::InvalidAuthority, "clusters[0].cluster.certificate-authority-data"),
         (
             authority,
             json!(base64(&key_in_ca)),
-            Word::InvalidAuthority,
+            KnownReason::InvalidAuthority,
             "clusters[0].cluster.certificate-authority-data",
         ),
         (
             authority,
             json!(base64(&CA.replace("MII", "MIJ"))),
-            Word::InvalidAuthority,
+            KnownReason::InvalidAuthority,
             "clusters[0].cluster.certificate-authority-data",
         ),
-        (certificate, json!("a"), Word::InvalidBase64, "users[0].user.client-certificate-data"),
-        (certificate, json!(base64("x")), Word::InvalidCertificate, "users[0].user.client-certificate-data"),
-        (key, Value::Null, Word::InvalidCertificate, "users[0].user.client-key-data"),
-        (key, json!("Zm9vYmE"), Word::InvalidBase64, "users[0].user.client-key-data"),
-        (key, json!(base64(CA)), Word::InvalidCertificate, "users[0].user.client-key-data"),
+        (certificate, json!("a"), KnownReason::InvalidBase64, "users[0].user.client-certificate-data"),
+        (certificate, json!(base64("x")), KnownReason::InvalidCertificate, "users[0].user.client-certificate-data"),
+        (key, Value::Null, KnownReason::InvalidCertificate, "users[0].user.client-key-data"),
+        (key, json!("Zm9vYmE"), KnownReason::InvalidBase64, "users[0].user.client-key-data"),
+        (key, json!(base64(CA)), KnownReason::InvalidCertificate, "users[0].user.client-key-data"),
         (
             key,
             json!(base64(include_str!("given/encrypted.key"))),
-            Word::InvalidCertificate,
+            KnownReason::InvalidCertificate,
             "users[0].user.client-key-data",
         ),
     ]);
@@ -171,22 +171,22 @@ fn what_holds_a_wrong_value_is_named_by_reason_and_path() {
 #[test]
 fn texts_that_are_no_kubeconfig_are_refused() {
     let small = KubeconfigLimits { bytes: 100 };
-    assert_eq!(Source::parse(&[b' '; 101], &small).unwrap_err().word, Word::KubeconfigTooLarge);
+    assert_eq!(Source::parse(&[b' '; 101], &small).unwrap_err().word, KnownReason::KubeconfigTooLarge);
     for (text, word, line) in [
-        ("", Word::KubeconfigEmpty, None),
-        ("# nothing\n", Word::KubeconfigEmpty, None),
-        ("[]", Word::NotAKubeconfig, None),
-        ("hunter", Word::NotAKubeconfig, None),
-        ("{}", Word::NoClusters, None),
-        ("a: 1\n---\nb: 1\n", Word::KubeconfigUnparsable, Some(3)),
-        ("a: 1\nb: [\n", Word::KubeconfigUnparsable, Some(3)),
-        ("a: 1\na: 1\n", Word::DuplicateEntry, Some(2)),
-        ("a: \0", Word::KubeconfigUnparsable, Some(1)),
+        ("", KnownReason::KubeconfigEmpty, None),
+        ("# nothing\n", KnownReason::KubeconfigEmpty, None),
+        ("[]", KnownReason::NotAKubeconfig, None),
+        ("hunter", KnownReason::NotAKubeconfig, None),
+        ("{}", KnownReason::NoClusters, None),
+        ("a: 1\n---\nb: 1\n", KnownReason::KubeconfigUnparsable, Some(3)),
+        ("a: 1\nb: [\n", KnownReason::KubeconfigUnparsable, Some(3)),
+        ("a: 1\na: 1\n", KnownReason::DuplicateEntry, Some(2)),
+        ("a: \0", KnownReason::KubeconfigUnparsable, Some(1)),
     ] {
         let error = Source::parse(text.as_bytes(), &LIMITS).unwrap_err();
         assert_eq!((error.word, error.line), (word, line), "{text:?}");
     }
-    assert_eq!(Source::parse(b"a: \xff", &LIMITS).unwrap_err().word, Word::KubeconfigUnparsable);
+    assert_eq!(Source::parse(b"a: \xff", &LIMITS).unwrap_err().word, KnownReason::KubeconfigUnparsable);
 }
 
 proptest! {

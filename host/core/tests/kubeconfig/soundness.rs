@@ -2,7 +2,7 @@
 
 use crate::fixture::{CA, NOW, OTHER_CA, RSA, admin, assemble, base64, grant, parse, rewired, service, two, with};
 use serde_json::{Value, json};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::contract::decide::{Input, InputValue};
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Terms};
 
@@ -49,7 +49,7 @@ fn a_key_belongs_to_its_certificate() {
         let error = outcome(&with_key(certificate, key)).unwrap_err();
         assert_eq!(
             (error.word, error.path.as_str()),
-            (Word::CertificateKeyMismatch, "users[0].user.client-key-data"),
+            (KnownReason::CertificateKeyMismatch, "users[0].user.client-key-data"),
             "{at}"
         );
     }
@@ -76,19 +76,19 @@ fn a_client_certificate_is_valid_at_the_time_of_the_call() {
     let (starts, ends) = (1_767_225_600, 2_082_585_600);
     assert_eq!([at(starts), at(ends)], [Ok(()), Ok(())]);
     let authority = "clusters[0].cluster.certificate-authority-data".to_owned();
-    assert_eq!(at(starts - 1), Err((Word::CertificateNotYetValid, authority.clone())));
-    assert_eq!(at(ends + 1), Err((Word::CertificateExpired, authority)));
+    assert_eq!(at(starts - 1), Err((KnownReason::CertificateNotYetValid, authority.clone())));
+    assert_eq!(at(ends + 1), Err((KnownReason::CertificateExpired, authority)));
     let old = with(
         admin(),
         "/clusters/0/cluster/certificate-authority-data",
         json!(base64(include_str!("given/expired-ca.pem"))),
     );
-    assert_eq!(outcome(&old).unwrap_err().word, Word::CertificateExpired);
+    assert_eq!(outcome(&old).unwrap_err().word, KnownReason::CertificateExpired);
     let user =
         with(admin(), "/users/0/user/client-certificate-data", json!(base64(include_str!("given/expired-ca.pem"))));
     let user = with(user, "/users/0/user/client-key-data", json!(base64(include_str!("given/other-ec-sec1.key"))));
     let error = outcome(&user).unwrap_err();
-    assert_eq!((error.word, error.path.as_str()), (Word::CertificateExpired, "users[0].user.client-certificate-data"));
+    assert_eq!((error.word, error.path.as_str()), (KnownReason::CertificateExpired, "users[0].user.client-certificate-data"));
     assert!((starts..ends).contains(&NOW));
 }
 
@@ -98,15 +98,15 @@ fn the_authority_is_there_and_is_one() {
     let (expired, future) = (include_str!("given/expired-ca.pem"), include_str!("given/future-ca.pem"));
     assert_eq!(outcome(&of(&format!("{expired}{RSA}{OTHER_CA}"))), Ok(()), "one that is valid is enough");
     for (pem, word) in
-        [(RSA, Word::InvalidAuthority), (expired, Word::CertificateExpired), (future, Word::CertificateNotYetValid)]
+        [(RSA, KnownReason::InvalidAuthority), (expired, KnownReason::CertificateExpired), (future, KnownReason::CertificateNotYetValid)]
     {
         assert_eq!(outcome(&of(pem)).unwrap_err().word, word);
     }
-    assert_eq!(outcome(&of(&format!("{expired}{future}"))).unwrap_err().word, Word::CertificateNotYetValid);
+    assert_eq!(outcome(&of(&format!("{expired}{future}"))).unwrap_err().word, KnownReason::CertificateNotYetValid);
     let none = with(admin(), "/clusters/0/cluster/certificate-authority-data", Value::Null);
-    assert_eq!(outcome(&none).unwrap_err().word, Word::InvalidAuthority);
+    assert_eq!(outcome(&none).unwrap_err().word, KnownReason::InvalidAuthority);
     let file = with(none, "/clusters/0/cluster/certificate-authority", json!("/ca.crt"));
-    assert_eq!(outcome(&file).unwrap_err().word, Word::InvalidAuthority);
+    assert_eq!(outcome(&file).unwrap_err().word, KnownReason::InvalidAuthority);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn current_context_leads_to_a_cluster_and_a_user() {
         ("/contexts/0/context/user", Value::Null, "contexts"),
     ] {
         let error = outcome(&with(admin(), pointer, value)).unwrap_err();
-        assert_eq!((error.word, error.path.as_str()), (Word::ContextUnresolved, path));
+        assert_eq!((error.word, error.path.as_str()), (KnownReason::ContextUnresolved, path));
     }
 }
 
@@ -128,7 +128,7 @@ fn insecure_beside_an_authority_is_refused_as_clients_do() {
     let source = parse(&with(admin(), "/clusters/0/cluster/insecure-skip-tls-verify", json!(true))).unwrap();
     let grant = transom_api::policy::KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
     let error = crate::fixture::assemble_under(&grant, &source, &rewired(&source.view())).unwrap_err();
-    assert_eq!(error.word, Word::KubeconfigInvalid);
+    assert_eq!(error.word, KnownReason::KubeconfigInvalid);
 }
 
 #[test]
@@ -144,5 +144,5 @@ fn the_result_may_not_outgrow_the_limit() {
         now_seconds: NOW,
         limits,
     };
-    assert_eq!(source.assemble(&rewired(&source.view()), &terms).unwrap_err().word, Word::KubeconfigTooLarge);
+    assert_eq!(source.assemble(&rewired(&source.view()), &terms).unwrap_err().word, KnownReason::KubeconfigTooLarge);
 }

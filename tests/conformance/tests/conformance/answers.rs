@@ -5,7 +5,7 @@ use crate::support::{compute, engine, identity, load, unlimited};
 use serde_json::{Value, json};
 use std::fs;
 use transom_api::policy::{CredentialGrant, KubeconfigGrant};
-use transom_api::{Reason, Word};
+use transom_api::{Reason, KnownReason};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
 use transom_conformance::canary::inputs;
 use transom_conformance::fixture::{built, holding_for, root};
@@ -72,18 +72,18 @@ fn grant() -> KubeconfigGrant {
 fn kubeconfigs_beyond_the_grant_are_refused() {
     let (guest, source, mut grant) = (guest(), source(), grant());
     let error = assemble(&guest, "Honest", &source, &grant).unwrap_err();
-    assert_eq!(error.word, Word::CredentialNotGranted, "the source has a program to run: {error}");
+    assert_eq!(error.word, KnownReason::CredentialNotGranted, "the source has a program to run: {error}");
     grant.credentials.extend([CredentialGrant::Exec, CredentialGrant::AuthProvider, CredentialGrant::File]);
     let honest = assemble(&guest, "Honest", &source, &grant).unwrap();
     assert!(honest.contains("https://kube-apiserver.clusters-demo.svc:6443"));
     for (ask, word) in [
-        ("ForeignServer", Word::ServerNotGranted),
-        ("ForeignAuthority", Word::UnknownReference),
-        ("Insecure", Word::InsecureNotGranted),
-        ("Proxy", Word::ProxyNotGranted),
-        ("ServerName", Word::ServerNameNotGranted),
-        ("UnknownCredential", Word::UnknownReference),
-        ("UnknownEntry", Word::UnknownReference),
+        ("ForeignServer", KnownReason::ServerNotGranted),
+        ("ForeignAuthority", KnownReason::UnknownReference),
+        ("Insecure", KnownReason::InsecureNotGranted),
+        ("Proxy", KnownReason::ProxyNotGranted),
+        ("ServerName", KnownReason::ServerNameNotGranted),
+        ("UnknownCredential", KnownReason::UnknownReference),
+        ("UnknownEntry", KnownReason::UnknownReference),
     ] {
         let Err(error) = assemble(&guest, ask, &source, &grant) else { panic!("{ask} is not refused") };
         assert_eq!(error.word, word, "{ask}: {error}");
@@ -92,7 +92,7 @@ fn kubeconfigs_beyond_the_grant_are_refused() {
 
 /// What the host makes of the requirements, round after round, with nothing found, for a primary with an annotation that
 /// names its managed cluster.
-fn requirements(settings: &str, annotation: &Value) -> Result<usize, Word> {
+fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason> {
     let (guest, policy, primary) = (guest(), policy("external-managed-kubeconfig"), hosted_cluster());
     let body =
         json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": annotation}}});
@@ -111,7 +111,7 @@ fn requirements(settings: &str, annotation: &Value) -> Result<usize, Word> {
                 found = needs.into_iter().map(|need| absent(need.role)).collect();
             }
             Err(failure) => {
-                return Err(Word::ALL.iter().copied().find(|word| failure.reason == (*word).into()).unwrap());
+                return Err(KnownReason::ALL.iter().copied().find(|word| failure.reason == (*word).into()).unwrap());
             }
         }
     }
@@ -122,9 +122,9 @@ fn requirements(settings: &str, annotation: &Value) -> Result<usize, Word> {
 fn requirements_beyond_the_grant_are_refused() {
     let requirements = |ask| requirements(&settings(ask), &Value::Null);
     assert_eq!(requirements("Honest"), Ok(2));
-    assert_eq!(requirements("ForeignTarget"), Err(Word::WriteNotGranted));
-    assert_eq!(requirements("ForeignRead"), Err(Word::ReadNotGranted));
-    assert_eq!(requirements("Endless"), Err(Word::TooManyRounds));
+    assert_eq!(requirements("ForeignTarget"), Err(KnownReason::WriteNotGranted));
+    assert_eq!(requirements("ForeignRead"), Err(KnownReason::ReadNotGranted));
+    assert_eq!(requirements("Endless"), Err(KnownReason::TooManyRounds));
 }
 
 /// A guest that aims the kubeconfig of one cluster at another one's namespace, with help of an annotation or without.
@@ -148,8 +148,8 @@ fn another_clusters_namespace_is_refused_whatever_the_annotation_says() {
             let possible = transom_core::reference::dns::is_label(&namespace);
             let expected = match namespace == own {
                 true => Ok(2),
-                false if possible => Err(Word::WriteNotGranted),
-                false => Err(Word::InvalidTargetName),
+                false if possible => Err(KnownReason::WriteNotGranted),
+                false => Err(KnownReason::InvalidTargetName),
             };
             assert_eq!(end, expected, "{annotation}: {namespace}");
         }
@@ -165,9 +165,9 @@ fn a_guest_that_speaks_for_the_agent_is_refused_and_its_own_words_change_nothing
             catalogue::guest::Guest::load(guest.digest(), guest.description().clone(), &serde_json::Map::new());
         (guest, declared)
     };
-    for word in Word::ALL {
+    for word in KnownReason::ALL {
         let refused = say(word.as_str()).1.map(|_| ()).map_err(|failure| failure.reason);
-        let expected = if word.is_shared() { Ok(()) } else { Err(Word::DescriptionInvalid.into()) };
+        let expected = if word.is_shared() { Ok(()) } else { Err(KnownReason::DescriptionInvalid.into()) };
         assert_eq!(refused, expected, "{word:?}");
     }
     for word in ["NoClusters", "NotLeadingAnyMore"] {
@@ -191,7 +191,7 @@ fn a_taint_key_beyond_the_grant_is_refused() {
     let plan = |rule: &_| {
         taints::plan(&key, &primary, rule, &wanted, TimeAdded::SetByCluster, (&mut Contention::default(), 0))
     };
-    assert_eq!(plan(&rule).unwrap_err().reason, Word::TaintKeyNotGranted.into());
+    assert_eq!(plan(&rule).unwrap_err().reason, KnownReason::TaintKeyNotGranted.into());
     rule.keys.insert("Seen".to_owned());
     assert!(plan(&rule).is_ok());
 }

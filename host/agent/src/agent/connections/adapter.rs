@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
-use transom_api::{API_VERSION, KIND, Word};
+use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_cluster::ReadFailure;
 use transom_cluster::directory::{self, Directory};
 use transom_cluster::kubernetes::{self, Events, Kubernetes, Leading, PolicyStatuses, WatchHealth};
@@ -272,7 +272,7 @@ impl Cluster {
 
 /// The outcome of a step on a cluster that is not connected.
 pub(super) fn refused(step: &Step, failure: &Failure) -> StepOutcome {
-    let failure = WriteFailure { reason: Word::WriteFailed, message: failure.message.clone() };
+    let failure = WriteFailure { reason: KnownReason::WriteFailed, message: failure.message.clone() };
     StepOutcome::failed(step, failure)
 }
 
@@ -284,7 +284,7 @@ pub(super) fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure 
 /// The outcome of a plan on a replica that does not lead: no step is tried.
 fn not_leading(plan: &Plan) -> Outcome {
     let message = "another replica leads; it does the work".to_owned();
-    let failure = WriteFailure { reason: Word::NotLeading, message };
+    let failure = WriteFailure { reason: KnownReason::NotLeading, message };
     let first = plan.steps.first().map(|step| StepOutcome::failed(step, failure));
     Outcome { steps: first.into_iter().collect(), stopped: None }
 }

@@ -4,7 +4,7 @@ use super::Seen;
 use crate::agent::Agent;
 use crate::policies::load::Loaded;
 use std::sync::Arc;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::outcome::Outcome;
 use transom_core::plan::prune::{self, Candidate, Pruned, Undesired};
@@ -20,11 +20,11 @@ impl Agent {
             // The primary may be in that place, so its claim and what was made for it stay.
             let message =
                 format!("{} is not found, but {place} cannot be read: what was made for it stays", key.primary);
-            return Err(Failure::known(Word::ReadFailed, message));
+            return Err(Failure::known(KnownReason::ReadFailed, message));
         }
         if made && self.connections.confirm(&key.primary).await?.is_some() {
             let message = format!("{} is there, though no event has told of it yet", key.primary);
-            return Err(Failure::known(Word::ReadFailed, message));
+            return Err(Failure::known(KnownReason::ReadFailed, message));
         }
         let woken = self.known.lock().claims.remove(key);
         self.wake(woken);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
-use transom_api::Word;
+use transom_api::KnownReason;
 
 /// Until when this replica leads, by two clocks: the monotonic clock may stop while the machine sleeps, and the wall
 /// clock may be set.
@@ -20,7 +20,7 @@ pub(super) struct Until {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// In one word.
-    pub reason: Word,
+    pub reason: KnownReason,
     /// What was attempted, and why it failed.
     pub message: String,
 }

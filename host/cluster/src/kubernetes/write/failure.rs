@@ -4,13 +4,13 @@
 use super::super::send::Refusal;
 use kube::core::Status;
 use kube::core::response::StatusCause;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::failure::one_line;
 use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
 /// A reason, and a message that quotes nothing that was sent.
-type Judged = (Word, String);
+type Judged = (KnownReason, String);
 
 /// The failure for a refused write.
 pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> WriteFailure {
@@ -23,7 +23,7 @@ pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Writ
 }
 
 /// A failure of a write.
-pub(super) fn failed(kind: WriteKind, target: &ObjectRef, reason: Word, why: &str) -> WriteFailure {
+pub(super) fn failed(kind: WriteKind, target: &ObjectRef, reason: KnownReason, why: &str) -> WriteFailure {
     let verb = match kind {
         WriteKind::Create => "create",
         WriteKind::Update => "update",
@@ -46,8 +46,8 @@ pub(super) fn of_kind(refusal: &Refusal) -> bool {
 
 fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {
     let (code, status) = match refusal {
-        Refusal::Silent(why) => return (Word::ServerUnavailable, why.clone()),
-        Refusal::NotLeading => return (Word::NotLeading, "another replica leads by now".to_owned()),
+        Refusal::Silent(why) => return (KnownReason::ServerUnavailable, why.clone()),
+        Refusal::NotLeading => return (KnownReason::NotLeading, "another replica leads by now".to_owned()),
         Refusal::Answered { code, status, .. } => (*code, status.as_deref()),
     };
     if let Some(judged) = status.and_then(by_admission) {
@@ -55,23 +55,23 @@ fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {
     }
     let plain = |word, why: &str| (word, why.to_owned());
     match code {
-        401 => plain(Word::WriteForbidden, "the API server does not accept the agent's credential"),
+        401 => plain(KnownReason::WriteForbidden, "the API server does not accept the agent's credential"),
         403 => forbidden(status),
-        404 if of_kind(refusal) => plain(Word::KindMissing, &format!("the API server does not know {}", target.kind)),
-        404 if of_namespace(status) => plain(Word::WriteConflict, "its namespace is gone"),
-        404 => plain(Word::WriteConflict, "it is gone"),
-        409 if kind == WriteKind::Create => plain(Word::WriteConflict, "it is there already"),
-        409 => plain(Word::WriteConflict, "it changed since it was read"),
-        413 => plain(Word::ObjectTooLarge, "the API server calls it too large"),
-        400 | 415 => plain(Word::WriteInvalid, "the API server cannot read what was sent"),
+        404 if of_kind(refusal) => plain(KnownReason::KindMissing, &format!("the API server does not know {}", target.kind)),
+        404 if of_namespace(status) => plain(KnownReason::WriteConflict, "its namespace is gone"),
+        404 => plain(KnownReason::WriteConflict, "it is gone"),
+        409 if kind == WriteKind::Create => plain(KnownReason::WriteConflict, "it is there already"),
+        409 => plain(KnownReason::WriteConflict, "it changed since it was read"),
+        413 => plain(KnownReason::ObjectTooLarge, "the API server calls it too large"),
+        400 | 415 => plain(KnownReason::WriteInvalid, "the API server cannot read what was sent"),
         422 => invalid(status),
-        408 | 429 => plain(Word::ServerUnavailable, "the API server has too much to do"),
+        408 | 429 => plain(KnownReason::ServerUnavailable, "the API server has too much to do"),
         500 if status.is_some_and(|status| status.message.contains("request is too large")) => {
-            plain(Word::ObjectTooLarge, "the API server's store calls it too large")
+            plain(KnownReason::ObjectTooLarge, "the API server's store calls it too large")
         }
-        500 if status.is_some_and(of_another_shape) => plain(Word::WriteInvalid, "the API server calls it invalid"),
-        500..=599 => (Word::ServerUnavailable, format!("the API server answered {code}{}", kind_of(status))),
-        _ => (Word::WriteFailed, format!("the API server answered {code}{}", kind_of(status))),
+        500 if status.is_some_and(of_another_shape) => plain(KnownReason::WriteInvalid, "the API server calls it invalid"),
+        500..=599 => (KnownReason::ServerUnavailable, format!("the API server answered {code}{}", kind_of(status))),
+        _ => (KnownReason::WriteFailed, format!("the API server answered {code}{}", kind_of(status))),
     }
 }
 
@@ -100,7 +100,7 @@ fn by_admission(status: &Status) -> Option<Judged> {
     } else {
         return None;
     };
-    Some((Word::AdmissionRefused, why))
+    Some((KnownReason::AdmissionRefused, why))
 }
 
 /// A 403: by RBAC, a quota, a namespace that is being deleted, or an admission plugin. Keeps the message of RBAC and of
@@ -110,15 +110,15 @@ fn forbidden(status: Option<&Status>) -> Judged {
     let why = said.split_once(" is forbidden: ").map_or(said, |(_, why)| why);
     let quota = ["exceeded quota: ", "failed quota: ", "status unknown for quota: ", "insufficient quota "];
     if causes(status).any(|cause| cause.reason == "NamespaceTerminating") {
-        (Word::InputTerminating, "its namespace is being deleted".to_owned())
+        (KnownReason::InputTerminating, "its namespace is being deleted".to_owned())
     } else if quota.iter().any(|start| why.starts_with(start)) {
-        (Word::QuotaExceeded, why.to_owned())
+        (KnownReason::QuotaExceeded, why.to_owned())
     } else if why.starts_with("User \"") && why.contains("\" cannot ") {
-        (Word::WriteForbidden, why.to_owned())
+        (KnownReason::WriteForbidden, why.to_owned())
     } else if status.is_some() {
-        (Word::AdmissionRefused, "an admission plugin of the API server refused it".to_owned())
+        (KnownReason::AdmissionRefused, "an admission plugin of the API server refused it".to_owned())
     } else {
-        (Word::WriteForbidden, "something on the way to the API server refused it".to_owned())
+        (KnownReason::WriteForbidden, "something on the way to the API server refused it".to_owned())
     }
 }
 
@@ -132,14 +132,14 @@ fn of_another_shape(status: &Status) -> bool {
 /// A failed validation: the paths and kinds of up to three errors.
 fn invalid(status: Option<&Status>) -> Judged {
     if causes(status).any(|cause| cause.message.contains("field is immutable when `immutable` is set")) {
-        return (Word::TargetImmutable, "it is immutable".to_owned());
+        return (KnownReason::TargetImmutable, "it is immutable".to_owned());
     }
     if causes(status).any(|cause| cause.reason == "FieldValueTooLong" && cause.field == "data") {
-        return (Word::ObjectTooLarge, "the API server calls its data too large".to_owned());
+        return (KnownReason::ObjectTooLarge, "the API server calls its data too large".to_owned());
     }
     let fields: Vec<String> = causes(status).take(3).map(field).collect();
     let fields = if fields.is_empty() { String::new() } else { format!(": {}", fields.join(", ")) };
-    (Word::WriteInvalid, format!("the API server calls it invalid{fields}"))
+    (KnownReason::WriteInvalid, format!("the API server calls it invalid{fields}"))
 }
 
 /// `data[kubeconfig] (FieldValueInvalid)`.
@@ -179,7 +179,7 @@ mod tests {
     }
 
     /// Every answer that a server may give, with a value wherever the server would quote one.
-    fn said() -> Vec<(Refusal, Word)> {
+    fn said() -> Vec<(Refusal, KnownReason)> {
         let quoting = |code, message: &str, details: Value| {
             refusal(code, json!({"message": format!("{message} {CANARY}"), "reason": "X", "details": details}))
         };
@@ -189,26 +189,26 @@ mod tests {
         };
         let of_secret = json!({"name": "s", "kind": "secrets"});
         vec![
-            (quoting(409, "", of_secret.clone()), Word::WriteConflict),
-            (quoting(404, "", of_secret.clone()), Word::WriteConflict),
-            (quoting(404, "", json!({"name": "n", "kind": "namespaces"})), Word::WriteConflict),
-            (quoting(404, "the server could not find the requested resource", json!({})), Word::KindMissing),
-            (quoting(413, "", json!({})), Word::ObjectTooLarge),
-            (quoting(500, "etcdserver: request is too large", json!({})), Word::ObjectTooLarge),
-            (quoting(422, "", cause("data", "FieldValueTooLong", "")), Word::ObjectTooLarge),
-            (quoting(422, "", cause("data[x]", "FieldValueInvalid", "Invalid value")), Word::WriteInvalid),
+            (quoting(409, "", of_secret.clone()), KnownReason::WriteConflict),
+            (quoting(404, "", of_secret.clone()), KnownReason::WriteConflict),
+            (quoting(404, "", json!({"name": "n", "kind": "namespaces"})), KnownReason::WriteConflict),
+            (quoting(404, "the server could not find the requested resource", json!({})), KnownReason::KindMissing),
+            (quoting(413, "", json!({})), KnownReason::ObjectTooLarge),
+            (quoting(500, "etcdserver: request is too large", json!({})), KnownReason::ObjectTooLarge),
+            (quoting(422, "", cause("data", "FieldValueTooLong", "")), KnownReason::ObjectTooLarge),
+            (quoting(422, "", cause("data[x]", "FieldValueInvalid", "Invalid value")), KnownReason::WriteInvalid),
             (
                 quoting(422, "", cause("data", "FieldValueForbidden", "field is immutable when `immutable` is set")),
-                Word::TargetImmutable,
+                KnownReason::TargetImmutable,
             ),
-            (quoting(400, "illegal base64", json!({})), Word::WriteInvalid),
-            (quoting(403, "secrets \"s\" is forbidden: no", of_secret.clone()), Word::AdmissionRefused),
-            (quoting(403, "", cause("", "NamespaceTerminating", "")), Word::InputTerminating),
-            (quoting(418, "admission webhook \"w.example\" denied the request:", json!({})), Word::AdmissionRefused),
-            (quoting(503, "admission webhook \"w.example\" denied the request:", json!({})), Word::AdmissionRefused),
+            (quoting(400, "illegal base64", json!({})), KnownReason::WriteInvalid),
+            (quoting(403, "secrets \"s\" is forbidden: no", of_secret.clone()), KnownReason::AdmissionRefused),
+            (quoting(403, "", cause("", "NamespaceTerminating", "")), KnownReason::InputTerminating),
+            (quoting(418, "admission webhook \"w.example\" denied the request:", json!({})), KnownReason::AdmissionRefused),
+            (quoting(503, "admission webhook \"w.example\" denied the request:", json!({})), KnownReason::AdmissionRefused),
             (
                 quoting(500, "Internal error occurred: failed calling webhook \"w.example\":", json!({})),
-                Word::AdmissionRefused,
+                KnownReason::AdmissionRefused,
             ),
             (
                 quoting(
@@ -216,15 +216,15 @@ mod tests {
                     "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request:",
                     json!({}),
                 ),
-                Word::AdmissionRefused,
+                KnownReason::AdmissionRefused,
             ),
-            (quoting(401, "", json!({})), Word::WriteForbidden),
-            (quoting(429, "", json!({})), Word::ServerUnavailable),
-            (quoting(500, "", json!({})), Word::ServerUnavailable),
-            (quoting(402, "", json!({})), Word::WriteFailed),
-            (Refusal::Answered { code: 502, status: None, pause_ms: None }, Word::ServerUnavailable),
-            (Refusal::Answered { code: 403, status: None, pause_ms: None }, Word::WriteForbidden),
-            (Refusal::Silent("it cannot be reached".to_owned()), Word::ServerUnavailable),
+            (quoting(401, "", json!({})), KnownReason::WriteForbidden),
+            (quoting(429, "", json!({})), KnownReason::ServerUnavailable),
+            (quoting(500, "", json!({})), KnownReason::ServerUnavailable),
+            (quoting(402, "", json!({})), KnownReason::WriteFailed),
+            (Refusal::Answered { code: 502, status: None, pause_ms: None }, KnownReason::ServerUnavailable),
+            (Refusal::Answered { code: 403, status: None, pause_ms: None }, KnownReason::WriteForbidden),
+            (Refusal::Silent("it cannot be reached".to_owned()), KnownReason::ServerUnavailable),
         ]
     }
 
@@ -253,8 +253,8 @@ mod tests {
         let quota =
             r#"secrets "s" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1"#;
         for (said, word, shown) in [
-            (rights, Word::WriteForbidden, r#"User "u" cannot patch resource "secrets""#),
-            (quota, Word::QuotaExceeded, "exceeded quota: q, requested: secrets=1"),
+            (rights, KnownReason::WriteForbidden, r#"User "u" cannot patch resource "secrets""#),
+            (quota, KnownReason::QuotaExceeded, "exceeded quota: q, requested: secrets=1"),
         ] {
             let failure = update("Secret", &refusal(403, json!({"message": said, "reason": "Forbidden"})));
             assert_eq!(failure.reason, word);
@@ -268,6 +268,6 @@ mod tests {
             format!("admission webhook \"w\" denied the request: secrets \"s\" is forbidden: exceeded quota: {CANARY}");
         let failure = update("Secret", &refusal(403, json!({"message": said, "reason": "Forbidden"})));
         assert_eq!(failure.message, "failed to update Secret n/s: the admission webhook `w` refused it");
-        assert_eq!(failure.reason, Word::AdmissionRefused);
+        assert_eq!(failure.reason, KnownReason::AdmissionRefused);
     }
 }

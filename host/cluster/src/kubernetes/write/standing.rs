@@ -4,7 +4,7 @@ use super::{answer, failure};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use tokio::time::{Duration, Instant};
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::digest::Digest;
 use transom_core::outcome::WriteFailure;
 use transom_core::plan::Step;
@@ -51,5 +51,5 @@ impl Standing {
 
 fn failed(step: &Step, paths: &[String]) -> WriteFailure {
     let why = format!("an admission webhook changed {}, so it is not written again", paths.join(", "));
-    failure::failed(step.kind(), step.target(), Word::AdmissionChanged, &why)
+    failure::failed(step.kind(), step.target(), KnownReason::AdmissionChanged, &why)
 }

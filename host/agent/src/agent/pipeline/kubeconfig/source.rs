@@ -1,7 +1,7 @@
 //! The kubeconfigs among the inputs of one reconcile. Failures name the Secret and a path, never the content.
 
 use std::collections::BTreeMap;
-use transom_api::Word;
+use transom_api::KnownReason;
 use transom_core::contract::credentials::SourceView;
 use transom_core::contract::decide::Form;
 use transom_core::failure::Failure;
@@ -53,10 +53,10 @@ impl Sources {
         let secret = &object.reference;
         let failed = |word, message: String| Failure::known(word, message).about([secret.clone()]);
         if object.data(key).is_none() {
-            return Err(failed(Word::KubeconfigMissing, format!("{secret} has no key `{key}`")));
+            return Err(failed(KnownReason::KubeconfigMissing, format!("{secret} has no key `{key}`")));
         }
         let Some(bytes) = data(object, key) else {
-            return Err(failed(Word::InvalidBase64, format!("{secret}: `data.{key}` is not base64")));
+            return Err(failed(KnownReason::InvalidBase64, format!("{secret}: `data.{key}` is not base64")));
         };
         let kubeconfig = Source::parse(&bytes, &self.limits)
             .map_err(|error| failed(error.word, format!("{secret}: `data.{key}`: {error}")))?;
@@ -72,7 +72,7 @@ impl Sources {
         match (all.next(), all.next()) {
             (Some(one), None) => Ok(one),
             _ => Err(Failure::known(
-                Word::ContractBroken,
+                KnownReason::ContractBroken,
                 "the guest transforms without having asked for exactly one kubeconfig",
             )),
         }
