@@ -17,7 +17,7 @@ pub const INPUTS: &str = "transom.dev/inputs";
 pub const COMPONENT: &str = "transom.dev/component";
 /// Annotation: keys of the labels and annotations that the policy put on the object (`spec.own`), as JSON; absent when
 /// there are none.
-pub const CARRIED: &str = "transom.dev/carried";
+pub const MANAGED_KEYS: &str = "transom.dev/managed-keys";
 /// Annotation of a user on a primary: any value but `false` pauses it, for every policy.
 pub const PAUSED: &str = "transom.dev/paused";
 

@@ -2,7 +2,7 @@
 //! is an argument.
 
 pub mod backoff;
-mod carried;
+mod managed_keys;
 pub mod catalogue;
 pub mod claims;
 pub mod contract;

@@ -1,7 +1,7 @@
 //! A digest of everything in an object that a reconcile can depend on: a change that keeps the mark starts no
 //! reconcile. It covers credential bytes, so it must not leave the process.
 
-use crate::carried;
+use crate::managed_keys;
 use crate::digest::Digest;
 use crate::object::Object;
 use transom_api::labels;
@@ -18,7 +18,7 @@ pub fn of(object: &Object) -> Digest {
         return Digest::of_fields(fields, &BOOKKEEPING);
     }
     let of_metadata = |field: &str| fields.get("metadata")?.get(field);
-    let carried = carried::view(object);
+    let managed = managed_keys::view(object);
     Digest::of_all([
         fields.get("data"),
         fields.get("type"),

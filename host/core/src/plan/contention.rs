@@ -1,7 +1,7 @@
 //! Counts how often another writer changed what we wrote: a whole object, or fields of a user's object. Stops the
 //! writes of a policy to an object that another writer keeps changing.
 
-use crate::carried;
+use crate::managed_keys;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::object::Object;
@@ -79,7 +79,7 @@ impl Contention {
 pub fn whole(target: Option<&Object>) -> Digest {
     let Some(target) = target else { return Digest::of(&json!(null)) };
     let owner = Stamp::read(target).map(|stamp| (stamp.policy, stamp.source));
-    Digest::of(&json!([target.body.get("data"), owner, carried::view(target)]))
+    Digest::of(&json!([target.body.get("data"), owner, managed_keys::view(target)]))
 }
 
 #[cfg(test)]

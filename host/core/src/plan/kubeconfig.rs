@@ -3,7 +3,7 @@
 
 use super::contention::{self, Contention};
 use super::{Plan, Step};
-use crate::carried;
+use crate::managed_keys;
 use crate::claims::Claim;
 use crate::failure::Failure;
 use crate::object::Object;
@@ -169,7 +169,7 @@ fn create(wanted: &Wanted<'_>, rule: &SecretRule) -> Step {
         "type": "Opaque",
         "data": {&rule.key: STANDARD.encode(wanted.document.bytes)},
     });
-    carried::put(&wanted.policy.own, None, &mut body);
+    managed_keys::put(&wanted.policy.own, None, &mut body);
     wanted.stamp.put(&mut body);
     Step::Create { desired: Object { reference: target.clone(), version: String::new(), body } }
 }
@@ -186,7 +186,7 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     if !Stamp::read(existing).is_some_and(|stamp| stamp.same_owner(&wanted.stamp)) {
         changed.push("metadata".to_owned());
     }
-    changed.extend(carried::changed(&wanted.policy.own, existing));
+    changed.extend(managed_keys::changed(&wanted.policy.own, existing));
     if changed.is_empty() {
         return None;
     }
@@ -196,7 +196,7 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     if let Some(map) = body.as_object_mut() {
         map.insert("data".to_owned(), json!({&rule.key: value}));
     }
-    carried::put(&wanted.policy.own, Some(existing), &mut body);
+    managed_keys::put(&wanted.policy.own, Some(existing), &mut body);
     wanted.stamp.put(&mut body);
     if Stamp::read(existing).is_none() {
         stamp::put_adopted(&mut body);

@@ -1,6 +1,6 @@
 //! Checks a policy's manifest and turns it into its checked form.
 
-mod carried;
+mod managed_keys;
 mod write;
 
 use super::manifest::{Manifest, PolicyError};
@@ -34,7 +34,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let reads = reads(&spec.grant, &names)?;
     let writes = write::writes(&spec, &reads, &names)?;
     keepers(&spec, &reads, &writes)?;
-    carried::check(&spec.own, &writes)?;
+    managed_keys::check(&spec.own, &writes)?;
     Ok(Policy {
         name: name.into(),
         suspend: spec.suspend,

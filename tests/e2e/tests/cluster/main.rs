@@ -10,7 +10,7 @@ mod agent;
 mod apart;
 mod asked;
 mod beside;
-mod carried;
+mod managed_keys;
 mod case;
 mod clearing;
 mod connect;

@@ -15,7 +15,7 @@ const STAMP: [(&str, &str); 6] = [
     ("annotations", labels::SOURCE),
     ("annotations", labels::INPUTS),
     ("annotations", labels::COMPONENT),
-    ("annotations", labels::CARRIED),
+    ("annotations", labels::MANAGED_KEYS),
 ];
 
 /// The owned fields by path.

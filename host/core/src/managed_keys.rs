@@ -26,7 +26,7 @@ impl Keys {
 
     /// The keys that a policy put on an object; none on an object without a stamp, whatever its annotation lists.
     fn of(object: &Object) -> Self {
-        let said = object.annotation(labels::CARRIED).filter(|_| Stamp::read(object).is_some());
+        let said = object.annotation(labels::MANAGED_KEYS).filter(|_| Stamp::read(object).is_some());
         let mut keys: Self = said.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         keys.labels.retain(|key| !labels::is_reserved(key));
         keys.annotations.retain(|key| !labels::is_reserved(key));
@@ -48,7 +48,7 @@ pub(crate) fn changed(own: &OwnSpec, existing: &Object) -> Vec<String> {
         changed.extend(wrong.map(|(key, _)| key).chain(left).map(|key| format!("metadata.{field}.{key}")));
     }
     if had != Keys::wanted(own) {
-        changed.push(format!("metadata.annotations.{}", labels::CARRIED));
+        changed.push(format!("metadata.annotations.{}", labels::MANAGED_KEYS));
     }
     changed
 }
@@ -96,7 +96,7 @@ fn at<'a>(object: &'a Object, field: &str, key: &str) -> Option<&'a Value> {
 /// Lists the keys in the annotation, or removes the annotation when there are none.
 fn note(keys: &Keys, annotations: &mut Map<String, Value>) {
     match serde_json::to_string(keys) {
-        Ok(text) if !keys.is_empty() => drop(annotations.insert(labels::CARRIED.to_owned(), text.into())),
-        _ => drop(annotations.remove(labels::CARRIED)),
+        Ok(text) if !keys.is_empty() => drop(annotations.insert(labels::MANAGED_KEYS.to_owned(), text.into())),
+        _ => drop(annotations.remove(labels::MANAGED_KEYS)),
     }
 }

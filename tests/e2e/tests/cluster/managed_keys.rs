@@ -67,7 +67,7 @@ fn what_the_policy_puts_on_a_secret_is_kept_and_what_others_put_there_is_left_al
         .await?;
         policy(&folder, json!({}))?;
         wait_for(stage, "the end of what the policy says", |labels, annotations| {
-            labels["team"].is_null() && labels["theirs"] == "1" && annotations["transom.dev/carried"].is_null()
+            labels["team"].is_null() && labels["theirs"] == "1" && annotations["transom.dev/managed-keys"].is_null()
         })
         .await?;
         agent.wait_for("HostedCluster clusters/worn", "Applied InSync").await?;
