@@ -25,7 +25,7 @@ use documents::Documents;
 use known::{Shared, Told};
 use lane::Lane;
 use pool::Pool;
-use queue::Cause;
+use queue::Queued;
 use statuses::Statuses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
@@ -42,7 +42,7 @@ use transom_core::policy::Writes;
 use transom_core::report::End;
 use transom_core::share::budget::Budget;
 use transom_core::signal::Signal;
-use transom_core::work::{Key, Why};
+use transom_core::work::{Key, Cause};
 use unwritten::Unwritten;
 
 /// One agent.
@@ -197,7 +197,7 @@ impl Agent {
                 known.outputs.owner(&object.reference).filter(|key| known.told.contains_key(*key)).cloned()
             };
             if let Some(key) = owner {
-                self.push(&key, Cause::Reconcile(Why::Input(object.reference)), None);
+                self.push(&key, Queued::Reconcile(Cause::Input(object.reference)), None);
             }
         }
     }

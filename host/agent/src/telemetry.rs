@@ -27,7 +27,7 @@ use transom_core::outcome::Outcome;
 use transom_core::report::Report;
 use transom_core::share::allowance::{Allowance, LOG_BYTES};
 use transom_core::signal::Signal;
-use transom_core::work::{Key, Why, WorkItem};
+use transom_core::work::{Key, Cause, WorkItem};
 use transom_engine::{LogLevel, LogLine, Receipt};
 
 /// The target of lines that guests wrote.
@@ -82,11 +82,11 @@ pub(crate) fn quiet_panics() {
 /// Logs the end of a reconcile: a line for each write with its cause, and one for each transition that no write
 /// explains. A primary that is `Applied` at first sight is quiet; so is a conflict that is settled at once.
 pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<First>) {
-    let why = work.why.word();
+    let why = work.cause.as_str();
     for (kind, target) in &report.writes {
         let (key, target) = (work.key.clone(), target.clone());
-        tell(&match work.why {
-            Why::Resync => Signal::RepairedByResync { key, kind: *kind, target },
+        tell(&match work.cause {
+            Cause::Resync => Signal::RepairedByResync { key, kind: *kind, target },
             _ => Signal::Written { key, why, kind: *kind, target },
         });
     }
@@ -131,7 +131,7 @@ fn level(report: &Report, transition: Option<First>) -> Level {
 /// Counts the end of a reconcile; `since_cause` is how long ago it might have begun.
 pub(crate) fn counted(work: &WorkItem, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
     if let Some(meters) = metrics::get() {
-        meters.reconciled(work.why.word(), report, attempt, since_cause);
+        meters.reconciled(work.cause.as_str(), report, attempt, since_cause);
     }
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn tell(signal: &Signal) {
             if let Some(meters) = metrics::get() {
                 meters.repaired(&key.policy);
             }
-            let (policy, primary, why, what) = (&key.policy, &key.primary, Why::Resync.word(), kind.past());
+            let (policy, primary, why, what) = (&key.policy, &key.primary, Cause::Resync.as_str(), kind.past());
             warn!(target: PRIMARY, %policy, %primary, %target, why, "{what} by a resync: no event had told of this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),

@@ -39,20 +39,20 @@ pub struct WorkItem {
     /// What is reconciled.
     pub key: Key,
     /// Why now.
-    pub why: Why,
+    pub cause: Cause,
 }
 
 /// Why a primary is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum Cause {
     /// The primary is new to this agent; also when it was created again under the same name.
-    Appeared,
+    Added,
     /// The trigger guest decided so, for these reasons.
     Triggered(Vec<String>),
     /// These paths differ, and no trigger guest is asked about them: the policy has none, or it is a pause.
     Changed(Vec<String>),
     /// The trigger guest could not judge the change; the reconcile reports why.
-    Unjudged,
+    Undecided,
     /// An object that it reads, waits for or writes appeared, changed or went away.
     Input(ObjectRef),
     /// Another claimant released the target, or the last primary of the policy was located.
@@ -69,14 +69,14 @@ pub enum Why {
     Swapped,
 }
 
-impl Why {
+impl Cause {
     /// One word for logs and metrics.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Appeared => "Appeared",
+            Self::Added => "Added",
             Self::Triggered(_) => "Triggered",
             Self::Changed(_) => "Changed",
-            Self::Unjudged => "Unjudged",
+            Self::Undecided => "Undecided",
             Self::Input(_) => "Input",
             Self::Released => "Released",
             Self::Gone => "Gone",

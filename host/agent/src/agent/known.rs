@@ -1,7 +1,7 @@
 //! What the agent knows besides the objects of the clusters. It is in memory only and can be rebuilt. The lock is not
 //! held across an `await`.
 
-use crate::agent::queue::Cause;
+use crate::agent::queue::Queued;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
@@ -18,7 +18,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::share::often::Often;
 use transom_core::trigger::Judged;
-use transom_core::work::{Key, Why};
+use transom_core::work::{Key, Cause};
 
 /// What an observation said of an object: its mark, or `None` when it is gone or unreadable.
 pub(crate) type News = Option<Digest>;
@@ -126,9 +126,9 @@ pub(crate) struct Entry {
     /// What was reconciled.
     pub(crate) key: Key,
     /// The causes, as they were taken from the queue.
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<Queued>,
     /// Why it was reconciled; `None` when it was not.
-    pub(crate) why: Option<Why>,
+    pub(crate) why: Option<Cause>,
 }
 
 /// The result of a reconcile, as far as the next one and the summary need it.

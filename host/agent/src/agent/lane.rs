@@ -1,7 +1,7 @@
 //! One lane per policy: its queue and the revision that is at work. Policies share no lane, so that a hanging guest
 //! holds up only its own policy.
 
-use crate::agent::queue::{Cause, Item, Queue};
+use crate::agent::queue::{Queued, Request, Queue};
 use crate::policies::load::Loaded;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
-use transom_core::work::Why;
+use transom_core::work::Cause;
 
 /// What a lane knows of the leader election.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ impl Lane {
     }
 
     /// Puts a primary into the queue, to be reconciled at once or after a while.
-    pub(crate) fn push(&self, primary: &ObjectRef, cause: Cause, after: Option<Duration>) {
+    pub(crate) fn push(&self, primary: &ObjectRef, cause: Queued, after: Option<Duration>) {
         let now = Instant::now();
         let due = after.map(|after| now + after);
         self.queue().push(primary, cause, due, due.unwrap_or(now));
@@ -67,22 +67,22 @@ impl Lane {
 
     /// Puts a primary into the queue for a retry; `since` is when its work came up.
     pub(crate) fn push_again(&self, primary: &ObjectRef, after: Duration, since: Instant) {
-        self.queue().push(primary, Cause::Reconcile(Why::Retry), Some(Instant::now() + after), since);
+        self.queue().push(primary, Queued::Reconcile(Cause::Retry), Some(Instant::now() + after), since);
         self.changed.notify_one();
     }
 
     /// Whether a cause of a primary is in the queue.
-    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Why) -> bool {
+    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Cause) -> bool {
         self.queue().awaits(primary, why)
     }
 
     /// Drops a delayed cause that no longer applies.
-    pub(crate) fn forget(&self, primary: &ObjectRef, why: &Why) {
+    pub(crate) fn forget(&self, primary: &ObjectRef, why: &Cause) {
         self.queue().forget(primary, why);
     }
 
     /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the lane is closed.
-    pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Item> {
+    pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Request> {
         loop {
             let changed = self.changed.notified();
             if self.closed.load(std::sync::atomic::Ordering::Acquire) {
@@ -96,8 +96,8 @@ impl Lane {
                 turn.since = Instant::now();
                 continue;
             }
-            if let Some(item) = self.take(turn) {
-                return Some(item);
+            if let Some(request) = self.take(turn) {
+                return Some(request);
             }
             let wait = self.queue().wait(Instant::now());
             match wait {
@@ -108,18 +108,18 @@ impl Lane {
     }
 
     /// The next primary that may be reconciled now, if there is one and this replica leads.
-    pub(crate) fn ready(&self, turn: &Turn) -> Option<Item> {
+    pub(crate) fn ready(&self, turn: &Turn) -> Option<Request> {
         if self.closed.load(std::sync::atomic::Ordering::Acquire) || !turn.leading.leads() {
             return None;
         }
         self.take(turn)
     }
 
-    fn take(&self, turn: &Turn) -> Option<Item> {
-        let mut item = self.queue().take(Instant::now())?;
+    fn take(&self, turn: &Turn) -> Option<Request> {
+        let mut request = self.queue().take(Instant::now())?;
         // Gaining the lead resets the wait time.
-        item.since = item.since.max(turn.since);
-        Some(item)
+        request.since = request.since.max(turn.since);
+        Some(request)
     }
 
     /// The reconcile of a primary ended.

@@ -3,7 +3,7 @@
 use super::Agent;
 use super::known::Told;
 use super::lane::Lane;
-use super::queue::Cause;
+use super::queue::Queued;
 use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::signal::Signal;
-use transom_core::work::{Key, Why};
+use transom_core::work::{Key, Cause};
 
 impl Agent {
     /// Turns an observation of a cluster into items of lanes.
@@ -31,23 +31,23 @@ impl Agent {
                     let owner = known.outputs.owner(&object.reference);
                     owner.filter(|key| !known.interest.concerned(&object.reference).any(|one| one == *key)).cloned()
                 };
-                self.changed(&object.reference, &Cause::Updated, || Some(mark::of(&object)));
+                self.changed(&object.reference, &Queued::Updated, || Some(mark::of(&object)));
                 // A stamp may name any object; only a primary of the policy is enqueued.
                 let lane = orphaned.as_ref().and_then(|key| self.lane(&key.policy));
                 let admits =
                     |(lane, key): &(Arc<Lane>, Key)| lane.loaded().revision.policy.primary.admits(&key.primary);
                 if let Some((lane, key)) = lane.zip(orphaned).filter(admits) {
-                    lane.push(&key.primary, Cause::Reconcile(Why::Input(object.reference)), None);
+                    lane.push(&key.primary, Queued::Reconcile(Cause::Input(object.reference)), None);
                 }
             }
             Observation::Gone(reference) => {
                 self.known.lock().outputs.gone(&reference);
-                self.changed(&reference, &Cause::Reconcile(Why::Gone), || None);
+                self.changed(&reference, &Queued::Reconcile(Cause::Gone), || None);
             }
             Observation::Synced => {}
             Observation::Unreadable(unreadable) => {
                 for object in &unreadable.objects {
-                    self.changed(object, &Cause::Reconcile(Why::Unjudged), || None);
+                    self.changed(object, &Queued::Reconcile(Cause::Undecided), || None);
                 }
                 self.statuses.changed();
                 let Unreadable { place, reason, message, .. } = unreadable;
@@ -63,7 +63,7 @@ impl Agent {
     }
 
     /// Enqueues the reconciles of a changed object and those that depend on it.
-    fn changed(&self, object: &ObjectRef, as_primary: &Cause, mark: impl FnOnce() -> Option<Digest>) {
+    fn changed(&self, object: &ObjectRef, as_primary: &Queued, mark: impl FnOnce() -> Option<Digest>) {
         if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
         }
@@ -86,7 +86,7 @@ impl Agent {
             concerned
         };
         for key in concerned {
-            self.push(&key, Cause::Reconcile(Why::Input(object.clone())), None);
+            self.push(&key, Queued::Reconcile(Cause::Input(object.clone())), None);
         }
     }
 
@@ -97,7 +97,7 @@ impl Agent {
         let keys: Vec<Key> =
             self.known.lock().told.iter().filter(|(_, told)| unread(told)).map(|(key, _)| key.clone()).collect();
         for key in keys {
-            self.push(&key, Cause::Reconcile(Why::Retry), None);
+            self.push(&key, Queued::Reconcile(Cause::Retry), None);
         }
     }
 
@@ -118,11 +118,11 @@ impl Agent {
                 known.interest.concerned(step.target()).filter(|other| *other != key).cloned().collect()
             };
             for other in others {
-                self.push(&other, Cause::Reconcile(Why::Input(step.target().clone())), None);
+                self.push(&other, Queued::Reconcile(Cause::Input(step.target().clone())), None);
             }
             for lane in self.lanes().iter().filter(|lane| lane.policy != key.policy) {
                 if lane.loaded().revision.policy.primary.admits(step.target()) {
-                    lane.push(step.target(), Cause::Updated, None);
+                    lane.push(step.target(), Queued::Updated, None);
                 }
             }
         }
@@ -131,11 +131,11 @@ impl Agent {
     /// Enqueues claimants whose target was released.
     pub(crate) fn wake(&self, keys: Vec<Key>) {
         for key in keys {
-            self.push(&key, Cause::Reconcile(Why::Released), None);
+            self.push(&key, Queued::Reconcile(Cause::Released), None);
         }
     }
 
-    pub(super) fn push(&self, key: &Key, cause: Cause, after: Option<Duration>) {
+    pub(super) fn push(&self, key: &Key, cause: Queued, after: Option<Duration>) {
         if let Some(lane) = self.lane(&key.policy) {
             lane.push(&key.primary, cause, after);
         }

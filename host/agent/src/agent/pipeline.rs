@@ -10,7 +10,7 @@ use crate::agent::documents::Room;
 use crate::agent::invoke::answer;
 use crate::agent::known::Entry;
 use crate::agent::lane::Lane;
-use crate::agent::queue::{Cause, Item};
+use crate::agent::queue::{Queued, Request};
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, traces};
@@ -31,7 +31,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::report::{self, End, Reconcile, Success};
 use transom_core::share::room;
 use transom_core::trigger::Judged;
-use transom_core::work::{Key, Why, WorkItem};
+use transom_core::work::{Key, Cause, WorkItem};
 use transom_engine::Limits;
 
 /// What a reconcile has read and learnt, available to its report however it ends.
@@ -63,7 +63,7 @@ impl Seen {
             objects: BTreeMap::new(),
             primary: None,
             judged: None,
-            resyncs: work.why == Why::Resync,
+            resyncs: work.cause == Cause::Resync,
             ask_again_at: None,
             room,
             ends_seconds: None,
@@ -83,18 +83,18 @@ impl Seen {
 
 impl Agent {
     /// Reconciles one primary that was taken from its lane.
-    pub(crate) async fn reconcile(&self, lane: &Lane, item: Item) {
+    pub(crate) async fn reconcile(&self, lane: &Lane, request: Request) {
         let loaded = lane.loaded();
-        let key = Key::new(&lane.policy, &item.primary);
+        let key = Key::new(&lane.policy, &request.primary);
         let admitted = self.known.lock().often.admit(&key, self.clock.now_seconds());
         if let Err(off) = admitted {
-            return self.put_off(lane, &loaded, key, item, off).await;
+            return self.put_off(lane, &loaded, key, request, off).await;
         }
-        let (causes, since) = (item.causes.clone(), item.since);
-        let timed = item.is_timed();
-        let admitted = self.admit(&loaded, key.clone(), item).await;
+        let (causes, since) = (request.causes.clone(), request.since);
+        let timed = request.is_timed();
+        let admitted = self.admit(&loaded, key.clone(), request).await;
         if let Some(journal) = &mut self.known.lock().journal {
-            journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.why.clone()) });
+            journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.cause.clone()) });
         }
         let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work, self.documents.room(&work.key.policy));
@@ -236,7 +236,7 @@ impl Agent {
             let mark = left.map(mark::of);
             let told = self.known.lock().end_of_write(key, step.target(), mark);
             if told {
-                self.push(key, Cause::Reconcile(Why::Input(step.target().clone())), None);
+                self.push(key, Queued::Reconcile(Cause::Input(step.target().clone())), None);
             }
             if let Some(seen) = seen.objects.get_mut(step.target()) {
                 // Replaces the mark from before the write. When the new mark is not known, any later state is news.

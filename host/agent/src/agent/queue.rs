@@ -5,49 +5,49 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_core::reference::ObjectRef;
-use transom_core::work::Why;
+use transom_core::work::Cause;
 
 /// Why a primary is in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum Queued {
     /// It was updated: the worker compares it with the last judged state, and asks the trigger guest.
     Updated,
     /// It is reconciled without asking the trigger guest.
-    Reconcile(Why),
+    Reconcile(Cause),
 }
 
-impl Cause {
+impl Queued {
     /// The key of a cause: the queue keeps one entry per primary and key.
     fn slot(&self) -> &'static str {
         match self {
             Self::Updated => "Updated",
-            Self::Reconcile(why) => why.word(),
+            Self::Reconcile(why) => why.as_str(),
         }
     }
 }
 
 /// What a worker takes from the queue.
 #[derive(Debug)]
-pub(crate) struct Item {
+pub(crate) struct Request {
     /// The primary.
     pub(crate) primary: ObjectRef,
     /// Every cause that is due.
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<Queued>,
     /// When the work came up.
     pub(crate) since: Instant,
 }
 
-impl Item {
+impl Request {
     /// Whether time alone calls for it: a retry, or a time that a guest asked for.
     pub(crate) fn is_timed(&self) -> bool {
-        self.causes.iter().all(|cause| matches!(cause, Cause::Reconcile(Why::Retry | Why::Timer)))
+        self.causes.iter().all(|cause| matches!(cause, Queued::Reconcile(Cause::Retry | Cause::Timer)))
     }
 
     /// Why it is reconciled without asking the trigger guest; `None` when only updates put it here.
-    pub(crate) fn why(&self) -> Option<&Why> {
+    pub(crate) fn why(&self) -> Option<&Cause> {
         self.causes.iter().find_map(|cause| match cause {
-            Cause::Updated => None,
-            Cause::Reconcile(why) => Some(why),
+            Queued::Updated => None,
+            Queued::Reconcile(why) => Some(why),
         })
     }
 }
@@ -66,7 +66,7 @@ type Due = Option<Instant>;
 /// One cause of one primary.
 #[derive(Debug)]
 struct Entry {
-    cause: Cause,
+    cause: Queued,
     due: Due,
     /// When the work came up: for a timer its time, for a retry when the work of the first attempt came up.
     since: Instant,
@@ -82,7 +82,7 @@ impl Entry {
 impl Queue {
     /// Adds a cause of a primary. Each cause keeps its own time. Adding it again replaces that time, unless it already
     /// may run at once.
-    pub(crate) fn push(&mut self, primary: &ObjectRef, cause: Cause, due: Due, since: Instant) {
+    pub(crate) fn push(&mut self, primary: &ObjectRef, cause: Queued, due: Due, since: Instant) {
         let causes = self.waiting.entry(primary.clone()).or_default();
         let before = earliest(causes);
         let slot = cause.slot();
@@ -97,7 +97,7 @@ impl Queue {
     }
 
     /// Takes the first primary whose time has come and that is not being reconciled, with the causes that are due.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<Item> {
+    pub(crate) fn take(&mut self, now: Instant) -> Option<Request> {
         let is_due = |due: &Due| due.is_none_or(|due| due <= now);
         let mut ready = self.by_time.iter().take_while(|(due, _)| is_due(due));
         let (due, primary) = ready.find(|(_, primary)| !self.running.contains(primary))?.clone();
@@ -110,7 +110,7 @@ impl Queue {
         }
         self.running.insert(primary.clone());
         let since = causes.values().map(|entry| entry.since).min().unwrap_or(now);
-        Some(Item { primary, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
+        Some(Request { primary, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
     }
 
     /// The reconcile of a primary ended.
@@ -119,17 +119,17 @@ impl Queue {
     }
 
     /// Whether a cause of a primary is in the queue.
-    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Why) -> bool {
-        self.waiting.get(primary).is_some_and(|causes| causes.contains_key(why.word()))
+    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Cause) -> bool {
+        self.waiting.get(primary).is_some_and(|causes| causes.contains_key(why.as_str()))
     }
 
     /// Removes a delayed cause that no longer applies. One that may run at once stays: it came up after the delayed one
     /// was set.
-    pub(crate) fn forget(&mut self, primary: &ObjectRef, why: &Why) {
+    pub(crate) fn forget(&mut self, primary: &ObjectRef, why: &Cause) {
         let Some(causes) = self.waiting.get_mut(primary) else { return };
         let before = earliest(causes);
-        if causes.get(why.word()).is_some_and(|entry| entry.due.is_some()) {
-            causes.remove(why.word());
+        if causes.get(why.as_str()).is_some_and(|entry| entry.due.is_some()) {
+            causes.remove(why.as_str());
         }
         let after = earliest(causes);
         before.map(|due| self.by_time.remove(&(due, primary.clone())));
@@ -187,27 +187,27 @@ mod tests {
         let now = Instant::now();
         let mut queue = Queue::default();
         let later = now + Duration::from_secs(60);
-        queue.push(&primary("a"), Cause::Reconcile(Why::Resync), Some(later), later);
+        queue.push(&primary("a"), Queued::Reconcile(Cause::Resync), Some(later), later);
         assert!(queue.take(now).is_none());
         assert_eq!(queue.wait(now), Some(Duration::from_secs(60)));
-        queue.push(&primary("a"), Cause::Updated, None, now);
+        queue.push(&primary("a"), Queued::Updated, None, now);
         assert_eq!(queue.oldest(now + Duration::from_secs(5)), Duration::from_secs(5));
-        let item = queue.take(now).unwrap();
-        assert_eq!(item.why(), None, "the resync is not due, so the trigger guest is asked");
-        queue.done(&item.primary);
-        queue.push(&primary("a"), Cause::Updated, None, now);
-        let item = queue.take(now + Duration::from_secs(61)).unwrap();
-        assert_eq!(item.causes.len(), 2);
-        assert!(!item.is_timed(), "an update and a resync are more than time");
-        assert_eq!(item.why(), Some(&Why::Resync));
-        assert_eq!(item.since, now, "the update came first");
+        let request = queue.take(now).unwrap();
+        assert_eq!(request.why(), None, "the resync is not due, so the trigger guest is asked");
+        queue.done(&request.primary);
+        queue.push(&primary("a"), Queued::Updated, None, now);
+        let request = queue.take(now + Duration::from_secs(61)).unwrap();
+        assert_eq!(request.causes.len(), 2);
+        assert!(!request.is_timed(), "an update and a resync are more than time");
+        assert_eq!(request.why(), Some(&Cause::Resync));
+        assert_eq!(request.since, now, "the update came first");
         assert_eq!(queue.wait(now), None);
     }
 
     #[test]
     fn a_later_word_moves_a_timer_but_never_what_may_run_at_once() {
         let now = Instant::now();
-        let timer = || Cause::Reconcile(Why::Timer);
+        let timer = || Queued::Reconcile(Cause::Timer);
         let mut queue = Queue::default();
         queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(1)), now);
         queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
@@ -215,12 +215,12 @@ mod tests {
         queue.push(&primary("a"), timer(), None, now);
         queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
         assert_eq!(queue.wait(now), Some(Duration::ZERO));
-        queue.forget(&primary("a"), &Why::Timer);
+        queue.forget(&primary("a"), &Cause::Timer);
         assert_eq!(queue.wait(now), Some(Duration::ZERO), "what may run at once was said after the timer was set");
         drop(queue.take(now));
         queue.done(&primary("a"));
         queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
-        queue.forget(&primary("a"), &Why::Timer);
+        queue.forget(&primary("a"), &Cause::Timer);
         assert!(queue.is_idle(now) && queue.waiting.is_empty() && queue.by_time.is_empty());
     }
 
@@ -229,14 +229,14 @@ mod tests {
         let first = Instant::now();
         let (due, now) = (first + Duration::from_secs(300), first + Duration::from_secs(302));
         let mut queue = Queue::default();
-        queue.push(&primary("a"), Cause::Reconcile(Why::Retry), Some(due), first);
+        queue.push(&primary("a"), Queued::Reconcile(Cause::Retry), Some(due), first);
         assert_eq!(queue.oldest(now), Duration::from_secs(2));
-        let item = queue.take(now).unwrap();
-        assert!(item.is_timed());
-        assert_eq!(item.since, first);
-        queue.done(&item.primary);
-        queue.push(&primary("a"), Cause::Reconcile(Why::Retry), Some(due), first);
-        queue.push(&primary("a"), Cause::Updated, None, now);
+        let request = queue.take(now).unwrap();
+        assert!(request.is_timed());
+        assert_eq!(request.since, first);
+        queue.done(&request.primary);
+        queue.push(&primary("a"), Queued::Reconcile(Cause::Retry), Some(due), first);
+        queue.push(&primary("a"), Queued::Updated, None, now);
         assert!(!queue.take(now).unwrap().is_timed(), "a change came beside the other try");
     }
 
@@ -244,10 +244,10 @@ mod tests {
     fn a_running_primary_waits_for_its_end() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.push(&primary("a"), Cause::Reconcile(Why::Appeared), None, now);
+        queue.push(&primary("a"), Queued::Reconcile(Cause::Added), None, now);
         let first = queue.take(now).unwrap();
-        queue.push(&primary("a"), Cause::Updated, None, now);
-        queue.push(&primary("b"), Cause::Updated, None, now);
+        queue.push(&primary("a"), Queued::Updated, None, now);
+        queue.push(&primary("b"), Queued::Updated, None, now);
         assert_eq!(queue.take(now).unwrap().primary, primary("b"));
         assert!(queue.take(now).is_none());
         assert!(!queue.is_idle(now));

@@ -4,7 +4,7 @@ use super::Agent;
 use super::known::Told;
 use super::lane::Lane;
 use super::pipeline::Seen;
-use super::queue::Cause;
+use super::queue::Queued;
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, First};
 use std::hash::BuildHasher as _;
@@ -19,7 +19,7 @@ use transom_core::policy::Writes;
 use transom_core::report::{End, Report, Schedule};
 use transom_core::signal::Signal;
 use transom_core::time::parse_rfc3339;
-use transom_core::work::{Key, Why, WorkItem};
+use transom_core::work::{Key, Cause, WorkItem};
 
 impl Agent {
     /// The inputs that decide when a key is reconciled next.
@@ -55,25 +55,25 @@ impl Agent {
             };
         }
         self.located(loaded, key, &seen_primary, report);
-        for why in [Why::Timer, Why::Retry] {
+        for why in [Cause::Timer, Cause::Retry] {
             lane.forget(&key.primary, &why);
         }
         if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
             match report.failures {
-                0 => lane.push(&key.primary, Cause::Reconcile(Why::Timer), Some(after)),
+                0 => lane.push(&key.primary, Queued::Reconcile(Cause::Timer), Some(after)),
                 _ => lane.push_again(&key.primary, after, since),
             }
         }
         // Retries and timers do not move a scheduled resync, so that frequent ones cannot defer it forever.
-        let timed = matches!(work.why, Why::Timer | Why::Retry) && lane.awaits(&key.primary, &Why::Resync);
+        let timed = matches!(work.cause, Cause::Timer | Cause::Retry) && lane.awaits(&key.primary, &Cause::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if timed => {}
-            Some(after) => lane.push(&key.primary, Cause::Reconcile(Why::Resync), Some(after)),
-            None => lane.forget(&key.primary, &Why::Resync),
+            Some(after) => lane.push(&key.primary, Queued::Reconcile(Cause::Resync), Some(after)),
+            None => lane.forget(&key.primary, &Cause::Resync),
         }
         // Enqueued without delay: the lane gives nothing out before this replica leads again.
         if report.end == End::Ended(Class::Standby) {
-            lane.push(&key.primary, Cause::Reconcile(Why::Retry), None);
+            lane.push(&key.primary, Queued::Reconcile(Cause::Retry), None);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::agent::Agent;
 use crate::agent::lane::{Lane, Turn};
-use crate::agent::queue::{Cause, Item};
+use crate::agent::queue::{Queued, Request};
 use crate::policies::load::Loaded;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
-use transom_core::work::{Key, Why};
+use transom_core::work::{Key, Cause};
 
 /// The least number of reconciles of one policy that may run at once; it is the number of cores if that is larger.
 /// Several, so that one slow call does not hold up the whole policy.
@@ -30,7 +30,7 @@ impl Agent {
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
         let lane = Arc::new(Lane::new(loaded));
         self.add_lane(Arc::clone(&lane));
-        self.enqueue_all(&lane, &Why::Appeared);
+        self.enqueue_all(&lane, &Cause::Added);
         let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_AT_ONCE };
         let places = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
         let policy = Arc::clone(&lane.policy);
@@ -42,17 +42,17 @@ impl Agent {
         let Some(lane) = self.lane(policy) else { return self.begin(loaded) };
         lane.swap(loaded);
         self.known.lock().judged.retain(|key, _| *key.policy != *policy);
-        self.enqueue_all(&lane, &Why::Swapped);
+        self.enqueue_all(&lane, &Cause::Swapped);
     }
 
     /// Enqueues every primary of a policy, and every primary that is gone but left outputs behind.
-    pub(super) fn enqueue_all(&self, lane: &Lane, why: &Why) {
-        let (primaries, left) = self.expect(&lane.loaded(), *why == Why::Appeared);
+    pub(super) fn enqueue_all(&self, lane: &Lane, why: &Cause) {
+        let (primaries, left) = self.expect(&lane.loaded(), *why == Cause::Added);
         for primary in &primaries {
-            lane.push(primary, Cause::Reconcile(why.clone()), None);
+            lane.push(primary, Queued::Reconcile(why.clone()), None);
         }
         for key in left {
-            lane.push(&key.primary, Cause::Reconcile(why.clone()), None);
+            lane.push(&key.primary, Queued::Reconcile(why.clone()), None);
         }
     }
 
@@ -98,7 +98,7 @@ impl Agent {
                 new
             };
             for key in new {
-                lane.push(&key.primary, Cause::Reconcile(Why::Appeared), None);
+                lane.push(&key.primary, Queued::Reconcile(Cause::Added), None);
             }
         }
     }
@@ -141,7 +141,7 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
     let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
     let places = Arc::new(Semaphore::new(most));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let Some(item) = lane.next(&mut turn).await else { return };
+        let Some(request) = lane.next(&mut turn).await else { return };
         let others = u32::try_from(most - 1).unwrap_or(u32::MAX);
         let shared = tokio::select! {
             biased;
@@ -149,21 +149,21 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
             // The policy's other reconciles have ended: this one exceeds the shared limit.
             _ = places.acquire_many(others) => None,
         };
-        let work = work_on(Arc::clone(&agent), Arc::clone(&lane), item, turn.clone(), (place, shared));
+        let work = work_on(Arc::clone(&agent), Arc::clone(&lane), request, turn.clone(), (place, shared));
         agent.pool.spawn(&lane.policy, work);
     }
 }
 
 /// Runs one reconcile after the other, each in a turn of its own, as long as the lane has more and no lane waits for a
 /// shared place. Gives its places back even when a reconcile panics.
-async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut item: Item, turn: Turn, (place, shared): Places) {
+async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut request: Request, turn: Turn, (place, shared): Places) {
     loop {
-        let primary = item.primary.clone();
-        let reconcile = AssertUnwindSafe(agent.reconcile(&lane, item)).catch_unwind();
+        let primary = request.primary.clone();
+        let reconcile = AssertUnwindSafe(agent.reconcile(&lane, request)).catch_unwind();
         if reconcile.await.is_err() {
             let key = Key::new(&lane.policy, &primary);
             lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
-            lane.push(&primary, Cause::Reconcile(Why::Retry), Some(AFTER_FAULT));
+            lane.push(&primary, Queued::Reconcile(Cause::Retry), Some(AFTER_FAULT));
         }
         let goes_on = shared.is_some() && agent.at_once.available_permits() > 0;
         let next = if goes_on { lane.ready(&turn) } else { None };
@@ -174,7 +174,7 @@ async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut item: Item, turn: Turn,
             return;
         };
         lane.done(&primary);
-        item = next;
+        request = next;
         tokio::task::yield_now().await;
     }
 }
@@ -226,8 +226,8 @@ mod tests {
         agent.remove_lane(POLICY);
         agent.tidy_status(&BTreeSet::new());
         assert_eq!(files(&status), 0);
-        let causes = vec![Cause::Reconcile(Why::Appeared)];
-        agent.reconcile(&lane, Item { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
+        let causes = vec![Queued::Reconcile(Cause::Added)];
+        agent.reconcile(&lane, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
         assert!(known.told.is_empty() && known.judged.is_empty() && known.marks.is_empty());

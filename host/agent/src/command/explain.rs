@@ -58,10 +58,10 @@ const BESIDE: [(&str, &str, &str); 20] = [
     ("Loaded", "condition", "The newest revision of the policy is at work; if not, an earlier one goes on."),
     ("Watched", "condition", "Everything that the policy needs can be watched."),
     ("Healthy", "condition", "No primary of the policy failed."),
-    ("Appeared", "cause", "The primary was seen for the first time, by this agent or at all."),
+    ("Added", "cause", "The primary was seen for the first time, by this agent or at all."),
     ("Triggered", "cause", "The trigger guest asked for it; its reasons stand beside."),
     ("Changed", "cause", "A declared field of the primary changed, and no trigger guest is asked."),
-    ("Unjudged", "cause", "The change could not be put to the trigger guest."),
+    ("Undecided", "cause", "The change could not be put to the trigger guest."),
     ("Input", "cause", "Something that the answer rests on changed, appeared or went."),
     ("Released", "cause", "A target that another primary had is free."),
     ("Gone", "cause", "The primary is gone."),
@@ -107,26 +107,26 @@ mod tests {
     use super::*;
     use transom_api::State;
     use transom_core::reference::ObjectRef;
-    use transom_core::work::Why;
+    use transom_core::work::Cause;
 
     #[test]
     fn every_state_and_cause_is_explained() {
         let object = ObjectRef::local("v1", "Secret", None, "s");
         let causes = [
-            Why::Appeared,
-            Why::Triggered(vec![]),
-            Why::Changed(vec![]),
-            Why::Unjudged,
-            Why::Input(object),
-            Why::Released,
-            Why::Gone,
-            Why::Timer,
-            Why::Retry,
-            Why::Resync,
-            Why::Swapped,
+            Cause::Added,
+            Cause::Triggered(vec![]),
+            Cause::Changed(vec![]),
+            Cause::Undecided,
+            Cause::Input(object),
+            Cause::Released,
+            Cause::Gone,
+            Cause::Timer,
+            Cause::Retry,
+            Cause::Resync,
+            Cause::Swapped,
         ];
         let known = |word: &str, whose: &str| BESIDE.iter().any(|(known, is, _)| (*known, *is) == (word, whose));
-        assert_eq!(causes.iter().filter(|why| known(why.word(), "cause")).count(), causes.len());
+        assert_eq!(causes.iter().filter(|why| known(why.as_str(), "cause")).count(), causes.len());
         for state in [State::Applied, State::Held, State::Waiting, State::Failed] {
             assert!(known(state.as_str(), "state"), "{state:?}");
         }

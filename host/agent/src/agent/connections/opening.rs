@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use transom_core::catalogue::Catalogue;
 use transom_core::reference::LOCAL;
 use transom_core::watches;
-use transom_core::work::Why;
+use transom_core::work::Cause;
 
 impl Connections {
     /// Has every connection watch what the policies of a catalogue need, and returns at once. The catalogue is fetched
@@ -64,7 +64,7 @@ impl Agent {
     fn came(self: &Arc<Self>, name: &str) {
         for lane in self.lanes() {
             if lane.loaded().revision.policy.clusters().any(|(_, cluster)| cluster == name) {
-                self.enqueue_all(&lane, &Why::Appeared);
+                self.enqueue_all(&lane, &Cause::Added);
             }
         }
         self.retry_unread();

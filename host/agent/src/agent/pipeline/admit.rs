@@ -2,19 +2,19 @@
 
 use crate::agent::Agent;
 use crate::agent::invoke::answer;
-use crate::agent::queue::Item;
+use crate::agent::queue::Request;
 use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_core::contract::{Change, Verdict};
 use transom_core::failure::Failure;
 use transom_core::trigger::{self, Move};
-use transom_core::work::{Key, Why, WorkItem};
+use transom_core::work::{Key, Cause, WorkItem};
 use transom_engine::Limits;
 
 impl Agent {
     /// Asks the trigger guest about an update; everything else is reconciled without asking.
-    pub(super) async fn admit(&self, loaded: &Arc<Loaded>, key: Key, item: Item) -> Option<WorkItem> {
-        if let Some(why) = item.why() {
+    pub(super) async fn admit(&self, loaded: &Arc<Loaded>, key: Key, request: Request) -> Option<WorkItem> {
+        if let Some(why) = request.why() {
             return Some(WorkItem { key, why: why.clone() });
         }
         let why = match self.connections.read(&key.primary).await {
@@ -35,14 +35,14 @@ impl Agent {
                                 self.ignored(&key);
                                 return None;
                             }
-                            Ok(Verdict::Run(reasons)) => Why::Triggered(reasons),
-                            Err(_) => Why::Unjudged,
+                            Ok(Verdict::Run(reasons)) => Cause::Triggered(reasons),
+                            Err(_) => Cause::Undecided,
                         }
                     }
                 }
             }
             // Gone or unreadable by now: the reconcile reports that.
-            Ok(None) | Err(_) => Why::Unjudged,
+            Ok(None) | Err(_) => Cause::Undecided,
         };
         Some(WorkItem { key, why })
     }

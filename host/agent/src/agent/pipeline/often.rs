@@ -2,31 +2,31 @@
 
 use crate::agent::Agent;
 use crate::agent::lane::Lane;
-use crate::agent::queue::Item;
+use crate::agent::queue::Request;
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::time::Duration;
 use transom_core::report::{self, Reconcile};
 use transom_core::share::often::PutOff;
-use transom_core::work::{Key, Why, WorkItem};
+use transom_core::work::{Key, Cause, WorkItem};
 
 impl Agent {
     /// Puts an item back into the queue until the primary may be reconciled again, and reports that once.
-    pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, item: Item, off: PutOff) {
+    pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, request: Request, off: PutOff) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
         let after = Duration::from_secs(left.unsigned_abs());
-        let why = item.why().cloned().unwrap_or(Why::Unjudged);
-        for cause in item.causes {
-            lane.push(&item.primary, cause, Some(after));
+        let why = request.why().cloned().unwrap_or(Cause::Undecided);
+        for cause in request.causes {
+            lane.push(&request.primary, cause, Some(after));
         }
         let Some(failure) = off.told else { return };
         // A primary that cannot be read now is reported without its uid.
-        let primary = self.connections.read(&item.primary).await.ok().flatten();
+        let primary = self.connections.read(&request.primary).await.ok().flatten();
         let uid = primary.map(|primary| primary.uid().to_owned()).unwrap_or_default();
         let reconcile = Reconcile { key: key.clone(), target: None, inputs: None, observed_generation: None };
         let report = report::of(reconcile, Err(failure), self.schedule(loaded, &key));
         let work = WorkItem { key, why };
-        telemetry::counted(&work, &report, None, item.since.elapsed());
+        telemetry::counted(&work, &report, None, request.since.elapsed());
         lane.unless_removed(|| self.publish(&work, &uid, &report));
     }
 }
@@ -35,7 +35,7 @@ impl Agent {
 mod tests {
     use crate::agent::Agent;
     use crate::agent::clock::Clock;
-    use crate::agent::queue::{Cause, Item};
+    use crate::agent::queue::{Queued, Request};
     use crate::command::session::Session;
     use crate::policies::Source;
     use crate::policies::loads::Loading;
@@ -44,7 +44,7 @@ mod tests {
     use transom_cluster::directory::{Directory, DirectoryOptions};
     use transom_core::contract::AgentFacts;
     use transom_core::share::often::MAX_RECONCILES;
-    use transom_core::work::Why;
+    use transom_core::work::Cause;
     use transom_engine::{Engine, EngineOptions};
 
     const POLICY: &str = "external-managed-kubeconfig";
@@ -66,9 +66,9 @@ mod tests {
         let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
         agent.known.lock().journal = Some(Vec::new());
         for change in 0..2 * MAX_RECONCILES {
-            let cause = if change % 2 == 0 { Cause::Updated } else { Cause::Reconcile(Why::Timer) };
-            let item = Item { primary: (*primary).clone(), causes: vec![cause], since: Instant::now() };
-            agent.reconcile(&lane, item).await;
+            let cause = if change % 2 == 0 { Queued::Updated } else { Queued::Reconcile(Cause::Timer) };
+            let request = Request { primary: (*primary).clone(), causes: vec![cause], since: Instant::now() };
+            agent.reconcile(&lane, request).await;
             lane.done(&primary);
         }
         let reconciled = agent.known.lock().journal.take().unwrap().len();

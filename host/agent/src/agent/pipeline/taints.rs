@@ -2,7 +2,7 @@
 
 use super::Seen;
 use crate::agent::invoke::answer;
-use crate::agent::queue::Cause;
+use crate::agent::queue::Queued;
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::TaintsRule;
 use transom_core::report::Success;
 use transom_core::requirements;
-use transom_core::work::{Key, Why};
+use transom_core::work::{Key, Cause};
 use transom_engine::Limits;
 
 impl Agent {
@@ -69,7 +69,7 @@ impl Agent {
             seen.judged = left.map(Arc::from);
             let unknown = seen.judged.is_none() && outcome.failure().is_none();
             if unknown && !self.accounts.are_only_asked() {
-                self.push(key, Cause::Reconcile(Why::Unjudged), None);
+                self.push(key, Queued::Reconcile(Cause::Undecided), None);
             }
         }
         Ok(Success { gone: false, outcome, kept: None, ask_again_at: seen.ask_again_at })

@@ -6,7 +6,7 @@ use super::update::{self, Came};
 use crate::agent::Agent;
 use crate::agent::clock::Clock;
 use crate::agent::known::Entry;
-use crate::agent::queue::Cause;
+use crate::agent::queue::Queued;
 use crate::command::case::{self, Given, Reference, settings};
 use crate::command::session::Session;
 use crate::policies::load::Loaded;
@@ -24,7 +24,7 @@ use transom_core::contract::AgentFacts;
 use transom_core::document;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::time::parse_rfc3339;
-use transom_core::work::Why;
+use transom_core::work::Cause;
 use transom_engine::Engine;
 
 /// The time of a case that names none.
@@ -216,7 +216,7 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
         let by: Vec<_> = journal
             .iter()
             .filter(|entry| entry.why.is_some() && names(&wanted.primary, &entry.key.primary))
-            .flat_map(|entry| entry.causes.iter().map(cause).chain(entry.why.as_ref().map(Why::word)))
+            .flat_map(|entry| entry.causes.iter().map(cause).chain(entry.why.as_ref().map(Cause::word)))
             .collect();
         if wanted.causes.iter().any(|cause| !by.contains(&cause.as_str())) || by.is_empty() {
             differences.push(format!(
@@ -260,18 +260,18 @@ fn journal_came(journal: &[Entry], expected: &Expected) -> Map<String, Value> {
     parts.into_iter().filter(|(_, said, _)| *said).map(|(key, _, value)| (key.to_owned(), value)).collect()
 }
 
-fn triggered(why: &Why) -> Option<&Vec<String>> {
+fn triggered(why: &Cause) -> Option<&Vec<String>> {
     match why {
-        Why::Triggered(reasons) => Some(reasons),
+        Cause::Triggered(reasons) => Some(reasons),
         _ => None,
     }
 }
 
 /// The word of a cause in cases.
-fn cause(cause: &Cause) -> &'static str {
+fn cause(cause: &Queued) -> &'static str {
     match cause {
-        Cause::Updated => "Changed",
-        Cause::Reconcile(why) => why.word(),
+        Queued::Updated => "Changed",
+        Queued::Reconcile(why) => why.as_str(),
     }
 }
 
