@@ -82,19 +82,19 @@ pub(crate) fn quiet_panics() {
 /// Logs the end of a reconcile: a line for each write with its cause, and one for each transition that no write
 /// explains. A primary that is `Applied` at first sight is quiet; so is a conflict that is settled at once.
 pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<First>) {
-    let why = work.cause.as_str();
+    let cause = work.cause.as_str();
     for (kind, target) in &report.writes {
         let (key, target) = (work.key.clone(), target.clone());
         tell(&match work.cause {
             Cause::Resync => Signal::RepairedByResync { key, kind: *kind, target },
-            _ => Signal::Written { key, why, kind: *kind, target },
+            _ => Signal::Written { key, cause, kind: *kind, target },
         });
     }
     let (policy, primary, reason, message) = (&report.policy, &report.primary, &report.reason, &report.message);
     // One macro call for each level: the level must be known at compile time.
     macro_rules! line {
         ($level:ident) => {
-            $level!(target: PRIMARY, %policy, %primary, why, state = ?report.state, %reason, "{message}")
+            $level!(target: PRIMARY, %policy, %primary, cause, state = ?report.state, %reason, "{message}")
         };
     }
     match level(report, transition) {
@@ -225,15 +225,15 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::Ignored { key } => {
             debug!(policy = %key.policy, primary = %key.primary, "the trigger guest ignored an update");
         }
-        Signal::Written { key, why, kind, target } => {
-            info!(target: PRIMARY, policy = %key.policy, primary = %key.primary, %target, why, "{}", kind.past());
+        Signal::Written { key, cause, kind, target } => {
+            info!(target: PRIMARY, policy = %key.policy, primary = %key.primary, %target, cause, "{}", kind.past());
         }
         Signal::RepairedByResync { key, kind, target } => {
             if let Some(meters) = metrics::get() {
                 meters.repaired(&key.policy);
             }
-            let (policy, primary, why, what) = (&key.policy, &key.primary, Cause::Resync.as_str(), kind.past());
-            warn!(target: PRIMARY, %policy, %primary, %target, why, "{what} by a resync: no event had told of this difference");
+            let (policy, primary, cause, what) = (&key.policy, &key.primary, Cause::Resync.as_str(), kind.past());
+            warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no event had told of this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
         Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),

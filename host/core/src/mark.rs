@@ -28,7 +28,7 @@ pub fn of(object: &Object) -> Digest {
         of_metadata("labels").and_then(|labels| labels.get(labels::MANAGED_BY)),
         of_metadata("labels").and_then(|labels| labels.get(labels::POLICY)),
         of_metadata("annotations").and_then(|annotations| annotations.get(labels::SOURCE)),
-        Some(&carried),
+        Some(&managed),
     ])
 }
 

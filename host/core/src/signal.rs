@@ -19,7 +19,7 @@ pub enum Signal {
         /// For which key.
         key: Key,
         /// Why, in one word.
-        why: &'static str,
+        cause: &'static str,
         /// Which kind of write.
         kind: WriteKind,
         /// Which object.

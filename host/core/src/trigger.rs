@@ -40,7 +40,7 @@ pub enum Move {
     /// Reconcile without asking.
     Enqueue {
         /// Why.
-        why: Cause,
+        cause: Cause,
         /// The new *before*, replaced in the step that enqueues.
         judged: Judged,
     },
@@ -62,18 +62,18 @@ pub enum Judge {
 pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, object: &Object) -> Move {
     let judged = Judged::of(object, declared);
     let Some(before) = before.filter(|before| before.primary.uid == judged.primary.uid) else {
-        return Move::Enqueue { why: Cause::Added, judged };
+        return Move::Enqueue { cause: Cause::Added, judged };
     };
     // A pause is a matter of user and host: no guest can hide its end.
     if before.paused != judged.paused {
-        return Move::Enqueue { why: Cause::Changed(vec![pause()]), judged };
+        return Move::Enqueue { cause: Cause::Changed(vec![pause()]), judged };
     }
     let changed = differing(declared, before, &judged);
     match (changed.is_empty(), judge) {
         (true, _) => Move::Ignore,
         // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
-        _ if declared.misfit(object).is_some() => Move::Enqueue { why: Cause::Undecided, judged },
-        (false, Judge::Nobody) => Move::Enqueue { why: Cause::Changed(changed), judged },
+        _ if declared.misfit(object).is_some() => Move::Enqueue { cause: Cause::Undecided, judged },
+        (false, Judge::Nobody) => Move::Enqueue { cause: Cause::Changed(changed), judged },
         (false, Judge::Guest) => {
             let change = Change { before: before.primary.clone(), after: judged.primary.clone(), changed };
             Move::Ask { change: Box::new(change), judged }
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn first_sight_and_a_new_uid_are_not_asked() {
         let first = observe(Judge::Guest, &declared(), None, &object(hosted("demo"), primary()));
-        assert_eq!(first, Move::Enqueue { why: Cause::Added, judged: judged(&primary()) });
+        assert_eq!(first, Move::Enqueue { cause: Cause::Added, judged: judged(&primary()) });
         let anew = with("/metadata/uid", json!("u2"));
-        assert_eq!(moved(Judge::Guest, anew.clone()), Move::Enqueue { why: Cause::Added, judged: judged(&anew) });
+        assert_eq!(moved(Judge::Guest, anew.clone()), Move::Enqueue { cause: Cause::Added, judged: judged(&anew) });
     }
 
     #[test]
@@ -165,15 +165,15 @@ mod tests {
             ("/metadata/deletionTimestamp", json!("2026-11-21T08:15:30Z"), "metadata.deletionTimestamp"),
         ] {
             let after = with(pointer, value);
-            let why = Cause::Changed(vec![path.to_owned()]);
-            assert_eq!(moved(Judge::Nobody, after.clone()), Move::Enqueue { why, judged: judged(&after) }, "{pointer}");
+            let cause = Cause::Changed(vec![path.to_owned()]);
+            assert_eq!(moved(Judge::Nobody, after.clone()), Move::Enqueue { cause, judged: judged(&after) }, "{pointer}");
         }
     }
 
     #[test]
     fn another_shape_is_reconciled_without_asking() {
         let after = with("/status", json!("odd"));
-        assert_eq!(moved(Judge::Guest, after.clone()), Move::Enqueue { why: Cause::Undecided, judged: judged(&after) });
+        assert_eq!(moved(Judge::Guest, after.clone()), Move::Enqueue { cause: Cause::Undecided, judged: judged(&after) });
     }
 
     #[test]
@@ -191,8 +191,8 @@ mod tests {
             {
                 let [before, after] = [&before, &after].map(|body| object(hosted("demo"), body.clone()));
                 let moved = observe(judge, declared, Some(&Judged::of(&before, declared)), &after);
-                let why = Cause::Changed(vec!["metadata.annotations[\"transom.dev/paused\"]".to_owned()]);
-                let expected = Move::Enqueue { why, judged: Judged::of(&after, declared) };
+                let cause = Cause::Changed(vec!["metadata.annotations[\"transom.dev/paused\"]".to_owned()]);
+                let expected = Move::Enqueue { cause, judged: Judged::of(&after, declared) };
                 assert_eq!(moved == expected, counts, "{after:?} {moved:?}");
             }
         }

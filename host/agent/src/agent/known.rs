@@ -128,7 +128,7 @@ pub(crate) struct Entry {
     /// The causes, as they were taken from the queue.
     pub(crate) causes: Vec<Queued>,
     /// Why it was reconciled; `None` when it was not.
-    pub(crate) why: Option<Cause>,
+    pub(crate) cause: Option<Cause>,
 }
 
 /// The result of a reconcile, as far as the next one and the summary need it.

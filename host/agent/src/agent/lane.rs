@@ -72,13 +72,13 @@ impl Lane {
     }
 
     /// Whether a cause of a primary is in the queue.
-    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Cause) -> bool {
-        self.queue().awaits(primary, why)
+    pub(crate) fn awaits(&self, primary: &ObjectRef, cause: &Cause) -> bool {
+        self.queue().awaits(primary, cause)
     }
 
     /// Drops a delayed cause that no longer applies.
-    pub(crate) fn forget(&self, primary: &ObjectRef, why: &Cause) {
-        self.queue().forget(primary, why);
+    pub(crate) fn forget(&self, primary: &ObjectRef, cause: &Cause) {
+        self.queue().forget(primary, cause);
     }
 
     /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the lane is closed.

@@ -94,7 +94,7 @@ impl Agent {
         let timed = request.is_timed();
         let admitted = self.admit(&loaded, key.clone(), request).await;
         if let Some(journal) = &mut self.known.lock().journal {
-            journal.push(Entry { key, causes, why: admitted.as_ref().map(|work| work.cause.clone()) });
+            journal.push(Entry { key, causes, cause: admitted.as_ref().map(|work| work.cause.clone()) });
         }
         let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work, self.documents.room(&work.key.policy));

@@ -21,7 +21,7 @@ impl Queued {
     fn slot(&self) -> &'static str {
         match self {
             Self::Updated => "Updated",
-            Self::Reconcile(why) => why.as_str(),
+            Self::Reconcile(cause) => cause.as_str(),
         }
     }
 }
@@ -44,10 +44,10 @@ impl Request {
     }
 
     /// Why it is reconciled without asking the trigger guest; `None` when only updates put it here.
-    pub(crate) fn why(&self) -> Option<&Cause> {
+    pub(crate) fn cause(&self) -> Option<&Cause> {
         self.causes.iter().find_map(|cause| match cause {
             Queued::Updated => None,
-            Queued::Reconcile(why) => Some(why),
+            Queued::Reconcile(cause) => Some(cause),
         })
     }
 }
@@ -119,17 +119,17 @@ impl Queue {
     }
 
     /// Whether a cause of a primary is in the queue.
-    pub(crate) fn awaits(&self, primary: &ObjectRef, why: &Cause) -> bool {
-        self.waiting.get(primary).is_some_and(|causes| causes.contains_key(why.as_str()))
+    pub(crate) fn awaits(&self, primary: &ObjectRef, cause: &Cause) -> bool {
+        self.waiting.get(primary).is_some_and(|causes| causes.contains_key(cause.as_str()))
     }
 
     /// Removes a delayed cause that no longer applies. One that may run at once stays: it came up after the delayed one
     /// was set.
-    pub(crate) fn forget(&mut self, primary: &ObjectRef, why: &Cause) {
+    pub(crate) fn forget(&mut self, primary: &ObjectRef, cause: &Cause) {
         let Some(causes) = self.waiting.get_mut(primary) else { return };
         let before = earliest(causes);
-        if causes.get(why.as_str()).is_some_and(|entry| entry.due.is_some()) {
-            causes.remove(why.as_str());
+        if causes.get(cause.as_str()).is_some_and(|entry| entry.due.is_some()) {
+            causes.remove(cause.as_str());
         }
         let after = earliest(causes);
         before.map(|due| self.by_time.remove(&(due, primary.clone())));
@@ -193,13 +193,13 @@ mod tests {
         queue.push(&primary("a"), Queued::Updated, None, now);
         assert_eq!(queue.oldest(now + Duration::from_secs(5)), Duration::from_secs(5));
         let request = queue.take(now).unwrap();
-        assert_eq!(request.why(), None, "the resync is not due, so the trigger guest is asked");
+        assert_eq!(request.cause(), None, "the resync is not due, so the trigger guest is asked");
         queue.done(&request.primary);
         queue.push(&primary("a"), Queued::Updated, None, now);
         let request = queue.take(now + Duration::from_secs(61)).unwrap();
         assert_eq!(request.causes.len(), 2);
         assert!(!request.is_timed(), "an update and a resync are more than time");
-        assert_eq!(request.why(), Some(&Cause::Resync));
+        assert_eq!(request.cause(), Some(&Cause::Resync));
         assert_eq!(request.since, now, "the update came first");
         assert_eq!(queue.wait(now), None);
     }

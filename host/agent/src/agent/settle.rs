@@ -55,8 +55,8 @@ impl Agent {
             };
         }
         self.located(loaded, key, &seen_primary, report);
-        for why in [Cause::Timer, Cause::Retry] {
-            lane.forget(&key.primary, &why);
+        for cause in [Cause::Timer, Cause::Retry] {
+            lane.forget(&key.primary, &cause);
         }
         if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
             match report.failures {

@@ -46,13 +46,13 @@ impl Agent {
     }
 
     /// Enqueues every primary of a policy, and every primary that is gone but left outputs behind.
-    pub(super) fn enqueue_all(&self, lane: &Lane, why: &Cause) {
-        let (primaries, left) = self.expect(&lane.loaded(), *why == Cause::Added);
+    pub(super) fn enqueue_all(&self, lane: &Lane, cause: &Cause) {
+        let (primaries, left) = self.expect(&lane.loaded(), *cause == Cause::Added);
         for primary in &primaries {
-            lane.push(primary, Queued::Reconcile(why.clone()), None);
+            lane.push(primary, Queued::Reconcile(cause.clone()), None);
         }
         for key in left {
-            lane.push(&key.primary, Queued::Reconcile(why.clone()), None);
+            lane.push(&key.primary, Queued::Reconcile(cause.clone()), None);
         }
     }
 

@@ -70,8 +70,8 @@ impl Meters {
     }
 
     /// Counts the end of a reconcile, `since_cause` after its cause.
-    pub(crate) fn reconciled(&self, why: &str, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
-        add(&self.reconciles, &[&report.policy, why, report.state.as_str()], 1);
+    pub(crate) fn reconciled(&self, cause: &str, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
+        add(&self.reconciles, &[&report.policy, cause, report.state.as_str()], 1);
         if !report.writes.is_empty() {
             observe(&self.cause_to_written, &[&report.policy], since_cause.as_secs_f64());
         }

@@ -79,7 +79,7 @@ impl Reconcile {
         let attributes = [
             KeyValue::new("transom.policy", work.key.policy.to_string()),
             KeyValue::new("transom.primary.kind", work.key.primary.kind.clone()),
-            KeyValue::new("transom.why", work.cause.as_str()),
+            KeyValue::new("transom.cause", work.cause.as_str()),
         ];
         let builder = SpanBuilder::from_name("reconcile").with_attributes(attributes);
         Self(Context::new().with_span(builder.start_with_context(&traces.tracer, &Context::new())))

@@ -34,7 +34,7 @@ metrics! {
     // Primaries and reconciles.
     PRIMARIES: Gauge, "transom_primaries", "primaries", ["policy", "state", "reason"], "Primaries by the state and reason that their last reconcile came to; told by the replica that leads.";
     OVERDUE: Gauge, "transom_primaries_overdue", "primaries", ["policy", "state", "reason"], "Primaries that are held or wait for longer than it takes when nothing is wrong; told by the replica that leads.";
-    RECONCILES: Counter, "transom_reconciles_total", "reconciles", ["policy", "why", "state"], "Reconciles by what called for them and the state that they came to.";
+    RECONCILES: Counter, "transom_reconciles_total", "reconciles", ["policy", "cause", "state"], "Reconciles by what called for them and the state that they came to.";
     CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"], "Time from the cause of a reconcile to the end of what it wrote; reconciles that wrote nothing are left out. For another try it is the cause of the first one.";
     WRITES: Counter, "transom_writes_total", "writes", ["policy", "kind", "result"], "Writes of objects by kind and by result: ok, or the reason of the failure.";
     REPAIRED: Counter, "transom_repaired_by_resync_total", "objects", ["policy"], "Objects that a resync mended: no event had told of the difference.";

@@ -45,7 +45,7 @@ A binary that was built with `--features otel` sends traces by OTLP over plain H
 
 | span | is | has |
 |---|---|---|
-| `reconcile` | one reconcile of one primary | `transom.policy`, `transom.primary.kind`, `transom.why`, `transom.state`, `transom.reason` |
+| `reconcile` | one reconcile of one primary | `transom.policy`, `transom.primary.kind`, `transom.cause`, `transom.state`, `transom.reason` |
 | `gather` | one object that was read, or looked for | `transom.kind` |
 | `invoke` | one call of a guest | `transom.call` |
 | `apply` | the writes of the reconcile | |

@@ -38,7 +38,7 @@ pub(crate) struct Worker {
 pub(crate) struct Told {
     pub(crate) primary: String,
     /// Why it was reconciled; empty for a line about a write.
-    pub(crate) why: String,
+    pub(crate) cause: String,
     /// `Applied`, `Held`, `Waiting`, `Failed`; nothing for a line about a write.
     pub(crate) state: Option<String>,
     pub(crate) reason: String,
@@ -203,7 +203,7 @@ fn told(line: &str) -> Option<Told> {
     let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
     Some(Told {
         primary: text("primary")?,
-        why: text("why").unwrap_or_default(),
+        cause: text("cause").unwrap_or_default(),
         state: text("state"),
         reason: text("reason").unwrap_or_default(),
     })

@@ -200,7 +200,7 @@ impl Row {
         let ours =
             |told: &&Told| told.state.is_some() && told.primary.split(['/', ' ']).any(|part| part.ends_with(&self.tag));
         let why: Vec<&str> =
-            told.iter().filter(ours).map(|told| told.why.as_str()).filter(|why| !by_itself.contains(why)).collect();
+            told.iter().filter(ours).map(|told| told.cause.as_str()).filter(|why| !by_itself.contains(why)).collect();
         (why.is_empty() == expected).then(|| format!("reconciled: want {expected}, have {why:?}"))
     }
 }

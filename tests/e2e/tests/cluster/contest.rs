@@ -161,7 +161,7 @@ async fn is_quiet(stage: &Stage, admin: SocketAddr) -> Result<()> {
     let versions = async || -> Result<Vec<Option<String>>> {
         Ok(stage.list(MANAGED).await?.into_iter().map(|cluster| cluster.metadata.resource_version).collect())
     };
-    let resyncs = || http::metric(admin, RECONCILES.name, "why=\"Resync\"");
+    let resyncs = || http::metric(admin, RECONCILES.name, "cause=\"Resync\"");
     let before = (versions().await?, writes_answered(stage).await?);
     ensure!(before.0.len() >= 2 && before.1 >= 2, "the counters count nothing: {before:?}");
     let enough = resyncs()? + 5.0 * before.0.len() as f64;

@@ -88,7 +88,7 @@ fn what_was_made_stays_while_a_kind_that_decides_about_it_is_not_served() -> Res
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         let refused = async |name: &str| {
             let said =
-                |told: &Told| told.primary == primary(name) && told.reason == "KindMissing" && told.why == "Retry";
+                |told: &Told| told.primary == primary(name) && told.reason == "KindMissing" && told.cause == "Retry";
             let tried = async || Ok((agent.told(0)?.iter().filter(|told| said(told)).count() > 1).then_some(()));
             wait::until("further attempts", DEADLINE, tried).await.with_context(|| agent.tail())
         };

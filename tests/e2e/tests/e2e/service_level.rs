@@ -33,7 +33,7 @@ fn counted(admin: SocketAddr) -> Result<(f64, f64)> {
 
 /// How many reconciles there were for a cause.
 fn reconciles(admin: SocketAddr, why: &str) -> Result<f64> {
-    http::metric(admin, RECONCILES.name, &format!("why=\"{why}\""))
+    http::metric(admin, RECONCILES.name, &format!("cause=\"{why}\""))
 }
 
 /// Waits for so many more reconciles for a cause: as many chances to count too much.

@@ -14,18 +14,18 @@ use transom_engine::Limits;
 impl Agent {
     /// Asks the trigger guest about an update; everything else is reconciled without asking.
     pub(super) async fn admit(&self, loaded: &Arc<Loaded>, key: Key, request: Request) -> Option<WorkItem> {
-        if let Some(why) = request.why() {
-            return Some(WorkItem { key, why: why.clone() });
+        if let Some(cause) = request.cause() {
+            return Some(WorkItem { key, cause: cause.clone() });
         }
-        let why = match self.connections.read(&key.primary).await {
+        let cause = match self.connections.read(&key.primary).await {
             Ok(Some(primary)) => {
                 let (judge, declared) = loaded.revision.judge();
                 let before = self.known.lock().judged.get(&key).cloned();
                 match trigger::observe(judge, declared, before.as_ref(), &primary) {
                     Move::Ignore => return None,
-                    Move::Enqueue { why, judged } => {
+                    Move::Enqueue { cause, judged } => {
                         self.known.lock().judged.insert(key.clone(), judged);
-                        why
+                        cause
                     }
                     Move::Ask { change, judged } => {
                         let verdict = self.verdict(loaded, &key, &change);
@@ -44,7 +44,7 @@ impl Agent {
             // Gone or unreadable by now: the reconcile reports that.
             Ok(None) | Err(_) => Cause::Undecided,
         };
-        Some(WorkItem { key, why })
+        Some(WorkItem { key, cause })
     }
 
     fn verdict(&self, loaded: &Loaded, key: &Key, change: &Change) -> Result<Verdict, Failure> {

@@ -15,7 +15,7 @@ impl Agent {
     pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, request: Request, off: PutOff) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
         let after = Duration::from_secs(left.unsigned_abs());
-        let why = request.why().cloned().unwrap_or(Cause::Undecided);
+        let cause = request.cause().cloned().unwrap_or(Cause::Undecided);
         for cause in request.causes {
             lane.push(&request.primary, cause, Some(after));
         }
@@ -25,7 +25,7 @@ impl Agent {
         let uid = primary.map(|primary| primary.uid().to_owned()).unwrap_or_default();
         let reconcile = Reconcile { key: key.clone(), target: None, inputs: None, observed_generation: None };
         let report = report::of(reconcile, Err(failure), self.schedule(loaded, &key));
-        let work = WorkItem { key, why };
+        let work = WorkItem { key, cause };
         telemetry::counted(&work, &report, None, request.since.elapsed());
         lane.unless_removed(|| self.publish(&work, &uid, &report));
     }

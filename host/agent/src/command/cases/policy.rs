@@ -203,20 +203,20 @@ fn states_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<St
 
 fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
     let mut differences = Vec::new();
-    let reconciled = journal.iter().any(|entry| entry.why.is_some());
+    let reconciled = journal.iter().any(|entry| entry.cause.is_some());
     if expected.reconciled.is_some_and(|wanted| wanted != reconciled) {
         differences.push(format!("reconciled: want {}, have {reconciled}", !reconciled));
     }
     let reasons: Vec<&String> =
-        journal.iter().filter_map(|entry| entry.why.as_ref()).filter_map(triggered).flatten().collect();
+        journal.iter().filter_map(|entry| entry.cause.as_ref()).filter_map(triggered).flatten().collect();
     if expected.reasons.as_ref().is_some_and(|wanted| wanted.iter().collect::<Vec<_>>() != reasons) {
         differences.push(format!("reasons: want {:?}, have {reasons:?}", expected.reasons));
     }
     for wanted in expected.woken.iter().flatten() {
         let by: Vec<_> = journal
             .iter()
-            .filter(|entry| entry.why.is_some() && names(&wanted.primary, &entry.key.primary))
-            .flat_map(|entry| entry.causes.iter().map(cause).chain(entry.why.as_ref().map(Cause::word)))
+            .filter(|entry| entry.cause.is_some() && names(&wanted.primary, &entry.key.primary))
+            .flat_map(|entry| entry.causes.iter().map(cause).chain(entry.cause.as_ref().map(Cause::as_str)))
             .collect();
         if wanted.causes.iter().any(|cause| !by.contains(&cause.as_str())) || by.is_empty() {
             differences.push(format!(
@@ -226,7 +226,7 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
         }
     }
     let woken = expected.woken.as_deref().unwrap_or_default();
-    for entry in journal.iter().filter(|entry| entry.why.is_some() && expected.woken.is_some()) {
+    for entry in journal.iter().filter(|entry| entry.cause.is_some() && expected.woken.is_some()) {
         if !woken.iter().any(|wanted| names(&wanted.primary, &entry.key.primary)) {
             differences.push(format!(
                 "{}: want not woken, have {:?}",
@@ -240,7 +240,7 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
 
 /// The reconciles that the change led to, as far as the case expects anything of them.
 fn journal_came(journal: &[Entry], expected: &Expected) -> Map<String, Value> {
-    let ran = || journal.iter().filter(|entry| entry.why.is_some());
+    let ran = || journal.iter().filter(|entry| entry.cause.is_some());
     let mut woken: Vec<Woken> = Vec::new();
     for entry in ran() {
         let primary = Reference::of(&entry.key.primary);
@@ -251,7 +251,7 @@ fn journal_came(journal: &[Entry], expected: &Expected) -> Map<String, Value> {
         }
     }
     woken.iter_mut().for_each(|known| known.causes.dedup());
-    let reasons: Vec<&String> = ran().filter_map(|entry| triggered(entry.why.as_ref()?)).flatten().collect();
+    let reasons: Vec<&String> = ran().filter_map(|entry| triggered(entry.cause.as_ref()?)).flatten().collect();
     let parts = [
         ("woken", expected.woken.is_some(), json!(woken)),
         ("reconciled", expected.reconciled.is_some(), json!(ran().next().is_some())),
