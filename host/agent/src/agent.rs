@@ -1,4 +1,4 @@
-//! The parts of one agent: connections, lanes, knowledge, clock. Decisions are made in `core`; the agent moves values
+//! The parts of one agent: connections, queues, knowledge, clock. Decisions are made in `core`; the agent moves values
 //! between the stages.
 
 pub(crate) mod account;
@@ -7,7 +7,7 @@ pub(crate) mod connections;
 mod documents;
 mod invoke;
 pub(crate) mod known;
-pub(crate) mod lane;
+pub(crate) mod queue;
 mod observe;
 mod pipeline;
 mod pool;
@@ -23,7 +23,7 @@ use clock::Clock;
 use connections::{Cluster, Connections};
 use documents::Documents;
 use known::{Shared, Told};
-use lane::Lane;
+use queue::Workqueue;
 use pool::Pool;
 use queue::Queued;
 use statuses::Statuses;
@@ -54,7 +54,7 @@ pub(crate) struct Agent {
     pub(crate) clock: Clock,
     pub(crate) facts: AgentFacts,
     pub(crate) kubeconfig_limits: KubeconfigLimits,
-    lanes: RwLock<BTreeMap<Arc<str>, Arc<Lane>>>,
+    queues: RwLock<BTreeMap<Arc<str>, Arc<Workqueue>>>,
     /// Whether every first policy was loaded or refused.
     started: AtomicBool,
     statuses: Statuses,
@@ -84,7 +84,7 @@ impl Agent {
             clock,
             facts,
             kubeconfig_limits: KubeconfigLimits::default(),
-            lanes: RwLock::default(),
+            queues: RwLock::default(),
             started: AtomicBool::default(),
             statuses: Statuses::default(),
             unwritten: Unwritten::default(),
@@ -138,26 +138,26 @@ impl Agent {
         self.connections.all_away().then_some("no API server has answered since the start")
     }
 
-    /// The lanes of all policies.
-    pub(crate) fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.lanes.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    /// The queues of all policies.
+    pub(crate) fn queues(&self) -> Vec<Arc<Workqueue>> {
+        self.queues.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The lane of a policy.
-    pub(crate) fn lane(&self, policy: &str) -> Option<Arc<Lane>> {
-        self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
+    /// The queue of a policy.
+    pub(crate) fn queue(&self, policy: &str) -> Option<Arc<Workqueue>> {
+        self.queues.read().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
     }
 
-    /// Adds the lane of a new policy.
-    pub(crate) fn add_lane(&self, lane: Arc<Lane>) {
-        self.lanes.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&lane.policy), lane);
+    /// Adds the queue of a new policy.
+    pub(crate) fn add_lane(&self, queue: Arc<Workqueue>) {
+        self.queues.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&queue.policy), queue);
     }
 
-    /// Closes the lane of a deleted policy and forgets what was known for it. The objects that it made stay.
+    /// Closes the queue of a deleted policy and forgets what was known for it. The objects that it made stay.
     pub(crate) fn remove_lane(&self, policy: &str) {
-        let lane = self.lanes.write().unwrap_or_else(PoisonError::into_inner).remove(policy);
-        if let Some(lane) = lane {
-            lane.remove();
+        let queue = self.queues.write().unwrap_or_else(PoisonError::into_inner).remove(policy);
+        if let Some(queue) = queue {
+            queue.remove();
         }
         self.forget(policy);
     }
@@ -165,7 +165,7 @@ impl Agent {
     /// Forgets what is known for a deleted policy. A reconcile that ends later may add to it again, and calls this once
     /// more.
     pub(crate) fn forget(&self, policy: &str) {
-        if self.lane(policy).is_some() {
+        if self.queue(policy).is_some() {
             return;
         }
         let woken = {

@@ -20,14 +20,14 @@ pub(super) fn text(agent: &Agent) -> anyhow::Result<String> {
 }
 
 fn of(agent: &Agent) -> Value {
-    let policies = agent.lanes().into_iter().map(|lane| {
-        let revision = &lane.loaded().revision;
+    let policies = agent.queues().into_iter().map(|queue| {
+        let revision = &queue.loaded().revision;
         json!({
-            "policy": &*lane.policy,
+            "policy": &*queue.policy,
             "suspend": revision.policy.suspend,
             "decide": &*revision.decide.digest,
             "trigger": revision.trigger.as_ref().map(|guest| &*guest.digest),
-            "queue": { "primaries": lane.left(), "oldestSeconds": lane.oldest().as_secs_f64() },
+            "queue": { "primaries": queue.left(), "oldestSeconds": queue.oldest().as_secs_f64() },
         })
     });
     json!({

@@ -1,8 +1,8 @@
-//! Stage 1: turns observations of clusters, and the agent's own writes, into items of lanes.
+//! Stage 1: turns observations of clusters, and the agent's own writes, into items of queues.
 
 use super::Agent;
 use super::known::Told;
-use super::lane::Lane;
+use super::workqueue::Workqueue;
 use super::queue::Queued;
 use crate::telemetry;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use transom_core::signal::Signal;
 use transom_core::work::{Key, Cause};
 
 impl Agent {
-    /// Turns an observation of a cluster into items of lanes.
+    /// Turns an observation of a cluster into items of queues.
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
@@ -33,11 +33,11 @@ impl Agent {
                 };
                 self.changed(&object.reference, &Queued::Updated, || Some(mark::of(&object)));
                 // A stamp may name any object; only a primary of the policy is enqueued.
-                let lane = orphaned.as_ref().and_then(|key| self.lane(&key.policy));
+                let queue = orphaned.as_ref().and_then(|key| self.queue(&key.policy));
                 let admits =
-                    |(lane, key): &(Arc<Lane>, Key)| lane.loaded().revision.policy.primary.admits(&key.primary);
-                if let Some((lane, key)) = lane.zip(orphaned).filter(admits) {
-                    lane.push(&key.primary, Queued::Reconcile(Cause::Input(object.reference)), None);
+                    |(queue, key): &(Arc<Workqueue>, Key)| queue.loaded().revision.policy.primary.admits(&key.primary);
+                if let Some((queue, key)) = queue.zip(orphaned).filter(admits) {
+                    queue.push(&key.primary, Queued::Reconcile(Cause::Input(object.reference)), None);
                 }
             }
             Observation::Gone(reference) => {
@@ -67,9 +67,9 @@ impl Agent {
         if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
         }
-        for lane in self.lanes() {
-            if lane.loaded().revision.policy.primary.admits(object) {
-                lane.push(object, as_primary.clone(), None);
+        for queue in self.queues() {
+            if queue.loaded().revision.policy.primary.admits(object) {
+                queue.push(object, as_primary.clone(), None);
             }
         }
         if self.known.lock().interest.concerned(object).next().is_none() {
@@ -120,9 +120,9 @@ impl Agent {
             for other in others {
                 self.push(&other, Queued::Reconcile(Cause::Input(step.target().clone())), None);
             }
-            for lane in self.lanes().iter().filter(|lane| lane.policy != key.policy) {
-                if lane.loaded().revision.policy.primary.admits(step.target()) {
-                    lane.push(step.target(), Queued::Updated, None);
+            for queue in self.queues().iter().filter(|queue| queue.policy != key.policy) {
+                if queue.loaded().revision.policy.primary.admits(step.target()) {
+                    queue.push(step.target(), Queued::Updated, None);
                 }
             }
         }
@@ -136,8 +136,8 @@ impl Agent {
     }
 
     pub(super) fn push(&self, key: &Key, cause: Queued, after: Option<Duration>) {
-        if let Some(lane) = self.lane(&key.policy) {
-            lane.push(&key.primary, cause, after);
+        if let Some(queue) = self.queue(&key.policy) {
+            queue.push(&key.primary, cause, after);
         }
     }
 }

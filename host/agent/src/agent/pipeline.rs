@@ -9,7 +9,7 @@ mod taints;
 use crate::agent::documents::Room;
 use crate::agent::invoke::answer;
 use crate::agent::known::Entry;
-use crate::agent::lane::Lane;
+use crate::agent::workqueue::Workqueue;
 use crate::agent::queue::{Queued, Request};
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
@@ -82,13 +82,13 @@ impl Seen {
 }
 
 impl Agent {
-    /// Reconciles one primary that was taken from its lane.
-    pub(crate) async fn reconcile(&self, lane: &Lane, request: Request) {
-        let loaded = lane.loaded();
-        let key = Key::new(&lane.policy, &request.primary);
+    /// Reconciles one primary that was taken from its queue.
+    pub(crate) async fn reconcile(&self, queue: &Workqueue, request: Request) {
+        let loaded = queue.loaded();
+        let key = Key::new(&queue.policy, &request.primary);
         let admitted = self.known.lock().often.admit(&key, self.clock.now_seconds());
         if let Err(off) = admitted {
-            return self.put_off(lane, &loaded, key, request, off).await;
+            return self.put_off(queue, &loaded, key, request, off).await;
         }
         let (causes, since) = (request.causes.clone(), request.since);
         let timed = request.is_timed();
@@ -117,12 +117,12 @@ impl Agent {
         let (writes, counts) = (&loaded.revision.policy.writes, (&work.key, seen.primary.is_some()));
         let attempt = self.known.lock().attempt(writes, counts, timed, &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());
-        let told = lane.unless_removed(|| {
-            self.settle(lane, &loaded, (&work, since), seen, &report);
+        let told = queue.unless_removed(|| {
+            self.settle(queue, &loaded, (&work, since), seen, &report);
             self.publish(&work, &uid, &report);
         });
         if !told {
-            self.forget(&lane.policy);
+            self.forget(&queue.policy);
         }
         trace.end(&report);
     }

@@ -2,7 +2,7 @@
 
 use super::Agent;
 use super::known::Told;
-use super::lane::Lane;
+use super::workqueue::Workqueue;
 use super::pipeline::Seen;
 use super::queue::Queued;
 use crate::policies::load::Loaded;
@@ -33,7 +33,7 @@ impl Agent {
     /// Records what a reconcile touched and its result, and schedules the next one.
     pub(crate) fn settle(
         &self,
-        lane: &Lane,
+        queue: &Workqueue,
         loaded: &Loaded,
         (work, since): (&WorkItem, Instant),
         seen: Seen,
@@ -56,24 +56,24 @@ impl Agent {
         }
         self.located(loaded, key, &seen_primary, report);
         for cause in [Cause::Timer, Cause::Retry] {
-            lane.forget(&key.primary, &cause);
+            queue.forget(&key.primary, &cause);
         }
         if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
             match report.failures {
-                0 => lane.push(&key.primary, Queued::Reconcile(Cause::Timer), Some(after)),
-                _ => lane.push_again(&key.primary, after, since),
+                0 => queue.push(&key.primary, Queued::Reconcile(Cause::Timer), Some(after)),
+                _ => queue.push_again(&key.primary, after, since),
             }
         }
         // Retries and timers do not move a scheduled resync, so that frequent ones cannot defer it forever.
-        let timed = matches!(work.cause, Cause::Timer | Cause::Retry) && lane.awaits(&key.primary, &Cause::Resync);
+        let timed = matches!(work.cause, Cause::Timer | Cause::Retry) && queue.awaits(&key.primary, &Cause::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if timed => {}
-            Some(after) => lane.push(&key.primary, Queued::Reconcile(Cause::Resync), Some(after)),
-            None => lane.forget(&key.primary, &Cause::Resync),
+            Some(after) => queue.push(&key.primary, Queued::Reconcile(Cause::Resync), Some(after)),
+            None => queue.forget(&key.primary, &Cause::Resync),
         }
-        // Enqueued without delay: the lane gives nothing out before this replica leads again.
+        // Enqueued without delay: the queue gives nothing out before this replica leads again.
         if report.end == End::Ended(Class::Standby) {
-            lane.push(&key.primary, Queued::Reconcile(Cause::Retry), None);
+            queue.push(&key.primary, Queued::Reconcile(Cause::Retry), None);
         }
     }
 

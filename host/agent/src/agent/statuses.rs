@@ -140,8 +140,8 @@ impl Agent {
         unwritten.retain(|policy| catalogue.entries().any(|(name, _)| **name == **policy));
         let watch_errors = self.connections.watch_errors();
         for (policy, entry) in catalogue.entries() {
-            // A policy without a lane waits for its connections.
-            let looking = self.lane(policy).map_or(entry.revision.is_some(), |lane| !lane.is_idle());
+            // A policy without a queue waits for its connections.
+            let looking = self.queue(policy).map_or(entry.revision.is_some(), |queue| !queue.is_idle());
             if looking && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
                 continue;
             }

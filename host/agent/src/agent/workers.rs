@@ -1,7 +1,7 @@
-//! Starts lanes, runs their reconciles, and knows when nothing is left to do.
+//! Starts queues, runs their reconciles, and knows when nothing is left to do.
 
 use crate::agent::Agent;
-use crate::agent::lane::{Lane, Turn};
+use crate::agent::workqueue::{Workqueue, Turn};
 use crate::agent::queue::{Queued, Request};
 use crate::policies::load::Loaded;
 use futures::FutureExt as _;
@@ -28,31 +28,31 @@ const AFTER_FAULT: Duration = Duration::from_secs(60);
 impl Agent {
     /// Starts a policy with its first good revision: all its primaries are to be located, and are reconciled.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
-        let lane = Arc::new(Lane::new(loaded));
-        self.add_lane(Arc::clone(&lane));
-        self.enqueue_all(&lane, &Cause::Added);
+        let queue = Arc::new(Workqueue::new(loaded));
+        self.add_lane(Arc::clone(&queue));
+        self.enqueue_all(&queue, &Cause::Added);
         let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_AT_ONCE };
         let places = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
-        let policy = Arc::clone(&lane.policy);
-        self.pool.spawn(&policy, keep_going(Arc::clone(self), lane, places));
+        let policy = Arc::clone(&queue.policy);
+        self.pool.spawn(&policy, keep_going(Arc::clone(self), queue, places));
     }
 
     /// Puts another revision of a policy to work. What was judged on the old one no longer counts.
     pub(crate) fn resume(self: &Arc<Self>, policy: &str, loaded: Arc<Loaded>) {
-        let Some(lane) = self.lane(policy) else { return self.begin(loaded) };
-        lane.swap(loaded);
+        let Some(queue) = self.queue(policy) else { return self.begin(loaded) };
+        queue.swap(loaded);
         self.known.lock().judged.retain(|key, _| *key.policy != *policy);
-        self.enqueue_all(&lane, &Cause::Swapped);
+        self.enqueue_all(&queue, &Cause::Swapped);
     }
 
     /// Enqueues every primary of a policy, and every primary that is gone but left outputs behind.
-    pub(super) fn enqueue_all(&self, lane: &Lane, cause: &Cause) {
-        let (primaries, left) = self.expect(&lane.loaded(), *cause == Cause::Added);
+    pub(super) fn enqueue_all(&self, queue: &Workqueue, cause: &Cause) {
+        let (primaries, left) = self.expect(&queue.loaded(), *cause == Cause::Added);
         for primary in &primaries {
-            lane.push(primary, Queued::Reconcile(cause.clone()), None);
+            queue.push(primary, Queued::Reconcile(cause.clone()), None);
         }
         for key in left {
-            lane.push(&key.primary, Queued::Reconcile(cause.clone()), None);
+            queue.push(&key.primary, Queued::Reconcile(cause.clone()), None);
         }
     }
 
@@ -82,14 +82,14 @@ impl Agent {
     /// Called when something became readable. Primaries that nothing is known of yet are located before an unstamped
     /// target of their policy is written, as at a start: the oldest claimant may be observed last.
     pub(super) fn locate_new(&self) {
-        for lane in self.lanes() {
-            let loaded = lane.loaded();
+        for queue in self.queues() {
+            let loaded = queue.loaded();
             let policy = &loaded.revision.policy;
             if !matches!(policy.writes, Writes::Kubeconfig(_)) {
                 continue;
             }
             let primaries = self.connections.primaries(&policy.primary);
-            let keys = primaries.iter().map(|primary| Key::new(&lane.policy, primary));
+            let keys = primaries.iter().map(|primary| Key::new(&queue.policy, primary));
             let new: Vec<Key> = {
                 let mut known = self.known.lock();
                 let new = |key: &Key| !known.told.contains_key(key) && known.claims.target(key).is_none();
@@ -98,16 +98,16 @@ impl Agent {
                 new
             };
             for key in new {
-                lane.push(&key.primary, Queued::Reconcile(Cause::Added), None);
+                queue.push(&key.primary, Queued::Reconcile(Cause::Added), None);
             }
         }
     }
 
-    /// Waits until no lane has anything to do now.
+    /// Waits until no queue has anything to do now.
     pub(crate) async fn idle(&self) {
         loop {
             let moved = self.moved.notified();
-            if self.lanes().iter().all(|lane| lane.is_idle()) {
+            if self.queues().iter().all(|queue| queue.is_idle()) {
                 return;
             }
             moved.await;
@@ -116,19 +116,19 @@ impl Agent {
 
     /// How many primaries wait or are being reconciled.
     pub(crate) fn left(&self) -> usize {
-        self.lanes().iter().map(|lane| lane.left()).sum()
+        self.queues().iter().map(|queue| queue.left()).sum()
     }
 
-    /// Closes every lane. Reconciles that are under way go on to their end.
+    /// Closes every queue. Reconciles that are under way go on to their end.
     pub(crate) fn stop(&self) {
-        self.lanes().iter().for_each(|lane| lane.close());
+        self.queues().iter().for_each(|queue| queue.close());
     }
 
     /// Waits until no reconcile is under way; for after [`Agent::stop`].
     pub(crate) async fn rested(&self) {
         loop {
             let moved = self.moved.notified();
-            if self.lanes().iter().all(|lane| lane.is_resting()) {
+            if self.queues().iter().all(|queue| queue.is_resting()) {
                 return;
             }
             moved.await;
@@ -136,12 +136,12 @@ impl Agent {
     }
 }
 
-/// Runs the items of a lane until it is closed, at most `most` at once.
-async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
+/// Runs the items of a queue until it is closed, at most `most` at once.
+async fn keep_going(agent: Arc<Agent>, queue: Arc<Workqueue>, most: usize) {
     let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
     let places = Arc::new(Semaphore::new(most));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let Some(request) = lane.next(&mut turn).await else { return };
+        let Some(request) = queue.next(&mut turn).await else { return };
         let others = u32::try_from(most - 1).unwrap_or(u32::MAX);
         let shared = tokio::select! {
             biased;
@@ -149,31 +149,31 @@ async fn keep_going(agent: Arc<Agent>, lane: Arc<Lane>, most: usize) {
             // The policy's other reconciles have ended: this one exceeds the shared limit.
             _ = places.acquire_many(others) => None,
         };
-        let work = work_on(Arc::clone(&agent), Arc::clone(&lane), request, turn.clone(), (place, shared));
-        agent.pool.spawn(&lane.policy, work);
+        let work = work_on(Arc::clone(&agent), Arc::clone(&queue), request, turn.clone(), (place, shared));
+        agent.pool.spawn(&queue.policy, work);
     }
 }
 
-/// Runs one reconcile after the other, each in a turn of its own, as long as the lane has more and no lane waits for a
+/// Runs one reconcile after the other, each in a turn of its own, as long as the queue has more and no queue waits for a
 /// shared place. Gives its places back even when a reconcile panics.
-async fn work_on(agent: Arc<Agent>, lane: Arc<Lane>, mut request: Request, turn: Turn, (place, shared): Places) {
+async fn work_on(agent: Arc<Agent>, queue: Arc<Workqueue>, mut request: Request, turn: Turn, (place, shared): Places) {
     loop {
         let primary = request.primary.clone();
-        let reconcile = AssertUnwindSafe(agent.reconcile(&lane, request)).catch_unwind();
+        let reconcile = AssertUnwindSafe(agent.reconcile(&queue, request)).catch_unwind();
         if reconcile.await.is_err() {
-            let key = Key::new(&lane.policy, &primary);
-            lane.unless_removed(|| agent.faulted(&key, &lane.loaded().revision.policy.writes));
-            lane.push(&primary, Queued::Reconcile(Cause::Retry), Some(AFTER_FAULT));
+            let key = Key::new(&queue.policy, &primary);
+            queue.unless_removed(|| agent.faulted(&key, &queue.loaded().revision.policy.writes));
+            queue.push(&primary, Queued::Reconcile(Cause::Retry), Some(AFTER_FAULT));
         }
         let goes_on = shared.is_some() && agent.at_once.available_permits() > 0;
-        let next = if goes_on { lane.ready(&turn) } else { None };
+        let next = if goes_on { queue.ready(&turn) } else { None };
         let Some(next) = next else {
             drop((place, shared));
-            lane.done(&primary);
+            queue.done(&primary);
             agent.moved.notify_one();
             return;
         };
-        lane.done(&primary);
+        queue.done(&primary);
         request = next;
         tokio::task::yield_now().await;
     }
@@ -220,14 +220,14 @@ mod tests {
             Agent::new(connections, Clock::new(None), facts)
         });
         let Session { agent, .. } = &session.await.unwrap();
-        let (lane, status) = (agent.lane(POLICY).unwrap(), folder.path().join(".transom/status").join(POLICY));
+        let (queue, status) = (agent.queue(POLICY).unwrap(), folder.path().join(".transom/status").join(POLICY));
         let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
         assert_eq!(files(&status), 1);
         agent.remove_lane(POLICY);
         agent.tidy_status(&BTreeSet::new());
         assert_eq!(files(&status), 0);
         let causes = vec![Queued::Reconcile(Cause::Added)];
-        agent.reconcile(&lane, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
+        agent.reconcile(&queue, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
         assert!(known.told.is_empty() && known.judged.is_empty() && known.marks.is_empty());

@@ -99,7 +99,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
         if rows.is_empty() {
             // Something that cannot be read may be the cause.
             unread(&agent, screen);
-            if agent.lanes().iter().any(|lane| lane.loaded().revision.policy.primary.kind.eq_ignore_ascii_case(kind)) {
+            if agent.queues().iter().any(|queue| queue.loaded().revision.policy.primary.kind.eq_ignore_ascii_case(kind)) {
                 bail!(
                     "failed to find {kind} {name}: there is none under a policy; want NAMESPACE/NAME, or NAME of what has no namespace"
                 );
@@ -163,7 +163,7 @@ fn explained(agent: &Agent, key: &Key, reason: &Reason) -> (String, String) {
     if let Reason::Known(word) = reason {
         return (word.meaning().to_owned(), word.remedy().to_owned());
     }
-    let loaded = agent.lane(&key.policy).map(|lane| Arc::clone(&lane.loaded().revision));
+    let loaded = agent.queue(&key.policy).map(|queue| Arc::clone(&queue.loaded().revision));
     let guests = loaded.iter().flat_map(|revision| revision.trigger.iter().chain([&revision.decide]));
     let declared = guests.flat_map(|guest| &guest.description.reasons).find(|known| known.word == reason.as_str());
     declared.map(|known| (known.meaning.clone(), known.remedy.clone())).unwrap_or_default()
@@ -180,11 +180,11 @@ fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
 
 /// The kinds that the policies are about, for a message that no policy is about another one.
 fn about(agent: &Agent) -> String {
-    let of = |lane: &crate::agent::lane::Lane| {
-        let primary = &lane.loaded().revision.policy.primary;
-        format!("; {} is about {} of {}", lane.policy, primary.kind, primary.api_version)
+    let of = |queue: &crate::agent::workqueue::Workqueue| {
+        let primary = &queue.loaded().revision.policy.primary;
+        format!("; {} is about {} of {}", queue.policy, primary.kind, primary.api_version)
     };
-    agent.lanes().iter().map(|lane| of(lane)).collect()
+    agent.queues().iter().map(|queue| of(queue)).collect()
 }
 
 fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {

@@ -13,9 +13,9 @@ use transom_core::summary;
 pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
     let leads = agent.leading.leads();
     // On a replica that does not lead, the knowledge of primaries is old, and the queues hold another replica's work.
-    let lanes = if leads { agent.lanes() } else { Vec::new() };
-    let queue = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.left() as f64));
-    let oldest = lanes.iter().map(|lane| (vec![lane.policy.to_string()], lane.oldest().as_secs_f64()));
+    let queues = if leads { agent.queues() } else { Vec::new() };
+    let queue = queues.iter().map(|queue| (vec![queue.policy.to_string()], queue.left() as f64));
+    let oldest = queues.iter().map(|queue| (vec![queue.policy.to_string()], queue.oldest().as_secs_f64()));
     let version = vec![env!("CARGO_PKG_VERSION").to_owned()];
     let mut all = servers(agent);
     all.extend([

@@ -106,7 +106,7 @@ impl AtWork {
     pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
-        let new = changes.iter().filter(|(policy, change)| *change == Change::Loaded && agent.lane(policy).is_none());
+        let new = changes.iter().filter(|(policy, change)| *change == Change::Loaded && agent.queue(policy).is_none());
         for loaded in new.filter_map(|(policy, _)| self.loaded_of(policy)) {
             agent.expect(&loaded, true);
         }
@@ -115,7 +115,7 @@ impl AtWork {
             match (change, loaded) {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => agent.resume(policy, loaded),
                 // A policy that did not begin yet will begin with the bounded revision.
-                (Change::Bounded, Some(loaded)) if agent.lane(policy).is_some() => agent.resume(policy, loaded),
+                (Change::Bounded, Some(loaded)) if agent.queue(policy).is_some() => agent.resume(policy, loaded),
                 (Change::Removed, None) => agent.remove_lane(policy),
                 (Change::Refused | Change::Mended, _) => {}
                 (Change::Loaded | Change::Swapped | Change::Bounded, _) | (Change::Removed, Some(_)) => continue,

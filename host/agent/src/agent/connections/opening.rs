@@ -62,9 +62,9 @@ impl Agent {
     /// Handles the first answer of a connection that did not answer when its policies began: their primaries are
     /// located before anything is written for one of them, as at a start.
     fn came(self: &Arc<Self>, name: &str) {
-        for lane in self.lanes() {
-            if lane.loaded().revision.policy.clusters().any(|(_, cluster)| cluster == name) {
-                self.enqueue_all(&lane, &Cause::Added);
+        for queue in self.queues() {
+            if queue.loaded().revision.policy.clusters().any(|(_, cluster)| cluster == name) {
+                self.enqueue_all(&queue, &Cause::Added);
             }
         }
         self.retry_unread();

@@ -196,7 +196,7 @@ impl Asking<'_> {
         seen.read(target, existing.as_ref());
         self.agent.accounts.read(self.key, "target", target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);
-        let others = self.agent.lane(&self.key.policy).is_some_and(|lane| lane.begun.elapsed() < PATIENCE);
+        let others = self.agent.queue(&self.key.policy).is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
         let (woken, claim) = {
             let mut known = self.agent.known.lock();
             let woken = known.claims.set(Claimant::of(self.key, Some(self.primary)), target.clone());

@@ -1,7 +1,7 @@
 //! Puts off a primary that would be reconciled too often. Asks no guest, and reads at most the primary.
 
 use crate::agent::Agent;
-use crate::agent::lane::Lane;
+use crate::agent::workqueue::Workqueue;
 use crate::agent::queue::Request;
 use crate::policies::load::Loaded;
 use crate::telemetry;
@@ -12,12 +12,12 @@ use transom_core::work::{Key, Cause, WorkItem};
 
 impl Agent {
     /// Puts an item back into the queue until the primary may be reconciled again, and reports that once.
-    pub(super) async fn put_off(&self, lane: &Lane, loaded: &Loaded, key: Key, request: Request, off: PutOff) {
+    pub(super) async fn put_off(&self, queue: &Workqueue, loaded: &Loaded, key: Key, request: Request, off: PutOff) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
         let after = Duration::from_secs(left.unsigned_abs());
         let cause = request.cause().cloned().unwrap_or(Cause::Undecided);
         for cause in request.causes {
-            lane.push(&request.primary, cause, Some(after));
+            queue.push(&request.primary, cause, Some(after));
         }
         let Some(failure) = off.told else { return };
         // A primary that cannot be read now is reported without its uid.
@@ -27,7 +27,7 @@ impl Agent {
         let report = report::of(reconcile, Err(failure), self.schedule(loaded, &key));
         let work = WorkItem { key, cause };
         telemetry::counted(&work, &report, None, request.since.elapsed());
-        lane.unless_removed(|| self.publish(&work, &uid, &report));
+        queue.unless_removed(|| self.publish(&work, &uid, &report));
     }
 }
 
@@ -62,14 +62,14 @@ mod tests {
             Agent::new(connections, Clock::new(Some(1_795_000_000)), AgentFacts::new("local-cluster", None))
         });
         let Session { agent, .. } = &session.await.unwrap();
-        let lane = agent.lane(POLICY).unwrap();
+        let queue = agent.queue(POLICY).unwrap();
         let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
         agent.known.lock().journal = Some(Vec::new());
         for change in 0..2 * MAX_RECONCILES {
             let cause = if change % 2 == 0 { Queued::Updated } else { Queued::Reconcile(Cause::Timer) };
             let request = Request { primary: (*primary).clone(), causes: vec![cause], since: Instant::now() };
-            agent.reconcile(&lane, request).await;
-            lane.done(&primary);
+            agent.reconcile(&queue, request).await;
+            queue.done(&primary);
         }
         let reconciled = agent.known.lock().journal.take().unwrap().len();
         // The first one was reconciled when the session began.
@@ -83,6 +83,6 @@ mod tests {
             .map(|file| std::fs::read_to_string(file.path()).unwrap())
             .collect();
         assert!(text.contains("ReconcileBudgetExceeded") && text.contains("2026-11-"), "{text}");
-        assert!(lane.is_idle(), "it waits for the minute to end");
+        assert!(queue.is_idle(), "it waits for the minute to end");
     }
 }

@@ -1,4 +1,4 @@
-//! One lane per policy: its queue and the revision that is at work. Policies share no lane, so that a hanging guest
+//! One queue per policy: its queue and the revision that is at work. Policies share no queue, so that a hanging guest
 //! holds up only its own policy.
 
 use crate::agent::queue::{Queued, Request, Queue};
@@ -11,17 +11,17 @@ use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Cause;
 
-/// What a lane knows of the leader election.
+/// What a queue knows of the leader election.
 #[derive(Clone)]
 pub(crate) struct Turn {
     /// Whether this replica leads.
     pub(crate) leading: Leading,
-    /// Since when it leads, or when the lane began.
+    /// Since when it leads, or when the queue began.
     pub(crate) since: Instant,
 }
 
 /// The work of one policy.
-pub(crate) struct Lane {
+pub(crate) struct Workqueue {
     /// Name of the policy.
     pub(crate) policy: Arc<str>,
     /// When the policy began to work.
@@ -33,8 +33,8 @@ pub(crate) struct Lane {
     removed: RwLock<bool>,
 }
 
-impl Lane {
-    /// A lane with an empty queue.
+impl Workqueue {
+    /// A queue with an empty queue.
     pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
@@ -81,7 +81,7 @@ impl Lane {
         self.queue().forget(primary, cause);
     }
 
-    /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the lane is closed.
+    /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the queue is closed.
     pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Request> {
         loop {
             let changed = self.changed.notified();
@@ -148,13 +148,13 @@ impl Lane {
         self.queue().oldest(Instant::now())
     }
 
-    /// Closes the lane: it gives out nothing more.
+    /// Closes the queue: it gives out nothing more.
     pub(crate) fn close(&self) {
         self.closed.store(true, std::sync::atomic::Ordering::Release);
         self.changed.notify_one();
     }
 
-    /// Closes the lane of a deleted policy; waits for a running [`Self::unless_removed`].
+    /// Closes the queue of a deleted policy; waits for a running [`Self::unless_removed`].
     pub(crate) fn remove(&self) {
         *self.removed.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.close();
