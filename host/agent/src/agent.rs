@@ -178,7 +178,7 @@ impl Agent {
                 known.ends.remove(&key);
             }
             known.counted.retain(|key, _| *key.policy != *policy);
-            known.judged.retain(|key, _| *key.policy != *policy);
+            known.last_seen.retain(|key, _| *key.policy != *policy);
             known.contention.retain(|(of, _), _| **of != *policy);
             known.claims.remove_policy(policy)
         };

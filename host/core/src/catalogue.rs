@@ -7,7 +7,7 @@ pub mod overlap;
 use crate::policy::Policy;
 use crate::projection::Declared;
 use crate::reference::ObjectRef;
-use crate::trigger::Judge;
+use crate::trigger::Predicate;
 use guest::Guest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub struct Revision {
 impl Revision {
     /// How changes of the primary are judged, and what the trigger guest (without one, the deciding guest) declared
     /// of the primary's kind.
-    pub fn judge(&self) -> (Judge, &Declared) {
+    pub fn predicate(&self) -> (Predicate, &Declared) {
         let PrimaryKind { api_version, kind } = self.primary_kind();
         match &self.trigger {
-            Some(guest) => (Judge::Guest, guest.declared(api_version, kind)),
-            None => (Judge::Nobody, self.decide.declared(api_version, kind)),
+            Some(guest) => (Predicate::Guest, guest.declared(api_version, kind)),
+            None => (Predicate::AnyChange, self.decide.declared(api_version, kind)),
         }
     }
 
@@ -252,12 +252,12 @@ mod tests {
     #[test]
     fn the_trigger_guest_judges_where_there_is_one() {
         let mut revision = revision("sha256:1");
-        let judged = |revision: &Revision| {
-            let (judge, declared) = revision.judge();
+        let last_seen = |revision: &Revision| {
+            let (predicate, declared) = revision.predicate();
             (judge, declared.fields.list().iter().map(ToString::to_string).collect::<Vec<_>>())
         };
-        assert_eq!(judged(&revision), (Judge::Guest, vec!["status".to_owned()]));
+        assert_eq!(last_seen(&revision), (Predicate::Guest, vec!["status".to_owned()]));
         revision.trigger = None;
-        assert_eq!(judged(&revision), (Judge::Nobody, vec!["spec".to_owned()]));
+        assert_eq!(last_seen(&revision), (Predicate::AnyChange, vec!["spec".to_owned()]));
     }
 }

@@ -9,18 +9,18 @@ use crate::work::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 
-/// The state of a primary that a policy's trigger guest (or, without one, the host) judged last: *before*. In memory
+/// The state of a primary that a policy's trigger guest (or, without one, the host) last_seen last: *before*. In memory
 /// only.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct LastSeen {
     primary: Primary,
     marks: BTreeMap<String, Digest>,
     paused: bool,
 }
 
-impl Judged {
+impl LastSeen {
     /// The record of an object as it is now. After the agent's own write to the primary, the record of the written
-    /// object is the new *before*: the reconcile that wrote it has judged it.
+    /// object is the new *before*: the reconcile that wrote it has last_seen it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
         Self { primary: declared.primary(object), marks: declared.marks(object), paused: object.paused() }
     }
@@ -28,21 +28,21 @@ impl Judged {
 
 /// What an observed primary means.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Move {
-    /// Ask the trigger guest about this change. Whatever it answers, `judged` is the new *before*; on `Run` it is
+pub enum PredicateResult {
+    /// Ask the trigger guest about this change. Whatever it answers, `last_seen` is the new *before*; on `Run` it is
     /// replaced in the step that enqueues.
     Ask {
-        /// The change from the state judged last to the state now.
+        /// The change from the state last_seen last to the state now.
         change: Box<Change>,
         /// The new *before*.
-        judged: Judged,
+        last_seen: LastSeen,
     },
     /// Reconcile without asking.
     Enqueue {
         /// Why.
         cause: Cause,
         /// The new *before*, replaced in the step that enqueues.
-        judged: Judged,
+        last_seen: LastSeen,
     },
     /// No declared field differs.
     Ignore,
@@ -50,33 +50,33 @@ pub enum Move {
 
 /// Whether a policy has a trigger guest to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judge {
+pub enum Predicate {
     /// The trigger guest.
     Guest,
     /// There is none: every difference counts.
-    Nobody,
+    AnyChange,
 }
 
 /// Decides what an observed primary means. `declared` is what the trigger guest declared of the primary's kind, or
 /// the decide guest where there is no trigger guest. No `before`, or one with another uid, means that it appeared.
-pub fn observe(judge: Judge, declared: &Declared, before: Option<&Judged>, object: &Object) -> Move {
-    let judged = Judged::of(object, declared);
-    let Some(before) = before.filter(|before| before.primary.uid == judged.primary.uid) else {
-        return Move::Enqueue { cause: Cause::Added, judged };
+pub fn observe(predicate: Predicate, declared: &Declared, before: Option<&LastSeen>, object: &Object) -> PredicateResult {
+    let last_seen = LastSeen::of(object, declared);
+    let Some(before) = before.filter(|before| before.primary.uid == last_seen.primary.uid) else {
+        return PredicateResult::Enqueue { cause: Cause::Added, last_seen };
     };
     // A pause is a matter of user and host: no guest can hide its end.
-    if before.paused != judged.paused {
-        return Move::Enqueue { cause: Cause::Changed(vec![pause()]), judged };
+    if before.paused != last_seen.paused {
+        return PredicateResult::Enqueue { cause: Cause::Changed(vec![pause()]), last_seen };
     }
-    let changed = differing(declared, before, &judged);
-    match (changed.is_empty(), judge) {
-        (true, _) => Move::Ignore,
+    let changed = differing(declared, before, &last_seen);
+    match (changed.is_empty(), predicate) {
+        (true, _) => PredicateResult::Ignore,
         // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
-        _ if declared.misfit(object).is_some() => Move::Enqueue { cause: Cause::Undecided, judged },
-        (false, Judge::Nobody) => Move::Enqueue { cause: Cause::Changed(changed), judged },
-        (false, Judge::Guest) => {
-            let change = Change { before: before.primary.clone(), after: judged.primary.clone(), changed };
-            Move::Ask { change: Box::new(change), judged }
+        _ if declared.misfit(object).is_some() => PredicateResult::Enqueue { cause: Cause::Undecided, last_seen },
+        (false, Predicate::AnyChange) => PredicateResult::Enqueue { cause: Cause::Changed(changed), last_seen },
+        (false, Predicate::Guest) => {
+            let change = Change { before: before.primary.clone(), after: last_seen.primary.clone(), changed };
+            PredicateResult::Ask { change: Box::new(change), last_seen }
         }
     }
 }
@@ -87,7 +87,7 @@ fn pause() -> String {
 }
 
 /// The declared paths that differ, sorted; the start of a deletion always counts.
-fn differing(declared: &Declared, before: &Judged, after: &Judged) -> Vec<String> {
+fn differing(declared: &Declared, before: &LastSeen, after: &LastSeen) -> Vec<String> {
     let mut paths: BTreeSet<String> =
         projection::changed(&before.primary.fields, &after.primary.fields, &declared.fields).into_iter().collect();
     let marked = before.marks.keys().chain(after.marks.keys());
@@ -116,8 +116,8 @@ mod tests {
         })
     }
 
-    fn judged(body: &Value) -> Judged {
-        Judged::of(&object(hosted("demo"), body.clone()), &declared())
+    fn last_seen(body: &Value) -> LastSeen {
+        LastSeen::of(&object(hosted("demo"), body.clone()), &declared())
     }
 
     fn with(pointer: &str, value: Value) -> Value {
@@ -127,34 +127,34 @@ mod tests {
         body
     }
 
-    fn moved(judge: Judge, body: Value) -> Move {
-        observe(judge, &declared(), Some(&judged(&primary())), &object(hosted("demo"), body))
+    fn moved(predicate: Predicate, body: Value) -> PredicateResult {
+        observe(predicate, &declared(), Some(&last_seen(&primary())), &object(hosted("demo"), body))
     }
 
     #[test]
     fn first_sight_and_a_new_uid_are_not_asked() {
-        let first = observe(Judge::Guest, &declared(), None, &object(hosted("demo"), primary()));
-        assert_eq!(first, Move::Enqueue { cause: Cause::Added, judged: judged(&primary()) });
+        let first = observe(Predicate::Guest, &declared(), None, &object(hosted("demo"), primary()));
+        assert_eq!(first, PredicateResult::Enqueue { cause: Cause::Added, last_seen: last_seen(&primary()) });
         let anew = with("/metadata/uid", json!("u2"));
-        assert_eq!(moved(Judge::Guest, anew.clone()), Move::Enqueue { cause: Cause::Added, judged: judged(&anew) });
+        assert_eq!(moved(Predicate::Guest, anew.clone()), PredicateResult::Enqueue { cause: Cause::Added, last_seen: last_seen(&anew) });
     }
 
     #[test]
     fn what_was_not_declared_is_ignored() {
         for body in [primary(), with("/metadata/labels/a", json!("c")), with("/metadata/resourceVersion", json!("9"))] {
-            assert_eq!(moved(Judge::Guest, body.clone()), Move::Ignore);
-            assert_eq!(moved(Judge::Nobody, body), Move::Ignore);
+            assert_eq!(moved(Predicate::Guest, body.clone()), PredicateResult::Ignore);
+            assert_eq!(moved(Predicate::AnyChange, body), PredicateResult::Ignore);
         }
     }
 
     #[test]
     fn a_declared_difference_is_put_to_the_guest_without_hidden_values() {
         let after = with("/metadata/annotations/note", json!("also private"));
-        let Move::Ask { change, judged: next } = moved(Judge::Guest, after.clone()) else { panic!("not asked") };
+        let PredicateResult::Ask { change, last_seen: next } = moved(Predicate::Guest, after.clone()) else { panic!("not asked") };
         assert_eq!(change.changed, ["metadata.annotations.note"]);
         assert_eq!(change.before.fields, change.after.fields);
         assert!(!format!("{change:?}").contains("private"));
-        assert_eq!(next, judged(&after));
+        assert_eq!(next, last_seen(&after));
     }
 
     #[test]
@@ -166,14 +166,14 @@ mod tests {
         ] {
             let after = with(pointer, value);
             let cause = Cause::Changed(vec![path.to_owned()]);
-            assert_eq!(moved(Judge::Nobody, after.clone()), Move::Enqueue { cause, judged: judged(&after) }, "{pointer}");
+            assert_eq!(moved(Predicate::AnyChange, after.clone()), PredicateResult::Enqueue { cause, last_seen: last_seen(&after) }, "{pointer}");
         }
     }
 
     #[test]
     fn another_shape_is_reconciled_without_asking() {
         let after = with("/status", json!("odd"));
-        assert_eq!(moved(Judge::Guest, after.clone()), Move::Enqueue { cause: Cause::Undecided, judged: judged(&after) });
+        assert_eq!(moved(Predicate::Guest, after.clone()), PredicateResult::Enqueue { cause: Cause::Undecided, last_seen: last_seen(&after) });
     }
 
     #[test]
@@ -187,12 +187,12 @@ mod tests {
             (body("true"), body("until tomorrow"), false),
             (primary(), body("false"), false),
         ] {
-            for (declared, judge) in [(&declared(), Judge::Guest), (&nothing, Judge::Guest), (&nothing, Judge::Nobody)]
+            for (declared, predicate) in [(&declared(), Predicate::Guest), (&nothing, Predicate::Guest), (&nothing, Predicate::AnyChange)]
             {
                 let [before, after] = [&before, &after].map(|body| object(hosted("demo"), body.clone()));
-                let moved = observe(judge, declared, Some(&Judged::of(&before, declared)), &after);
+                let moved = observe(predicate, declared, Some(&LastSeen::of(&before, declared)), &after);
                 let cause = Cause::Changed(vec!["metadata.annotations[\"transom.dev/paused\"]".to_owned()]);
-                let expected = Move::Enqueue { cause, judged: Judged::of(&after, declared) };
+                let expected = PredicateResult::Enqueue { cause, last_seen: LastSeen::of(&after, declared) };
                 assert_eq!(moved == expected, counts, "{after:?} {moved:?}");
             }
         }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn an_own_write_does_not_come_back() {
         let written = object(hosted("demo"), with("/status/version", json!({"history": []})));
-        let before = Judged::of(&written, &declared());
-        assert_eq!(observe(Judge::Nobody, &declared(), Some(&before), &written), Move::Ignore);
+        let before = LastSeen::of(&written, &declared());
+        assert_eq!(observe(Predicate::AnyChange, &declared(), Some(&before), &written), PredicateResult::Ignore);
     }
 }

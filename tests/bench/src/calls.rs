@@ -13,7 +13,7 @@ use transom_core::contract::{Change, Context, Verdict};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
-use transom_core::trigger::{self, Judge, Judged, Move};
+use transom_core::trigger::{self, Predicate, LastSeen, PredicateResult};
 use transom_engine::Limits;
 
 /// Measures them.
@@ -75,8 +75,8 @@ fn change(scene: &Scene) -> Result<Change> {
     after.body["status"]["conditions"][4]["reason"] = "Upgraded".into();
     let described = &scene.trigger.described;
     let declared = described.declared(&before.reference.api_version, &before.reference.kind);
-    match trigger::observe(Judge::Guest, declared, Some(&Judged::of(&before, declared)), &after) {
-        Move::Ask { change, .. } => Ok(*change),
+    match trigger::observe(Predicate::Guest, declared, Some(&LastSeen::of(&before, declared)), &after) {
+        PredicateResult::Ask { change, .. } => Ok(*change),
         _ => bail!("the upgrade is not put to the trigger guest"),
     }
 }

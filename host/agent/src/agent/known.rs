@@ -17,7 +17,7 @@ use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::share::often::Often;
-use transom_core::trigger::Judged;
+use transom_core::trigger::LastSeen;
 use transom_core::work::{Key, Cause};
 
 /// What an observation said of an object: its mark, or `None` when it is gone or unreadable.
@@ -35,7 +35,7 @@ pub(crate) struct Known {
     /// Which objects bear the agent's stamp.
     pub(crate) outputs: Outputs,
     /// Each primary as it was last judged.
-    pub(crate) judged: HashMap<Key, Judged>,
+    pub(crate) last_seen: HashMap<Key, LastSeen>,
     /// How often other writers overwrote what a policy wrote, by policy and object.
     pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
     /// The writes of the last minute, to limit them.

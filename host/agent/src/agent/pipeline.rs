@@ -30,7 +30,7 @@ use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, End, Reconcile, Success};
 use transom_core::share::room;
-use transom_core::trigger::Judged;
+use transom_core::trigger::LastSeen;
 use transom_core::work::{Key, Cause, WorkItem};
 use transom_engine::Limits;
 
@@ -44,7 +44,7 @@ pub(crate) struct Seen {
     pub(crate) primary: Option<Arc<Object>>,
     /// The primary as this reconcile judged it. `None` when it wrote the primary and does not know the state after the
     /// write: the state before it says nothing about that.
-    pub(crate) judged: Option<Arc<Object>>,
+    pub(crate) last_seen: Option<Arc<Object>>,
     /// Whether this is a resync, which requests again what no watch has confirmed.
     resyncs: bool,
     /// When an answer may change by time alone, in seconds since 1970.
@@ -62,7 +62,7 @@ impl Seen {
             reconcile,
             objects: BTreeMap::new(),
             primary: None,
-            judged: None,
+            last_seen: None,
             resyncs: work.cause == Cause::Resync,
             ask_again_at: None,
             room,
@@ -155,7 +155,7 @@ impl Agent {
         let primary = Arc::new(primary);
         seen.reconcile.observed_generation =
             primary.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
-        (seen.primary, seen.judged) = (Some(Arc::clone(&primary)), Some(Arc::clone(&primary)));
+        (seen.primary, seen.last_seen) = (Some(Arc::clone(&primary)), Some(Arc::clone(&primary)));
         let policy = &loaded.revision.policy;
         if let Err(held) = policy.held(&primary).and_then(|()| self.ready(loaded, key, &primary, seen)) {
             self.locate(loaded, key, &primary);
@@ -256,7 +256,7 @@ impl Agent {
     }
 
     /// The primary as this reconcile saw it, to compare the next update with.
-    pub(crate) fn judged(loaded: &Loaded, primary: &Object) -> Judged {
-        Judged::of(primary, loaded.revision.judge().1)
+    pub(crate) fn last_seen(loaded: &Loaded, primary: &Object) -> LastSeen {
+        LastSeen::of(primary, loaded.revision.predicate().1)
     }
 }

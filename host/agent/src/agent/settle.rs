@@ -48,10 +48,10 @@ impl Agent {
             if let (State::Applied, Some(ends)) = (report.state, seen.ends_seconds) {
                 known.ends.insert(key.clone(), ends);
             }
-            match &seen.judged {
+            match &seen.last_seen {
                 // An update since then is still in the queue and is compared with what this reconcile judged.
-                Some(primary) => known.judged.insert(key.clone(), Self::judged(loaded, primary)),
-                None => known.judged.remove(key),
+                Some(primary) => known.last_seen.insert(key.clone(), Self::last_seen(loaded, primary)),
+                None => known.last_seen.remove(key),
             };
         }
         self.located(loaded, key, &seen_primary, report);

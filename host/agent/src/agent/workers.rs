@@ -41,7 +41,7 @@ impl Agent {
     pub(crate) fn resume(self: &Arc<Self>, policy: &str, loaded: Arc<Loaded>) {
         let Some(queue) = self.queue(policy) else { return self.begin(loaded) };
         queue.swap(loaded);
-        self.known.lock().judged.retain(|key, _| *key.policy != *policy);
+        self.known.lock().last_seen.retain(|key, _| *key.policy != *policy);
         self.enqueue_all(&queue, &Cause::Swapped);
     }
 
@@ -230,6 +230,6 @@ mod tests {
         agent.reconcile(&queue, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
-        assert!(known.told.is_empty() && known.judged.is_empty() && known.marks.is_empty());
+        assert!(known.told.is_empty() && known.last_seen.is_empty() && known.marks.is_empty());
     }
 }

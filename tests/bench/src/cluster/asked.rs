@@ -1,5 +1,5 @@
 //! What was asked of the API server: by whom, as its audit log says, and by verb, as its own counters say.
-//! Never judged by the counters: they do not tell one client from another.
+//! Never last_seen by the counters: they do not tell one client from another.
 
 use super::fleet::Scene;
 use crate::floor::server::{SECRET, api};

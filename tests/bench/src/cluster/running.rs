@@ -49,7 +49,7 @@ pub(super) struct Agent {
 impl Agent {
     /// Starts it, and waits until it watches everything.
     pub(super) async fn start(programs: &Programs, scene: &Scene) -> Result<Self> {
-        // Nobody else takes the port in the short while until the agent does.
+        // AnyChange else takes the port in the short while until the agent does.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let words = ["run", "--kubeconfig", &scene.agent, "--admin-address", &admin.to_string()];
         let running = Running::start(&mut programs.transom(&words))?;

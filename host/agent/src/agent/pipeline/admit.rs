@@ -7,7 +7,7 @@ use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_core::contract::{Change, Verdict};
 use transom_core::failure::Failure;
-use transom_core::trigger::{self, Move};
+use transom_core::trigger::{self, PredicateResult};
 use transom_core::work::{Key, Cause, WorkItem};
 use transom_engine::Limits;
 
@@ -19,17 +19,17 @@ impl Agent {
         }
         let cause = match self.connections.read(&key.primary).await {
             Ok(Some(primary)) => {
-                let (judge, declared) = loaded.revision.judge();
-                let before = self.known.lock().judged.get(&key).cloned();
-                match trigger::observe(judge, declared, before.as_ref(), &primary) {
-                    Move::Ignore => return None,
-                    Move::Enqueue { cause, judged } => {
-                        self.known.lock().judged.insert(key.clone(), judged);
+                let (predicate, declared) = loaded.revision.predicate();
+                let before = self.known.lock().last_seen.get(&key).cloned();
+                match trigger::observe(predicate, declared, before.as_ref(), &primary) {
+                    PredicateResult::Ignore => return None,
+                    PredicateResult::Enqueue { cause, last_seen } => {
+                        self.known.lock().last_seen.insert(key.clone(), last_seen);
                         cause
                     }
-                    Move::Ask { change, judged } => {
+                    PredicateResult::Ask { change, last_seen } => {
                         let verdict = self.verdict(loaded, &key, &change);
-                        self.known.lock().judged.insert(key.clone(), judged);
+                        self.known.lock().last_seen.insert(key.clone(), last_seen);
                         match verdict {
                             Ok(Verdict::Ignore) => {
                                 self.ignored(&key);

@@ -66,8 +66,8 @@ impl Agent {
         if outcome.steps.iter().any(|step| step.result.is_ok()) {
             // The state after the write counts as judged. When it is not known, another writer may have changed the
             // primary meanwhile, and its state may look as it did before the write: reconcile again.
-            seen.judged = left.map(Arc::from);
-            let unknown = seen.judged.is_none() && outcome.failure().is_none();
+            seen.last_seen = left.map(Arc::from);
+            let unknown = seen.last_seen.is_none() && outcome.failure().is_none();
             if unknown && !self.accounts.are_only_asked() {
                 self.push(key, Queued::Reconcile(Cause::Undecided), None);
             }
