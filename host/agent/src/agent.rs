@@ -180,7 +180,7 @@ impl Agent {
             known.counted.retain(|key, _| *key.policy != *policy);
             known.last_seen.retain(|key, _| *key.policy != *policy);
             known.contention.retain(|(of, _), _| **of != *policy);
-            known.claims.remove_policy(policy)
+            known.ownership.remove_policy(policy)
         };
         self.unwritten.forget(policy);
         telemetry::forgotten(policy);

@@ -4,7 +4,7 @@
 pub mod backoff;
 mod managed_keys;
 pub mod catalogue;
-pub mod claims;
+pub mod ownership;
 pub mod contract;
 pub mod digest;
 pub mod document;

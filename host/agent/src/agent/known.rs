@@ -5,7 +5,7 @@ use crate::agent::queue::Queued;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
-use transom_core::claims::Claims;
+use transom_core::ownership::OwnershipIndex;
 use transom_core::digest::Digest;
 use transom_core::interest::Interest;
 use transom_core::metrics::{self, Attempt, Counted};
@@ -23,11 +23,11 @@ use transom_core::work::{Key, Cause};
 /// What an observation said of an object: its mark, or `None` when it is gone or unreadable.
 pub(crate) type News = Option<Digest>;
 
-/// Claims, interest, own outputs, and each primary's last judgement and result.
+/// OwnershipIndex, interest, own outputs, and each primary's last judgement and result.
 #[derive(Default)]
 pub(crate) struct Known {
     /// Who wants which target.
-    pub(crate) claims: Claims,
+    pub(crate) ownership: OwnershipIndex,
     /// Which reconcile depends on which object.
     pub(crate) interest: Interest,
     /// The mark of each object that a reconcile depends on, as it was read.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::State;
-use transom_core::claims::Claimant;
+use transom_core::ownership::Contender;
 use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::policy::Writes;
@@ -86,7 +86,7 @@ impl Agent {
         let woken = {
             let mut known = self.known.lock();
             let stamped = known.outputs.of(key).next().cloned();
-            known.claims.keep(Claimant::of(key, primary.as_deref()), stamped.as_ref())
+            known.ownership.keep(Contender::of(key, primary.as_deref()), stamped.as_ref())
         };
         self.wake(woken);
     }

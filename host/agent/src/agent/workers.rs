@@ -64,17 +64,17 @@ impl Agent {
         let mut known = self.known.lock();
         let left: Vec<Key> = known.outputs.keys().filter(|key| key.policy == policy.name).cloned().collect();
         let Writes::Kubeconfig(rules) = &policy.writes else { return (primaries, left) };
-        known.claims.reaches(&policy.name, rules);
+        known.ownership.reaches(&policy.name, rules);
         let keys = primaries.iter().map(|primary| Key::new(&policy.name, primary));
         // A primary that was suspended until now may never have been located.
-        let unknown: Vec<Key> = keys.filter(|key| known.claims.target(key).is_none()).collect();
-        unknown.iter().for_each(|key| known.claims.expect(key));
+        let unknown: Vec<Key> = keys.filter(|key| known.ownership.target(key).is_none()).collect();
+        unknown.iter().for_each(|key| known.ownership.expect(key));
         if at_first {
             // A primary that cannot be read now may still exist, and keeps what was made for it. On a cluster that is
             // not connected no primary can ever be located, so none is expected; `succession` keeps others from taking
             // their targets.
             let connected = left.iter().filter(|key| self.connections.has(&key.primary.cluster));
-            connected.for_each(|key| known.claims.expect(key));
+            connected.for_each(|key| known.ownership.expect(key));
         }
         (primaries, left)
     }
@@ -92,9 +92,9 @@ impl Agent {
             let keys = primaries.iter().map(|primary| Key::new(&queue.policy, primary));
             let new: Vec<Key> = {
                 let mut known = self.known.lock();
-                let new = |key: &Key| !known.told.contains_key(key) && known.claims.target(key).is_none();
+                let new = |key: &Key| !known.told.contains_key(key) && known.ownership.target(key).is_none();
                 let new: Vec<Key> = keys.filter(new).collect();
-                new.iter().for_each(|key| known.claims.expect(key));
+                new.iter().for_each(|key| known.ownership.expect(key));
                 new
             };
             for key in new {

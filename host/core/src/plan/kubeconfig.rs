@@ -4,7 +4,7 @@
 use super::contention::{self, Contention};
 use super::{Plan, Step};
 use crate::managed_keys;
-use crate::claims::Claim;
+use crate::ownership::Ownership;
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::pattern::TemplateData;
@@ -51,8 +51,8 @@ pub struct Wanted<'a> {
     pub target: &'a ObjectRef,
     /// The target as it is, if it is there.
     pub existing: Option<&'a Object>,
-    /// The answer of [`crate::claims::Claims::decide`].
-    pub claim: Claim,
+    /// The answer of [`crate::ownership::OwnershipIndex::decide`].
+    pub ownership: Ownership,
     /// The stamp to put on what is written.
     pub stamp: Stamp,
     /// The content.
@@ -110,26 +110,26 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
 /// Whether the claimant is the only one; an error when it does not keep the target.
 fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
     let Wanted { key, target, .. } = wanted;
-    match &wanted.claim {
-        Claim::Kept { sole } => Ok(*sole),
-        Claim::Lost { holder } => {
-            let message = match key.policy == holder.policy {
-                true => format!("{target} is claimed by {} and {}; the latter keeps it", key.primary, holder.primary),
+    match &wanted.ownership {
+        Ownership::Owner { sole } => Ok(*sole),
+        Ownership::OwnedBy { owner } => {
+            let message = match key.policy == owner.policy {
+                true => format!("{target} is claimed by {} and {}; the latter keeps it", key.primary, owner.primary),
                 // One primary often has two policies, so the message names the policies.
                 false => format!(
                     "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter keeps it",
-                    key.policy, key.primary, holder.policy, holder.primary
+                    key.policy, key.primary, owner.policy, owner.primary
                 ),
             };
             Err(Failure::known(KnownReason::OwnedByAnother, message).about([(*target).clone()]))
         }
-        Claim::Unlocated { remaining } => Err(unlocated(target, *remaining)),
+        Ownership::Pending { remaining } => Err(unlocated(target, *remaining)),
     }
 }
 
 /// `OwnershipPending`: can be told as soon as the target is known, before anything is read for it.
 pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
-    let message = format!("{target} bears no stamp, and {remaining} primaries that might claim it are not located yet");
+    let message = format!("{target} bears no stamp, and {remaining} primaries that might ownership it are not located yet");
     Failure::known(KnownReason::OwnershipPending, message)
 }
 

@@ -2,7 +2,7 @@
 //! objects that another key claims, and objects that are still needed.
 
 use super::{Plan, Step};
-use crate::claims::Claims;
+use crate::ownership::OwnershipIndex;
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::pattern::Captures;
@@ -72,10 +72,10 @@ fn keeper(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<O
 
 /// Plans the removal of outputs. Leaves out those that have another stamp by now, are being deleted, or are claimed
 /// by another key, which takes them over.
-pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], claims: &Claims, why: Undesired) -> Pruned {
+pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], ownership: &OwnershipIndex, why: Undesired) -> Pruned {
     let mut pruned = Pruned { plan: Plan::new(key, None), kept: None };
     let mut keepers = Vec::new();
-    for candidate in candidates.iter().filter(|candidate| is_ours(&candidate.object, key, claims)) {
+    for candidate in candidates.iter().filter(|candidate| is_ours(&candidate.object, key, ownership)) {
         if policy.own.prune == PruneSpec::Never {
             pruned.kept = (why == Undesired::SourceDeleted).then(|| never(&candidate.object.reference));
             return pruned;
@@ -97,9 +97,9 @@ fn never(target: &ObjectRef) -> Failure {
 }
 
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
-fn is_ours(object: &Object, key: &Key, claims: &Claims) -> bool {
+fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
     let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
-    stamped && !object.deleting() && !claims.claimed_by_another(&object.reference, key)
+    stamped && !object.deleting() && !ownership.wanted_by_another(&object.reference, key)
 }
 
 /// Checks that an output may be removed now.

@@ -9,7 +9,7 @@ use crate::policies::load::Loaded;
 use source::Sources;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_core::claims::{Claim, Claimant};
+use transom_core::ownership::{Ownership, Contender};
 use transom_core::contract::credentials::Proposal;
 use transom_core::contract::decide::{Input, Need, Requirement};
 use transom_core::contract::{Primary, Timed};
@@ -50,7 +50,7 @@ struct Asking<'a> {
 struct Gathered {
     target: ObjectRef,
     existing: Option<Object>,
-    claim: Claim,
+    ownership: Ownership,
     inputs: Vec<Input>,
     sources: Sources,
 }
@@ -94,7 +94,7 @@ impl Agent {
 }
 
 impl Agent {
-    /// Claims the target of a primary that is held, so that no other primary takes it meanwhile. When the guest cannot
+    /// OwnershipIndex the target of a primary that is held, so that no other primary takes it meanwhile. When the guest cannot
     /// name the target, an earlier claim stays. The guest of a suspended policy is not asked.
     pub(super) fn locate(&self, loaded: &Arc<Loaded>, key: &Key, primary: &Arc<Object>) {
         let policy = &loaded.revision.policy;
@@ -108,7 +108,7 @@ impl Agent {
             Rounds::default().answer(policy, &asking.template_data(), asked).map(|_| target)
         });
         if let Ok(target) = located {
-            let woken = self.known.lock().claims.set(Claimant::of(key, Some(primary)), target);
+            let woken = self.known.lock().ownership.set(Contender::of(key, Some(primary)), target);
             self.wake(woken);
         }
     }
@@ -131,11 +131,11 @@ impl Asking<'_> {
             let asked = self.require(&inputs)?;
             let target = asked.target.clone();
             let next = rounds.answer(&self.loaded.revision.policy, &self.template_data(), asked)?;
-            let (existing, claim) = self.claim(&target, seen).await?;
+            let (existing, ownership) = self.ownership(&target, seen).await?;
             match next {
-                Next::Complete(complete) => break (complete, existing, claim),
+                Next::Complete(complete) => break (complete, existing, ownership),
                 Next::Read(needs) => {
-                    if let Claim::Unlocated { remaining } = claim {
+                    if let Ownership::Pending { remaining } = ownership {
                         return Err(kubeconfig::unlocated(&target, remaining));
                     }
                     // Frees what the last round read before more is read.
@@ -150,8 +150,8 @@ impl Asking<'_> {
             }
         };
         seen.reconcile.inputs = Some(inputs::digest(&self.view, &found, &inputs).to_string());
-        let (Requirement { target, .. }, existing, claim) = complete;
-        Ok(Gathered { target, existing, claim, inputs, sources })
+        let (Requirement { target, .. }, existing, ownership) = complete;
+        Ok(Gathered { target, existing, ownership, inputs, sources })
     }
 
     fn require(&self, inputs: &[Input]) -> Result<Requirement, Failure> {
@@ -187,8 +187,8 @@ impl Asking<'_> {
         Ok(objects)
     }
 
-    /// Claims the target for the primary and reads it; returns whether the primary may have it.
-    async fn claim(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Claim), Failure> {
+    /// OwnershipIndex the target for the primary and reads it; returns whether the primary may have it.
+    async fn ownership(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Ownership), Failure> {
         seen.reconcile.target = Some(target.clone());
         self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
         seen.objects.insert(target.clone(), None);
@@ -197,21 +197,21 @@ impl Asking<'_> {
         self.agent.accounts.read(self.key, "target", target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);
         let others = self.agent.queue(&self.key.policy).is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
-        let (woken, claim) = {
+        let (woken, ownership) = {
             let mut known = self.agent.known.lock();
-            let woken = known.claims.set(Claimant::of(self.key, Some(self.primary)), target.clone());
-            (woken, known.claims.decide(self.key, stamp.as_ref(), others))
+            let woken = known.ownership.set(Contender::of(self.key, Some(self.primary)), target.clone());
+            (woken, known.ownership.decide(self.key, stamp.as_ref(), others))
         };
         self.agent.wake(woken);
-        if others && matches!(claim, Claim::Unlocated { .. }) {
+        if others && matches!(ownership, Ownership::Pending { .. }) {
             seen.ask_again(Some(self.agent.clock.now_seconds().saturating_add(AGAIN_SECONDS)));
         }
-        Ok((existing, claim))
+        Ok((existing, ownership))
     }
 
     /// Checks whether a target that was made for another primary may be taken over now.
     async fn succeed(&self, gathered: &Gathered, seen: &mut Seen) -> Result<(), Failure> {
-        let Gathered { existing: Some(existing), claim: Claim::Kept { .. }, .. } = gathered else { return Ok(()) };
+        let Gathered { existing: Some(existing), ownership: Ownership::Owner { .. }, .. } = gathered else { return Ok(()) };
         let policy = &self.loaded.revision.policy;
         let Some(succession) = Succession::of(policy, self.primary, self.key, existing) else { return Ok(()) };
         let connected = self.agent.connections.has(&succession.former.primary.cluster);
@@ -261,7 +261,7 @@ impl Asking<'_> {
             data: self.template_data(),
             target: &gathered.target,
             existing: gathered.existing.as_ref(),
-            claim: gathered.claim.clone(),
+            ownership: gathered.ownership.clone(),
             stamp: Stamp::of(self.key, self.primary, inputs, &self.loaded.revision.decide.digest),
             document: Document {
                 bytes: assembled.to_yaml().as_bytes(),

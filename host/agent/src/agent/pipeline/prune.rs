@@ -26,7 +26,7 @@ impl Agent {
             let message = format!("{} is there, though no event has told of it yet", key.primary);
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
-        let woken = self.known.lock().claims.remove(key);
+        let woken = self.known.lock().ownership.remove(key);
         self.wake(woken);
         let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceDeleted, seen).await?;
         Ok(Success { gone: true, outcome, kept, ask_again_at: None })
@@ -57,7 +57,7 @@ impl Agent {
         }
         let Pruned { plan, kept } = {
             let known = self.known.lock();
-            prune::plan(&loaded.revision.policy, key, &candidates, &known.claims, why)
+            prune::plan(&loaded.revision.policy, key, &candidates, &known.ownership, why)
         };
         Ok((self.apply(key, plan, seen).await, kept))
     }

@@ -1,0 +1,456 @@
+//! Decides which primary writes a target when several want it. A plain value, keyed by target over all policies. A
+//! primary that is held keeps its claim, so that no other primary wins the target meanwhile (ADR 0016).
+
+use crate::object::Object;
+use crate::policy::SecretRule;
+use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
+use crate::watches;
+use crate::work::Key;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// A primary that wants a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contender {
+    /// Policy and primary.
+    pub key: Key,
+    /// uid of the primary, empty when it has none.
+    pub uid: String,
+    /// When the primary was created, in seconds since 1970.
+    pub created_seconds: Option<i64>,
+}
+
+impl Contender {
+    /// The contender for a primary; without uid and creation time when the primary cannot be read.
+    pub fn of(key: &Key, primary: Option<&Object>) -> Self {
+        let uid = primary.map(Object::uid).unwrap_or_default().to_owned();
+        Self { key: key.clone(), uid, created_seconds: primary.and_then(Object::created_seconds) }
+    }
+
+    /// Orders contenders: older first, without a creation time last; then by namespace, name, and the rest of the key.
+    fn rank(&self) -> (i64, Option<&str>, &str, &Key) {
+        let created = self.created_seconds.unwrap_or(i64::MAX);
+        (created, self.key.primary.namespace.as_deref(), &self.key.primary.name, &self.key)
+    }
+}
+
+/// What a contender may do with its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// It keeps the target.
+    Owner {
+        /// Whether it is the only contender.
+        sole: bool,
+    },
+    /// Another contender keeps it: wait for its release.
+    OwnedBy {
+        /// The key that keeps it.
+        owner: Key,
+    },
+    /// Not decided yet: some primaries have not been located since the start.
+    Pending {
+        /// How many.
+        remaining: usize,
+    },
+}
+
+/// Where the targets of a policy may lie, for any primary: wildcards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TargetScope {
+    cluster: String,
+    namespace: String,
+    name: String,
+}
+
+impl TargetScope {
+    fn holds(&self, target: &ObjectRef) -> bool {
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        self.cluster == target.cluster
+            && watches::matches(&self.namespace, namespace)
+            && watches::matches(&self.name, &target.name)
+    }
+}
+
+/// All ownership. The methods return the keys to wake: losers of a released target, and those that waited for the last
+/// location.
+#[derive(Clone, Debug, Default)]
+pub struct OwnershipIndex {
+    by_target: HashMap<ObjectRef, BTreeMap<Key, Contender>>,
+    target_of: HashMap<Key, ObjectRef>,
+    unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// Where the targets of each policy may lie.
+    reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
+    deferred: BTreeMap<Arc<str>, BTreeSet<Key>>,
+}
+
+impl OwnershipIndex {
+    /// Adds a primary that must be located before any unstamped target of its policy is written. Call this for every
+    /// primary that exists at the start (or when a policy is loaded), before the first reconcile.
+    pub fn expect(&mut self, key: &Key) {
+        self.unlocated.entry(Arc::clone(&key.policy)).or_default().insert(key.clone());
+    }
+
+    /// Sets where the targets of a policy may lie: contenders of other policies with a target there wait for its
+    /// primaries, too.
+    pub fn reaches(&mut self, policy: &Arc<str>, rules: &[SecretRule]) {
+        let reach = |rule: &SecretRule| TargetScope {
+            cluster: rule.cluster.clone(),
+            namespace: rule.namespace.wildcard("*"),
+            name: rule.name.wildcard("*"),
+        };
+        self.reach.insert(Arc::clone(policy), rules.iter().map(reach).collect());
+    }
+
+    /// Records the target that a reconcile found for a primary. Returns the keys to wake.
+    pub fn set(&mut self, contender: Contender, target: ObjectRef) -> Vec<Key> {
+        let key = contender.key.clone();
+        let mut woken = match self.target_of.get(&key) {
+            Some(old) if *old != target => self.release(&key),
+            _ => Vec::new(),
+        };
+        self.target_of.insert(key.clone(), target.clone());
+        self.by_target.entry(target).or_default().insert(key.clone(), contender);
+        woken.extend(self.locate(&key));
+        woken
+    }
+
+    /// A reconcile ended before the target was known (not ready, refused, failed). An existing claim stays; without
+    /// one, the target that carries the primary's stamp becomes its claim. For a primary without a uid, which may be
+    /// unreadable or gone, that holds only until it is located. Returns the keys to wake.
+    pub fn keep(&mut self, contender: Contender, stamped: Option<&ObjectRef>) -> Vec<Key> {
+        let key = &contender.key;
+        let believed =
+            !contender.uid.is_empty() || self.unlocated.get(&key.policy).is_some_and(|keys| keys.contains(key));
+        match stamped {
+            Some(target) if believed && !self.target_of.contains_key(key) => self.set(contender, target.clone()),
+            _ => self.locate(key),
+        }
+    }
+
+    /// A primary, or its policy, is gone. Returns the keys to wake.
+    pub fn remove(&mut self, key: &Key) -> Vec<Key> {
+        let mut woken = self.release(key);
+        if let Some(keys) = self.deferred.get_mut(&key.policy) {
+            keys.remove(key);
+        }
+        woken.extend(self.locate(key));
+        woken
+    }
+
+    /// A policy is gone with all its primaries. Returns the keys to wake.
+    pub fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
+        let keys: Vec<Key> = self.target_of.keys().filter(|key| *key.policy == *policy).cloned().collect();
+        self.unlocated.remove(policy);
+        self.reach.remove(policy);
+        let mut woken = self.deferred.remove(policy).unwrap_or_default();
+        woken.extend(keys.iter().flat_map(|key| self.release(key)));
+        woken.retain(|key| *key.policy != *policy);
+        woken.into_iter().collect()
+    }
+
+    /// What a contender may do with the target that it has set; `stamp` is the stamp on the existing target, if any. A
+    /// contender that must wait for locations is remembered and returned when the last one is known. `others`: it also
+    /// waits for the primaries of other policies that may want its target.
+    pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Ownership {
+        let contenders = self.target_of.get(key).and_then(|target| self.by_target.get(target));
+        let Some((contenders, me)) = contenders.and_then(|all| Some((all, all.get(key)?))) else {
+            // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
+            return Ownership::Owner { sole: true };
+        };
+        let stamped = |contender: &&Contender| {
+            let same = |stamp: &Stamp| contender.uid.is_empty() || stamp.source.uid == contender.uid;
+            stamp.is_some_and(|stamp| stamp.names(&contender.key) && same(stamp))
+        };
+        let owner = match contenders.values().find(stamped) {
+            Some(owner) => owner,
+            None => {
+                let waited_for = self.waited_for(key, stamp, others);
+                if !waited_for.is_empty() {
+                    let remaining = waited_for.iter().map(|policy| self.remaining(policy)).sum();
+                    for policy in waited_for {
+                        self.deferred.entry(policy).or_default().insert(key.clone());
+                    }
+                    return Ownership::Pending { remaining };
+                }
+                contenders.values().min_by_key(|contender| contender.rank()).unwrap_or(me)
+            }
+        };
+        match owner.key == *key {
+            true => Ownership::Owner { sole: contenders.len() == 1 },
+            false => Ownership::OwnedBy { owner: owner.key.clone() },
+        }
+    }
+
+    /// How many primaries of a policy have not been located since the start.
+    pub fn remaining(&self, policy: &str) -> usize {
+        self.unlocated.get(policy).map_or(0, BTreeSet::len)
+    }
+
+    /// Whether another key ownership a target.
+    pub fn wanted_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
+        self.by_target.get(target).is_some_and(|contenders| contenders.keys().any(|other| other != key))
+    }
+
+    /// The target that a key ownership.
+    pub fn target(&self, key: &Key) -> Option<&ObjectRef> {
+        self.target_of.get(key)
+    }
+
+    /// The policies whose primaries must be located first: the key's own, the policy of a stamp whose primary may
+    /// still claim the target, and, with `others`, policies whose targets may lie there.
+    fn waited_for(&self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Vec<Arc<str>> {
+        let named = stamp.map(Stamp::key);
+        let reaches = |policy: &Arc<str>| {
+            let reach = self.reach.get(policy).zip(self.target_of.get(key));
+            others && reach.is_some_and(|(reach, target)| reach.iter().any(|reach| reach.holds(target)))
+        };
+        let waits = |(policy, keys): &(&Arc<str>, &BTreeSet<Key>)| {
+            !keys.is_empty()
+                && (**policy == key.policy
+                    || named.as_ref().is_some_and(|named| keys.contains(named))
+                    || reaches(policy))
+        };
+        self.unlocated.iter().filter(waits).map(|(policy, _)| Arc::clone(policy)).collect()
+    }
+
+    /// Removes a claim; returns the other contenders of that target.
+    fn release(&mut self, key: &Key) -> Vec<Key> {
+        let Some(target) = self.target_of.remove(key) else { return Vec::new() };
+        let Some(contenders) = self.by_target.get_mut(&target) else { return Vec::new() };
+        contenders.remove(key);
+        let others: Vec<Key> = contenders.keys().cloned().collect();
+        if others.is_empty() {
+            self.by_target.remove(&target);
+        }
+        others
+    }
+
+    /// Marks a primary as located. With the last one of its policy, returns the keys that waited for it.
+    fn locate(&mut self, key: &Key) -> Vec<Key> {
+        let Some(keys) = self.unlocated.get_mut(&key.policy) else { return Vec::new() };
+        keys.remove(key);
+        if !keys.is_empty() {
+            return Vec::new();
+        }
+        self.unlocated.remove(&key.policy);
+        let mut woken = self.deferred.remove(&key.policy).unwrap_or_default();
+        woken.remove(key);
+        woken.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Writes;
+    use crate::sample::{hosted, key, kubeconfig_manifest, policy, stamp, target};
+
+    fn contender(name: &str, created: Option<i64>) -> Contender {
+        Contender { key: key(name), uid: format!("uid-{name}"), created_seconds: created }
+    }
+
+    fn in_namespace(namespace: &str, name: &str) -> Contender {
+        let mut reference = hosted(name);
+        reference.namespace = Some(namespace.to_owned());
+        Contender { key: Key::new(&"external".into(), &reference), uid: String::new(), created_seconds: None }
+    }
+
+    /// The contender that keeps the target which all of these claim, whatever the order in which they came.
+    fn owner(contenders: &[Contender], stamp: Option<&Stamp>) -> Key {
+        let mut owners = BTreeSet::new();
+        for turn in 0..contenders.len() {
+            let mut ownership = OwnershipIndex::default();
+            for contender in contenders.iter().cycle().skip(turn).take(contenders.len()) {
+                ownership.set(contender.clone(), target("demo"));
+            }
+            for contender in contenders {
+                match ownership.decide(&contender.key, stamp, true) {
+                    Ownership::OwnedBy { owner } => owners.insert(owner),
+                    Ownership::Owner { sole } => {
+                        assert_eq!(sole, contenders.len() == 1);
+                        owners.insert(contender.key.clone())
+                    }
+                    Ownership::Pending { .. } => panic!("everybody is located"),
+                };
+            }
+        }
+        assert_eq!(owners.len(), 1, "{owners:?}");
+        owners.pop_first().unwrap()
+    }
+
+    #[test]
+    fn the_stamp_decides_then_age_then_namespace_then_name() {
+        let (old, young, ageless) = (contender("z", Some(1)), contender("y", Some(2)), contender("a", None));
+        assert_eq!(owner(std::slice::from_ref(&young), None), young.key);
+        assert_eq!(owner(&[young.clone(), old.clone(), ageless.clone()], None), old.key);
+        assert_eq!(owner(&[young.clone(), ageless.clone()], None), young.key);
+        assert_eq!(owner(&[young.clone(), old.clone()], Some(&stamp("y", "uid-y"))), young.key);
+        assert_eq!(owner(&[young.clone(), old.clone()], Some(&stamp("y", "another uid"))), old.key);
+        assert_eq!(owner(&[young, old.clone()], Some(&stamp("nobody", "uid-y"))), old.key);
+        let (first, second, third) = (in_namespace("a", "z"), in_namespace("b", "a"), in_namespace("b", "c"));
+        assert_eq!(owner(&[third.clone(), second.clone(), first.clone()], None), first.key);
+        assert_eq!(owner(&[third, second.clone()], None), second.key);
+    }
+
+    #[test]
+    fn a_younger_one_does_not_win_by_waiting_for_the_older_to_be_held() {
+        // In either order: the older one is located (held or not makes the same claim), the younger one asks.
+        for held_first in [true, false] {
+            let mut ownership = OwnershipIndex::default();
+            let (old, young) = (contender("old", Some(1)), contender("young", Some(2)));
+            ownership.expect(&old.key);
+            ownership.expect(&young.key);
+            if held_first {
+                ownership.set(old.clone(), target("demo"));
+            }
+            ownership.set(young.clone(), target("demo"));
+            if !held_first {
+                assert_eq!(ownership.decide(&young.key, None, true), Ownership::Pending { remaining: 1 });
+                assert_eq!(ownership.set(old.clone(), target("demo")), vec![young.key.clone()]);
+            }
+            assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
+            // It fails, is held or waits later: its claim stays until it wants another target or is gone.
+            assert_eq!(ownership.keep(old.clone(), None), []);
+            assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
+            assert_eq!(ownership.remove(&old.key), vec![young.key.clone()]);
+            assert_eq!(ownership.decide(&young.key, None, true), Ownership::Owner { sole: true });
+        }
+    }
+
+    #[test]
+    fn an_older_one_does_not_take_what_was_made_for_a_younger() {
+        let mut ownership = OwnershipIndex::default();
+        let (old, young) = (contender("old", Some(1)), contender("young", Some(2)));
+        ownership.set(young.clone(), target("demo"));
+        ownership.set(old.clone(), target("demo"));
+        assert_eq!(
+            ownership.decide(&old.key, Some(&stamp("young", "uid-young")), true),
+            Ownership::OwnedBy { owner: young.key }
+        );
+    }
+
+    #[test]
+    fn a_release_wakes_those_that_lost() {
+        let mut ownership = OwnershipIndex::default();
+        let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
+        assert_eq!(ownership.set(a.clone(), target("demo")), []);
+        assert_eq!(ownership.set(b.clone(), target("demo")), []);
+        assert_eq!(ownership.decide(&b.key, None, true), Ownership::OwnedBy { owner: a.key.clone() });
+        assert!(ownership.wanted_by_another(&target("demo"), &a.key));
+        assert_eq!(ownership.set(a.clone(), target("demo")), [], "claiming the same again releases nothing");
+        assert_eq!(ownership.set(a.clone(), target("elsewhere")), vec![b.key.clone()]);
+        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Owner { sole: true });
+        ownership.set(a.clone(), target("demo"));
+        assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
+        assert_eq!(ownership.remove(&b.key), []);
+        assert!(ownership.by_target.is_empty() && ownership.target_of.is_empty());
+    }
+
+    #[test]
+    fn nothing_unstamped_is_written_before_all_are_located() {
+        let mut ownership = OwnershipIndex::default();
+        let (a, b, c) = (contender("a", Some(1)), contender("b", Some(2)), contender("c", Some(3)));
+        for key in [&a.key, &b.key, &c.key] {
+            ownership.expect(key);
+        }
+        ownership.set(b.clone(), target("demo"));
+        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Pending { remaining: 2 });
+        assert_eq!(ownership.decide(&b.key, Some(&stamp("b", "uid-b")), true), Ownership::Owner { sole: true });
+        assert_eq!(ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true), Ownership::Pending { remaining: 2 });
+        assert_eq!(ownership.keep(c, None), [], "a primary without a target counts as located");
+        assert_eq!(ownership.set(a.clone(), target("demo")), vec![b.key.clone()]);
+        assert_eq!(ownership.decide(&b.key, None, true), Ownership::OwnedBy { owner: a.key });
+    }
+
+    #[test]
+    fn of_two_policies_that_may_want_a_target_none_wins_by_being_the_first() {
+        let of = |policy: &str, contender: Contender| Contender {
+            key: Key::new(&policy.into(), &contender.key.primary),
+            ..contender
+        };
+        let (old, young) = (of("b", contender("old", Some(1))), of("a", contender("young", Some(2))));
+        let mut ownership = OwnershipIndex::default();
+        let rules = |namespace: &str| {
+            let mut manifest = kubeconfig_manifest();
+            manifest["spec"]["grant"]["write"][0]["namespace"] = namespace.into();
+            match policy(&manifest).writes {
+                Writes::Kubeconfig(rules) => rules,
+                Writes::Taints(_) => panic!("it writes Secrets"),
+            }
+        };
+        ownership.reaches(&old.key.policy, &rules("klusterlet-*"));
+        for contender in [&old, &young] {
+            ownership.expect(&contender.key);
+        }
+        ownership.set(young.clone(), target("demo"));
+        // It does not wait for other policies for ever: later the caller passes `others: false`.
+        assert_eq!(ownership.decide(&young.key, None, false), Ownership::Owner { sole: true });
+        assert_eq!(ownership.decide(&young.key, None, true), Ownership::Pending { remaining: 1 });
+        assert_eq!(ownership.set(old.clone(), target("demo")), vec![young.key.clone()]);
+        assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
+        // A removed policy is not waited for, nor is one whose targets lie elsewhere.
+        ownership.expect(&old.key);
+        ownership.remove(&young.key);
+        ownership.set(young.clone(), target("demo"));
+        assert_eq!(ownership.decide(&young.key, None, true), Ownership::Pending { remaining: 1 });
+        assert_eq!(ownership.remove_policy(&old.key.policy), vec![young.key.clone()]);
+        ownership.reaches(&old.key.policy, &rules("elsewhere-*"));
+        ownership.expect(&old.key);
+        assert_eq!(ownership.decide(&young.key, None, true), Ownership::Owner { sole: true });
+    }
+
+    #[test]
+    fn the_last_one_to_be_located_may_also_go_away() {
+        let mut ownership = OwnershipIndex::default();
+        let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
+        ownership.expect(&a.key);
+        ownership.expect(&b.key);
+        ownership.set(b.clone(), target("demo"));
+        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Pending { remaining: 1 });
+        assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
+        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Owner { sole: true });
+    }
+
+    #[test]
+    fn who_is_held_keeps_its_claim() {
+        let mut ownership = OwnershipIndex::default();
+        let (a, b) = (contender("a", Some(2)), contender("b", Some(1)));
+        ownership.keep(a.clone(), Some(&target("demo")));
+        ownership.set(b.clone(), target("demo"));
+        assert_eq!(ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true), Ownership::OwnedBy { owner: a.key.clone() });
+        ownership.set(a.clone(), target("elsewhere"));
+        ownership.keep(a.clone(), Some(&target("demo")));
+        assert_eq!(ownership.target(&a.key), Some(&target("elsewhere")), "what it ownership counts more than an old stamp");
+    }
+
+    #[test]
+    fn who_cannot_be_read_at_the_start_keeps_what_bears_its_stamp_until_it_is_gone() {
+        let unreadable = || Contender { key: key("a"), uid: String::new(), created_seconds: None };
+        let (mut ownership, b, stamp) = (OwnershipIndex::default(), contender("b", Some(1)), stamp("a", "uid-a"));
+        ownership.expect(&key("a"));
+        ownership.keep(unreadable(), Some(&target("demo")));
+        ownership.set(b.clone(), target("demo"));
+        assert_eq!(ownership.decide(&b.key, Some(&stamp), true), Ownership::OwnedBy { owner: key("a") });
+        assert_eq!(ownership.remove(&key("a")), vec![b.key.clone()]);
+        ownership.keep(unreadable(), Some(&target("demo")));
+        assert_eq!(ownership.decide(&b.key, Some(&stamp), true), Ownership::Owner { sole: true });
+    }
+
+    #[test]
+    fn a_stamp_of_another_policy_is_waited_for() {
+        let mut ownership = OwnershipIndex::default();
+        let mut theirs = contender("a", Some(9));
+        theirs.key.policy = "other".into();
+        let mut stamp = stamp("a", "uid-a");
+        stamp.policy = "other".to_owned();
+        let ours = contender("b", Some(1));
+        ownership.expect(&theirs.key);
+        ownership.set(ours.clone(), target("demo"));
+        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), Ownership::Pending { remaining: 1 });
+        assert_eq!(ownership.set(theirs.clone(), target("demo")), vec![ours.key.clone()]);
+        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), Ownership::OwnedBy { owner: theirs.key.clone() });
+        assert_eq!(ownership.remove_policy("other"), vec![ours.key.clone()]);
+        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), Ownership::Owner { sole: true });
+    }
+}
