@@ -172,7 +172,7 @@ impl Agent {
             let mut known = self.known.lock();
             let keys: Vec<_> = known.told.keys().filter(|key| *key.policy == *policy).cloned().collect();
             for key in keys {
-                known.interest.remove(&key);
+                known.dependencies.remove(&key);
                 known.told.remove(&key);
                 known.marks.remove(&key);
                 known.ends.remove(&key);

@@ -10,7 +10,7 @@ pub mod digest;
 pub mod document;
 pub mod failure;
 pub mod inputs;
-pub mod interest;
+pub mod dependencies;
 pub mod kubeconfig;
 pub mod latest;
 pub mod lease;

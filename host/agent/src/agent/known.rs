@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
 use transom_core::ownership::OwnershipIndex;
 use transom_core::digest::Digest;
-use transom_core::interest::Interest;
+use transom_core::dependencies::DependencyIndex;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::outputs::Outputs;
 use transom_core::plan::Step;
@@ -29,7 +29,7 @@ pub(crate) struct Known {
     /// Who wants which target.
     pub(crate) ownership: OwnershipIndex,
     /// Which reconcile depends on which object.
-    pub(crate) interest: Interest,
+    pub(crate) dependencies: DependencyIndex,
     /// The mark of each object that a reconcile depends on, as it was read.
     pub(crate) marks: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
     /// Which objects bear the agent's stamp.
@@ -95,7 +95,7 @@ impl Known {
     /// Registers objects that a reconcile is about to read. From then on every change is news to it, even one that
     /// restores the object as the reconcile before saw it.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
-        self.interest.add(key, objects.iter().cloned());
+        self.dependencies.add(key, objects.iter().cloned());
         if let Some(marks) = self.marks.get_mut(key) {
             marks.retain(|object, _| !objects.contains(object));
         }

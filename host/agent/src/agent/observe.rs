@@ -29,7 +29,7 @@ impl Agent {
                     known.outputs.observe(&object);
                     // What was made for a primary that is gone was put back: only its stamp leads to its owner.
                     let owner = known.outputs.owner(&object.reference);
-                    owner.filter(|key| !known.interest.concerned(&object.reference).any(|one| one == *key)).cloned()
+                    owner.filter(|key| !known.dependencies.concerned(&object.reference).any(|one| one == *key)).cloned()
                 };
                 self.changed(&object.reference, &Queued::Updated, || Some(mark::of(&object)));
                 // A stamp may name any object; only a primary of the policy is enqueued.
@@ -72,7 +72,7 @@ impl Agent {
                 queue.push(object, as_primary.clone(), None);
             }
         }
-        if self.known.lock().interest.concerned(object).next().is_none() {
+        if self.known.lock().dependencies.concerned(object).next().is_none() {
             return;
         }
         let mark = mark();
@@ -81,7 +81,7 @@ impl Agent {
             // A reconcile that saw this very state has nothing to do.
             let knows =
                 |key: &&Key| mark.is_some() && known.marks.get(*key).and_then(|marks| marks.get(object)) == Some(&mark);
-            let mut concerned: Vec<Key> = known.interest.concerned(object).filter(|key| !knows(key)).cloned().collect();
+            let mut concerned: Vec<Key> = known.dependencies.concerned(object).filter(|key| !knows(key)).cloned().collect();
             concerned.retain(|key| !known.is_writing(key, object, mark));
             concerned
         };
@@ -115,7 +115,7 @@ impl Agent {
                     Step::Patch { .. } => {}
                 }
                 known.wrote(&key.policy, step);
-                known.interest.concerned(step.target()).filter(|other| *other != key).cloned().collect()
+                known.dependencies.concerned(step.target()).filter(|other| *other != key).cloned().collect()
             };
             for other in others {
                 self.push(&other, Queued::Reconcile(Cause::Input(step.target().clone())), None);

@@ -43,7 +43,7 @@ impl Agent {
         let seen_primary = seen.primary.clone();
         {
             let mut known = self.known.lock();
-            known.interest.set(key, seen.objects.keys());
+            known.dependencies.set(key, seen.objects.keys());
             known.marks.insert(key.clone(), seen.objects);
             if let (State::Applied, Some(ends)) = (report.state, seen.ends_seconds) {
                 known.ends.insert(key.clone(), ends);
@@ -107,7 +107,7 @@ impl Agent {
         if gone {
             let mut known = self.known.lock();
             known.marks.remove(key);
-            known.interest.remove(key);
+            known.dependencies.remove(key);
             known.ends.remove(key);
             known.contention.remove(&(Arc::clone(&key.policy), report.primary.clone()));
         }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 /// The index from objects to the keys whose last reconcile depended on them. A plain value that the caller keeps.
 #[derive(Clone, Debug, Default)]
-pub struct Interest {
+pub struct DependencyIndex {
     readers: HashMap<Arc<ObjectRef>, BTreeSet<Key>>,
     reads: HashMap<Key, BTreeSet<Arc<ObjectRef>>>,
 }
 
-impl Interest {
+impl DependencyIndex {
     /// Adds what a key is about to read, so that a change before its reconcile ends is not missed.
     pub fn add(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
         for object in objects {
@@ -75,26 +75,26 @@ mod tests {
 
     #[test]
     fn what_is_about_to_be_read_counts_beside_what_was_read() {
-        let mut interest = Interest::default();
-        interest.set(&key("a"), [secret("one")].iter());
-        interest.add(&key("a"), [secret("one"), secret("two")]);
-        assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a")]);
-        assert_eq!(interest.of(&key("a")).count(), 2);
-        interest.set(&key("a"), [secret("two")].iter());
-        assert_eq!(interest.concerned(&secret("one")).count(), 0);
+        let mut dependencies = DependencyIndex::default();
+        dependencies.set(&key("a"), [secret("one")].iter());
+        dependencies.add(&key("a"), [secret("one"), secret("two")]);
+        assert_eq!(dependencies.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a")]);
+        assert_eq!(dependencies.of(&key("a")).count(), 2);
+        dependencies.set(&key("a"), [secret("two")].iter());
+        assert_eq!(dependencies.concerned(&secret("one")).count(), 0);
     }
 
     #[test]
     fn the_last_reconcile_counts() {
-        let mut interest = Interest::default();
-        interest.set(&key("a"), [secret("one"), secret("two")].iter());
-        interest.set(&key("b"), [secret("two")].iter());
-        assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a"), &key("b")]);
-        interest.set(&key("a"), [secret("one")].iter());
-        assert_eq!(interest.concerned(&secret("two")).collect::<Vec<_>>(), [&key("b")]);
-        assert_eq!(interest.of(&key("a")).collect::<Vec<_>>(), [&secret("one")]);
-        interest.remove(&key("a"));
-        interest.remove(&key("b"));
-        assert!(interest.readers.is_empty() && interest.reads.is_empty());
+        let mut dependencies = DependencyIndex::default();
+        dependencies.set(&key("a"), [secret("one"), secret("two")].iter());
+        dependencies.set(&key("b"), [secret("two")].iter());
+        assert_eq!(dependencies.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a"), &key("b")]);
+        dependencies.set(&key("a"), [secret("one")].iter());
+        assert_eq!(dependencies.concerned(&secret("two")).collect::<Vec<_>>(), [&key("b")]);
+        assert_eq!(dependencies.of(&key("a")).collect::<Vec<_>>(), [&secret("one")]);
+        dependencies.remove(&key("a"));
+        dependencies.remove(&key("b"));
+        assert!(dependencies.readers.is_empty() && dependencies.reads.is_empty());
     }
 }
