@@ -174,7 +174,7 @@ impl Agent {
             for key in keys {
                 known.dependencies.remove(&key);
                 known.told.remove(&key);
-                known.marks.remove(&key);
+                known.fingerprints.remove(&key);
                 known.ends.remove(&key);
             }
             known.counted.retain(|key, _| *key.policy != *policy);

@@ -49,14 +49,14 @@ impl Kind {
 /// Identifies the content of a path without reading it: replacing or changing the file changes the mark, even when
 /// size and time of modification stay the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark {
+pub struct FileIdentity {
     file: (u64, u64),
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Mark {
+impl FileIdentity {
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
@@ -93,7 +93,7 @@ impl Folder {
     ///
     /// # Errors
     /// When nothing is there, or the path leads out.
-    pub fn look(&self, path: &Path) -> io::Result<(Kind, Mark)> {
+    pub fn look(&self, path: &Path) -> io::Result<(Kind, FileIdentity)> {
         about(&self.at(path)?)
     }
 
@@ -101,9 +101,9 @@ impl Folder {
     ///
     /// # Errors
     /// When it is not a regular file, cannot be read, leads out, or has more bytes than `most` (`FileTooLarge`).
-    pub fn read(&self, path: &Path, most: u64) -> io::Result<(Vec<u8>, Mark)> {
+    pub fn read(&self, path: &Path, most: u64) -> io::Result<(Vec<u8>, FileIdentity)> {
         let file = self.at(path)?;
-        let (kind, mark) = about(&file)?;
+        let (kind, fingerprint) = about(&file)?;
         if kind != Kind::File {
             return Err(io::Error::other("it is not a regular file"));
         }
@@ -111,7 +111,7 @@ impl Folder {
         File::from(file).take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > most {
             true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {most} bytes"))),
-            false => Ok((bytes, mark)),
+            false => Ok((bytes, fingerprint)),
         }
     }
 
@@ -183,16 +183,16 @@ fn outside() -> io::Error {
     io::Error::other(Outside)
 }
 
-fn about(file: &OwnedFd) -> io::Result<(Kind, Mark)> {
+fn about(file: &OwnedFd) -> io::Result<(Kind, FileIdentity)> {
     let stat = fstat(file)?;
     let kind = Kind::of(FileType::from_raw_mode(stat.st_mode));
-    let mark = Mark {
+    let fingerprint = FileIdentity {
         file: (stat.st_dev, stat.st_ino),
         size: u64::try_from(stat.st_size).unwrap_or_default(),
         modified: (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or_default()),
         changed: (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or_default()),
     };
-    Ok((kind, mark))
+    Ok((kind, fingerprint))
 }
 
 #[cfg(test)]
@@ -290,8 +290,8 @@ mod tests {
             fs::write(to, "b").unwrap();
             File::options().write(true).open(to).unwrap().set_modified(time).unwrap();
             fs::rename(to, &path).unwrap();
-            let (_, mark) = folder.look(Path::new("a")).unwrap();
-            assert!(mark != first && (mark.size, mark.modified) == (first.size, first.modified));
+            let (_, fingerprint) = folder.look(Path::new("a")).unwrap();
+            assert!(fingerprint != first && (fingerprint.size, fingerprint.modified) == (first.size, first.modified));
         }
     }
 }

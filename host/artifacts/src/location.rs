@@ -1,7 +1,7 @@
 //! From the text in a policy to component bytes with a digest. Reads the binary and files, no network.
 
 use crate::builtin;
-use crate::folder::{Folder, Mark, leads_out};
+use crate::folder::{Folder, FileIdentity, leads_out};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::fmt;
@@ -67,9 +67,9 @@ impl Location {
     }
 
     /// The mark of the file's content now; `None` where there is no file, or none that a policy may name.
-    pub fn mark(&self) -> Option<Mark> {
+    pub fn fingerprint(&self) -> Option<FileIdentity> {
         let (root, path) = self.file()?;
-        Folder::open(root).and_then(|folder| folder.look(&path)).ok().map(|(_, mark)| mark)
+        Folder::open(root).and_then(|folder| folder.look(&path)).ok().map(|(_, fingerprint)| fingerprint)
     }
 
     /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`).
@@ -209,7 +209,7 @@ mod tests {
         let location = Location::parse("../guest.wasm", &beside(folder.path()));
         let artifact = location.fetch(None).unwrap();
         assert_eq!(artifact.digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert!(location.fetch(Some(&artifact.digest)).is_ok() && location.mark().is_some());
+        assert!(location.fetch(Some(&artifact.digest)).is_ok() && location.fingerprint().is_some());
         let refused = location.fetch(Some("sha256:00")).err().unwrap();
         assert_eq!(refused.word(), KnownReason::DigestMismatch);
         let anywhere = Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap());
@@ -243,7 +243,7 @@ mod tests {
                 let location = Location::parse(path, &base);
                 for expected in [None, Some(digest.as_str())] {
                     let refused = location.fetch(expected).err().unwrap();
-                    assert_eq!((refused.word(), location.mark()), (KnownReason::ComponentNotAllowed, None), "{base:?} {path}");
+                    assert_eq!((refused.word(), location.fingerprint()), (KnownReason::ComponentNotAllowed, None), "{base:?} {path}");
                     let other = Location::parse("/no/such/file", &base).fetch(expected).err().unwrap().to_string();
                     let said = refused.to_string().replace(&location.to_string(), "/no/such/file");
                     assert_eq!(said, other, "{base:?} {path}");

@@ -15,7 +15,7 @@ pub mod kubeconfig;
 pub mod latest;
 pub mod lease;
 pub mod managed_cluster;
-pub mod mark;
+pub mod fingerprint;
 pub mod metrics;
 pub mod object;
 pub mod observation;

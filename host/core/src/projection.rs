@@ -265,21 +265,21 @@ impl Declared {
 
     /// Digests of the values at the paths that were declared for changes only, one for each key of a map. The values
     /// themselves are not kept.
-    pub fn marks(&self, object: &Object) -> BTreeMap<String, Digest> {
-        let mut marks = BTreeMap::new();
+    pub fn fingerprints(&self, object: &Object) -> BTreeMap<String, Digest> {
+        let mut fingerprints = BTreeMap::new();
         for path in self.changes.list() {
             match at(path, &object.body).as_slice() {
                 [] => {}
                 [Value::Object(map)] => {
-                    marks.extend(map.iter().map(|(key, value)| (path.child(key).to_string(), Digest::of(value))));
+                    fingerprints.extend(map.iter().map(|(key, value)| (path.child(key).to_string(), Digest::of(value))));
                 }
                 found => {
                     let all = Value::Array(found.iter().map(|value| (*value).clone()).collect());
-                    marks.insert(path.to_string(), Digest::of(&all));
+                    fingerprints.insert(path.to_string(), Digest::of(&all));
                 }
             }
         }
-        marks
+        fingerprints
     }
 }
 
@@ -418,8 +418,8 @@ mod tests {
             fields: vec![],
             changes: vec!["metadata.annotations".to_owned(), "status.version.history".to_owned()],
         };
-        let marks = Declared::compile(&read).unwrap().marks(&object(hosted("demo"), hosted_cluster()));
-        let places: Vec<_> = marks.keys().collect();
+        let fingerprints = Declared::compile(&read).unwrap().fingerprints(&object(hosted("demo"), hosted_cluster()));
+        let places: Vec<_> = fingerprints.keys().collect();
         assert_eq!(places, ["metadata.annotations.d", "metadata.annotations[\"a.b/c\"]", "status.version.history"]);
     }
 
@@ -473,8 +473,8 @@ mod tests {
             prop_assert_eq!(declared.fields.project(&new), declared.fields.project(&after));
             prop_assert_eq!(declared.fields.misfit(&new), declared.fields.misfit(&after));
             prop_assert_eq!(changed(&old, &new, &declared.fields), changed(&before, &after, &declared.fields));
-            let marks = |value: &Value| declared.marks(&object(hosted("demo"), value.clone()));
-            prop_assert_eq!(marks(&new), marks(&after));
+            let fingerprints = |value: &Value| declared.fingerprints(&object(hosted("demo"), value.clone()));
+            prop_assert_eq!(fingerprints(&new), fingerprints(&after));
             prop_assert_eq!(all.retain(&new), new);
         }
 

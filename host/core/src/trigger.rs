@@ -14,7 +14,7 @@ use transom_api::labels;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastSeen {
     primary: Primary,
-    marks: BTreeMap<String, Digest>,
+    fingerprints: BTreeMap<String, Digest>,
     paused: bool,
 }
 
@@ -22,7 +22,7 @@ impl LastSeen {
     /// The record of an object as it is now. After the agent's own write to the primary, the record of the written
     /// object is the new *before*: the reconcile that wrote it has last_seen it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
-        Self { primary: declared.primary(object), marks: declared.marks(object), paused: object.paused() }
+        Self { primary: declared.primary(object), fingerprints: declared.fingerprints(object), paused: object.paused() }
     }
 }
 
@@ -90,8 +90,8 @@ fn pause() -> String {
 fn differing(declared: &Declared, before: &LastSeen, after: &LastSeen) -> Vec<String> {
     let mut paths: BTreeSet<String> =
         projection::changed(&before.primary.fields, &after.primary.fields, &declared.fields).into_iter().collect();
-    let marked = before.marks.keys().chain(after.marks.keys());
-    paths.extend(marked.filter(|path| before.marks.get(*path) != after.marks.get(*path)).cloned());
+    let marked = before.fingerprints.keys().chain(after.fingerprints.keys());
+    paths.extend(marked.filter(|path| before.fingerprints.get(*path) != after.fingerprints.get(*path)).cloned());
     if before.primary.deleting != after.primary.deleting {
         paths.insert("metadata.deletionTimestamp".to_owned());
     }

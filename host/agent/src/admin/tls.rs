@@ -27,19 +27,19 @@ impl Tls {
     /// # Errors
     /// When one cannot be read, or they do not belong together.
     pub(super) fn open(certificate: PathBuf, key: PathBuf) -> anyhow::Result<Self> {
-        let marks = [mark(&certificate), mark(&key)];
+        let fingerprints = [fingerprint(&certificate), fingerprint(&key)];
         let acceptor = read(&certificate, &key)?;
-        Ok(Self { certificate, key, held: Mutex::new((marks, acceptor)) })
+        Ok(Self { certificate, key, held: Mutex::new((fingerprints, acceptor)) })
     }
 
     /// The acceptor for the next connection. Reads files that changed first; while they cannot be used, the earlier
     /// ones stay in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let marks = [mark(&self.certificate), mark(&self.key)];
-        if marks != held.0 {
+        let fingerprints = [fingerprint(&self.certificate), fingerprint(&self.key)];
+        if fingerprints != held.0 {
             // Logged once for each change, not for each connection.
-            held.0 = marks;
+            held.0 = fingerprints;
             match read(&self.certificate, &self.key) {
                 Ok(acceptor) => {
                     info!("the certificate of the admin server was read again");
@@ -52,7 +52,7 @@ impl Tls {
     }
 }
 
-fn mark(path: &Path) -> Option<(u64, SystemTime)> {
+fn fingerprint(path: &Path) -> Option<(u64, SystemTime)> {
     let about = std::fs::metadata(path).ok()?;
     Some((about.len(), about.modified().ok()?))
 }

@@ -31,7 +31,7 @@ pub(crate) struct Known {
     /// Which reconcile depends on which object.
     pub(crate) dependencies: DependencyIndex,
     /// The mark of each object that a reconcile depends on, as it was read.
-    pub(crate) marks: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
+    pub(crate) fingerprints: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
     /// Which objects bear the agent's stamp.
     pub(crate) outputs: Outputs,
     /// Each primary as it was last judged.
@@ -73,13 +73,13 @@ impl Known {
 
     /// Ends a key's write of an object, successful or not; `mark` is the object's mark now, if known. True when there
     /// was news of the object meanwhile that says otherwise, or that cannot be compared because the mark is not known.
-    pub(crate) fn end_of_write(&mut self, key: &Key, object: &ObjectRef, mark: Option<Digest>) -> bool {
-        if let Some(marks) = self.marks.get_mut(key).filter(|_| mark.is_some()) {
-            marks.insert(object.clone(), mark);
+    pub(crate) fn end_of_write(&mut self, key: &Key, object: &ObjectRef, fingerprint: Option<Digest>) -> bool {
+        if let Some(fingerprints) = self.fingerprints.get_mut(key).filter(|_| fingerprint.is_some()) {
+            fingerprints.insert(object.clone(), fingerprint);
         }
         let ours = self.writing.get(object).is_some_and(|(writer, _)| writer == key);
         let news = if ours { self.writing.remove(object).and_then(|(_, news)| news) } else { None };
-        news.is_some_and(|news| mark.is_none() || news != mark)
+        news.is_some_and(|news| fingerprint.is_none() || news != fingerprint)
     }
 
     /// Updates the contention of an object after a policy's step succeeded.
@@ -96,8 +96,8 @@ impl Known {
     /// restores the object as the reconcile before saw it.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
         self.dependencies.add(key, objects.iter().cloned());
-        if let Some(marks) = self.marks.get_mut(key) {
-            marks.retain(|object, _| !objects.contains(object));
+        if let Some(fingerprints) = self.fingerprints.get_mut(key) {
+            fingerprints.retain(|object, _| !objects.contains(object));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transom_core::digest::Digest;
 use transom_core::failure::Class;
-use transom_core::mark;
+use transom_core::fingerprint;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::outcome::Outcome;
 use transom_core::plan::Step;
@@ -31,7 +31,7 @@ impl Agent {
                     let owner = known.outputs.owner(&object.reference);
                     owner.filter(|key| !known.dependencies.concerned(&object.reference).any(|one| one == *key)).cloned()
                 };
-                self.changed(&object.reference, &Queued::Updated, || Some(mark::of(&object)));
+                self.changed(&object.reference, &Queued::Updated, || Some(fingerprint::of(&object)));
                 // A stamp may name any object; only a primary of the policy is enqueued.
                 let queue = orphaned.as_ref().and_then(|key| self.queue(&key.policy));
                 let admits =
@@ -63,7 +63,7 @@ impl Agent {
     }
 
     /// Enqueues the reconciles of a changed object and those that depend on it.
-    fn changed(&self, object: &ObjectRef, as_primary: &Queued, mark: impl FnOnce() -> Option<Digest>) {
+    fn changed(&self, object: &ObjectRef, as_primary: &Queued, fingerprint: impl FnOnce() -> Option<Digest>) {
         if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
         }
@@ -75,14 +75,14 @@ impl Agent {
         if self.known.lock().dependencies.concerned(object).next().is_none() {
             return;
         }
-        let mark = mark();
+        let fingerprint = fingerprint();
         let concerned: Vec<Key> = {
             let mut known = self.known.lock();
             // A reconcile that saw this very state has nothing to do.
             let knows =
-                |key: &&Key| mark.is_some() && known.marks.get(*key).and_then(|marks| marks.get(object)) == Some(&mark);
+                |key: &&Key| fingerprint.is_some() && known.fingerprints.get(*key).and_then(|fingerprints| fingerprints.get(object)) == Some(&fingerprint);
             let mut concerned: Vec<Key> = known.dependencies.concerned(object).filter(|key| !knows(key)).cloned().collect();
-            concerned.retain(|key| !known.is_writing(key, object, mark));
+            concerned.retain(|key| !known.is_writing(key, object, fingerprint));
             concerned
         };
         for key in concerned {

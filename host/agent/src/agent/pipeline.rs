@@ -21,7 +21,7 @@ use transom_core::contract::{Context, Readiness, Timed};
 use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs;
-use transom_core::mark;
+use transom_core::fingerprint;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
@@ -72,7 +72,7 @@ impl Seen {
 
     /// Records an object that was read, or looked for and not found.
     fn read(&mut self, reference: &ObjectRef, object: Option<&Object>) {
-        self.objects.insert(reference.clone(), object.map(mark::of));
+        self.objects.insert(reference.clone(), object.map(fingerprint::of));
     }
 
     /// Keeps the earliest of all times that were asked for.
@@ -233,14 +233,14 @@ impl Agent {
                 self.known.lock().brake.give_back(key, step.target());
             }
             let left = outcome.steps.get(at).and_then(|done| done.left.as_deref());
-            let mark = left.map(mark::of);
-            let told = self.known.lock().end_of_write(key, step.target(), mark);
+            let fingerprint = left.map(fingerprint::of);
+            let told = self.known.lock().end_of_write(key, step.target(), fingerprint);
             if told {
                 self.push(key, Queued::Reconcile(Cause::Input(step.target().clone())), None);
             }
             if let Some(seen) = seen.objects.get_mut(step.target()) {
                 // Replaces the mark from before the write. When the new mark is not known, any later state is news.
-                *seen = mark;
+                *seen = fingerprint;
             }
         }
         outcome

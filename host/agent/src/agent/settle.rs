@@ -44,7 +44,7 @@ impl Agent {
         {
             let mut known = self.known.lock();
             known.dependencies.set(key, seen.objects.keys());
-            known.marks.insert(key.clone(), seen.objects);
+            known.fingerprints.insert(key.clone(), seen.objects);
             if let (State::Applied, Some(ends)) = (report.state, seen.ends_seconds) {
                 known.ends.insert(key.clone(), ends);
             }
@@ -106,7 +106,7 @@ impl Agent {
         let gone = report.end == End::Gone;
         if gone {
             let mut known = self.known.lock();
-            known.marks.remove(key);
+            known.fingerprints.remove(key);
             known.dependencies.remove(key);
             known.ends.remove(key);
             known.contention.remove(&(Arc::clone(&key.policy), report.primary.clone()));

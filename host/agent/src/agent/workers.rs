@@ -230,6 +230,6 @@ mod tests {
         agent.reconcile(&queue, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
-        assert!(known.told.is_empty() && known.last_seen.is_empty() && known.marks.is_empty());
+        assert!(known.told.is_empty() && known.last_seen.is_empty() && known.fingerprints.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use transom_artifacts::Base;
-use transom_artifacts::folder::{Folder, Kind, Mark, leads_out};
+use transom_artifacts::folder::{Folder, Kind, FileIdentity, leads_out};
 
 /// Maximum depth of folders.
 const MAX_DEPTH: usize = 16;
@@ -29,9 +29,9 @@ pub(crate) struct Files {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// The manifests by path, each with the mark of its content.
-    pub(crate) manifests: BTreeMap<PathBuf, Mark>,
+    pub(crate) manifests: BTreeMap<PathBuf, FileIdentity>,
     /// The folders that were listed, each with its mark.
-    pub(crate) folders: BTreeMap<PathBuf, Mark>,
+    pub(crate) folders: BTreeMap<PathBuf, FileIdentity>,
     /// What cannot be looked at, and why.
     pub(crate) broken: BTreeMap<PathBuf, String>,
     names: usize,
@@ -70,21 +70,21 @@ impl Files {
         let mut listing = Listing::default();
         match file {
             Some(name) => {
-                let (kind, mark) = folder.look(&name)?;
-                listing.take(&self.path, &name, kind, mark);
+                let (kind, fingerprint) = folder.look(&name)?;
+                listing.take(&self.path, &name, kind, fingerprint);
                 listing.folders.insert(root, folder.look(Path::new("."))?.1);
                 listing
                     .folders
                     .insert(folder_of(&self.path), Folder::open(&folder_of(&self.path))?.look(Path::new("."))?.1);
             }
             None => {
-                let (_, mark) = folder.look(Path::new("."))?;
-                listing.seen.insert(mark.identity());
-                listing.folders.insert(self.path.clone(), mark);
+                let (_, fingerprint) = folder.look(Path::new("."))?;
+                listing.seen.insert(fingerprint.identity());
+                listing.folders.insert(self.path.clone(), fingerprint);
                 listing.walk(&folder, &self.path, Path::new(""), 0)?;
             }
         }
-        let bytes: u64 = listing.manifests.values().map(Mark::size).sum();
+        let bytes: u64 = listing.manifests.values().map(FileIdentity::size).sum();
         match bytes > MAX_BYTES {
             true => Err(io::Error::other(format!("its manifests have {bytes} bytes, {MAX_BYTES} are the limit"))),
             false => Ok(listing),
@@ -146,9 +146,9 @@ impl Listing {
         found
     }
 
-    fn take(&mut self, path: &Path, name: &Path, kind: Kind, mark: Mark) {
+    fn take(&mut self, path: &Path, name: &Path, kind: Kind, fingerprint: FileIdentity) {
         match kind {
-            Kind::File => drop(self.manifests.insert(path.to_owned(), mark)),
+            Kind::File => drop(self.manifests.insert(path.to_owned(), fingerprint)),
             _ if is_manifest(name.as_os_str()) => {
                 self.broken.insert(path.to_owned(), "it is not a regular file".to_owned());
             }
@@ -168,8 +168,8 @@ impl Listing {
                 continue;
             }
             match folder.look(&path) {
-                Ok((Kind::Folder, mark)) => self.enter(folder, top, &path, depth, mark)?,
-                Ok((kind, mark)) if is_manifest => self.take(&top.join(&path), &path, kind, mark),
+                Ok((Kind::Folder, fingerprint)) => self.enter(folder, top, &path, depth, fingerprint)?,
+                Ok((kind, fingerprint)) if is_manifest => self.take(&top.join(&path), &path, kind, fingerprint),
                 Err(error) if is_manifest || leads_out(&error) || hint == Some(Kind::Folder) => {
                     self.broken.insert(top.join(&path), error.to_string());
                 }
@@ -183,16 +183,16 @@ impl Listing {
     }
 
     /// Walks into a folder, unless it was walked before through another link.
-    fn enter(&mut self, folder: &Folder, top: &Path, path: &Path, depth: usize, mark: Mark) -> io::Result<()> {
+    fn enter(&mut self, folder: &Folder, top: &Path, path: &Path, depth: usize, fingerprint: FileIdentity) -> io::Result<()> {
         let at = top.join(path);
-        if !self.seen.insert(mark.identity()) {
+        if !self.seen.insert(fingerprint.identity()) {
             return Ok(());
         }
         if depth == MAX_DEPTH {
             self.broken.insert(at, format!("it lies more than {MAX_DEPTH} folders deep"));
             return Ok(());
         }
-        self.folders.insert(at.clone(), mark);
+        self.folders.insert(at.clone(), fingerprint);
         match self.walk(folder, top, path, depth + 1) {
             // A folder that cannot be read hides only itself; an exceeded limit ends the whole listing.
             Err(error) if error.raw_os_error().is_some() => drop(self.broken.insert(at, error.to_string())),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use transom_artifacts::Location;
-use transom_artifacts::folder::{Folder, Mark};
+use transom_artifacts::folder::{Folder, FileIdentity};
 
 /// Minimum time between two looks, however many events arrive meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ pub(super) struct Seen {
     /// All written policies, if any manifest changed; or why they cannot be read.
     pub(super) found: Option<Result<Found, String>>,
     /// The component files that changed; `None` for one that is gone.
-    pub(super) components: BTreeMap<Location, Option<Mark>>,
+    pub(super) components: BTreeMap<Location, Option<FileIdentity>>,
 }
 
 enum Signal {
@@ -109,9 +109,9 @@ struct Follower {
     components: BTreeSet<Location>,
     names: Names,
     watcher: Option<RecommendedWatcher>,
-    watched: BTreeMap<PathBuf, Mark>,
+    watched: BTreeMap<PathBuf, FileIdentity>,
     manifests: Settling<PathBuf>,
-    marks: Settling<Location>,
+    fingerprints: Settling<Location>,
     /// The policies in each manifest.
     read: BTreeMap<PathBuf, Found>,
     /// What could not be looked at the last time, or why nothing could.
@@ -155,7 +155,7 @@ impl Follower {
 
     fn patience(&self) -> Duration {
         match (&self.broken, &self.watcher) {
-            _ if !self.manifests.is_quiet() || !self.marks.is_quiet() => QUIET,
+            _ if !self.manifests.is_quiet() || !self.fingerprints.is_quiet() => QUIET,
             (Some(Err(_)), _) | (_, None) => DEAF,
             _ => SLOW,
         }
@@ -163,10 +163,10 @@ impl Follower {
 
     /// Looks at everything that is followed, and reads what changed.
     fn look(&mut self, now: Instant) -> Seen {
-        let marks = self.components.iter().map(|one| (one.clone(), one.mark())).collect();
-        let mut components = self.marks.look(now, marks);
+        let fingerprints = self.components.iter().map(|one| (one.clone(), one.fingerprint())).collect();
+        let mut components = self.fingerprints.look(now, fingerprints);
         // Forgets components that no policy names any more.
-        self.marks.retain(|one| self.components.contains(one));
+        self.fingerprints.retain(|one| self.components.contains(one));
         components.retain(|one, _| self.components.contains(one));
         let listing = self.files.as_ref().map(|files| files.list().map_err(|error| error.to_string()));
         let found = listing.as_ref().and_then(|listing| self.manifests(now, listing));
@@ -179,13 +179,13 @@ impl Follower {
         let files = self.files.as_ref()?;
         let changed = match listing {
             Ok(listing) => {
-                let there = listing.manifests.iter().map(|(path, mark)| (path.clone(), Some(*mark))).collect();
+                let there = listing.manifests.iter().map(|(path, fingerprint)| (path.clone(), Some(*fingerprint))).collect();
                 self.manifests.look(now, there)
             }
             Err(_) => BTreeMap::new(),
         };
-        for (path, mark) in &changed {
-            match mark {
+        for (path, fingerprint) in &changed {
+            match fingerprint {
                 Some(_) => drop(self.read.insert(path.clone(), files.read(path))),
                 None => drop(self.read.remove(path)),
             }
@@ -218,36 +218,36 @@ impl Follower {
             wanted.extend(component.file().and_then(|(root, path)| nearest(root, &path)));
         }
         let gone =
-            self.watched.iter().filter(|(path, mark)| wanted.get(*path).map(Mark::identity) != Some(mark.identity()));
+            self.watched.iter().filter(|(path, fingerprint)| wanted.get(*path).map(FileIdentity::identity) != Some(fingerprint.identity()));
         let gone: Vec<PathBuf> = gone.map(|(path, _)| path.clone()).collect();
         for path in gone {
             // Fails when the folder itself is gone, and with it the watch.
             drop(watcher.unwatch(&path));
             self.watched.remove(&path);
         }
-        for (path, mark) in wanted {
+        for (path, fingerprint) in wanted {
             if self.watched.len() < MAX_WATCHED && !self.watched.contains_key(&path) {
                 // When this fails, the slow look finds what changes.
                 drop(watcher.watch(&path, RecursiveMode::NonRecursive));
-                self.watched.insert(path, mark);
+                self.watched.insert(path, fingerprint);
             }
         }
     }
 }
 
 /// The folder of a file below a root, or the nearest existing one above it.
-fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, Mark)> {
+fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, FileIdentity)> {
     let there = Folder::open(root);
     let Ok(folder) = &there else {
         // The root may be made later: its parent folder will report that.
         let above = super::folder_of(root);
-        let mark = Folder::open(&above).ok()?.look(Path::new(".")).ok()?.1;
-        return Some((above, mark));
+        let fingerprint = Folder::open(&above).ok()?.look(Path::new(".")).ok()?.1;
+        return Some((above, fingerprint));
     };
     let mut below = path.parent()?;
     loop {
         match folder.look(below) {
-            Ok((_, mark)) => return Some((root.join(below), mark)),
+            Ok((_, fingerprint)) => return Some((root.join(below), fingerprint)),
             Err(_) => below = below.parent()?,
         }
     }

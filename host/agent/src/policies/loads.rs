@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::task::{Id, JoinHandle, JoinSet};
 use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_artifacts::folder::Mark;
+use transom_artifacts::folder::FileIdentity;
 use transom_artifacts::{Base, Location};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
@@ -57,7 +57,7 @@ pub(super) struct Done {
     pub(super) number: u64,
     pub(super) result: Result<Loaded, Refusal>,
     /// The components as they were before they were read.
-    pub(super) marks: BTreeMap<Location, Option<Mark>>,
+    pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
 }
 
 /// A job that is running.
@@ -178,7 +178,7 @@ fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
     let again = Box::new(job.clone());
     let Job { number, policy, base, components } = job;
     let name = Arc::clone(&policy.name);
-    let marks = components.into_iter().map(|component| (component.clone(), component.mark())).collect();
+    let fingerprints = components.into_iter().map(|component| (component.clone(), component.fingerprint())).collect();
     let result = match catch_unwind(AssertUnwindSafe(|| load::assemble(engine, policy, &base))) {
         Ok(Ok(loaded)) => Ok(loaded),
         Ok(Err(Unloaded::Slow)) => return Err(again),
@@ -188,7 +188,7 @@ fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
             Err(Refusal { word: KnownReason::AgentFailed, message })
         }
     };
-    Ok(Done { policy: name, number, result, marks })
+    Ok(Done { policy: name, number, result, fingerprints })
 }
 
 /// Policies that are being read and loaded in the background.

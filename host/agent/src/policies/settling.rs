@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use transom_artifacts::folder::Mark;
+use transom_artifacts::folder::FileIdentity;
 
 /// How long a file must stay the same before it counts, so that it is not read half written.
 pub(super) const QUIET: Duration = Duration::from_millis(200);
@@ -12,14 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Files with the mark that counts, and those with a change that does not count yet. A mark stands for a content.
 #[derive(Debug)]
-pub(super) struct Settling<K, M = Mark> {
+pub(super) struct Settling<K, M = FileIdentity> {
     taken: BTreeMap<K, M>,
     moving: BTreeMap<K, Moving<M>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Moving<M> {
-    mark: Option<M>,
+    fingerprint: Option<M>,
     since: Instant,
     first: Instant,
 }
@@ -36,24 +36,24 @@ impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
         for known in self.taken.keys().chain(self.moving.keys()) {
             there.entry(known.clone()).or_default();
         }
-        there.retain(|key, mark| self.settled(now, key, *mark));
-        for (key, mark) in &there {
-            match mark {
-                Some(mark) => drop(self.taken.insert(key.clone(), *mark)),
+        there.retain(|key, fingerprint| self.settled(now, key, *fingerprint));
+        for (key, fingerprint) in &there {
+            match fingerprint {
+                Some(fingerprint) => drop(self.taken.insert(key.clone(), *fingerprint)),
                 None => drop(self.taken.remove(key)),
             }
         }
         there
     }
 
-    fn settled(&mut self, now: Instant, key: &K, mark: Option<M>) -> bool {
-        if self.taken.get(key) == mark.as_ref() {
+    fn settled(&mut self, now: Instant, key: &K, fingerprint: Option<M>) -> bool {
+        if self.taken.get(key) == fingerprint.as_ref() {
             self.moving.remove(key);
             return false;
         }
-        let moving = self.moving.entry(key.clone()).or_insert(Moving { mark, since: now, first: now });
-        if moving.mark != mark {
-            (moving.mark, moving.since) = (mark, now);
+        let moving = self.moving.entry(key.clone()).or_insert(Moving { fingerprint, since: now, first: now });
+        if moving.fingerprint != fingerprint {
+            (moving.fingerprint, moving.since) = (fingerprint, now);
         }
         let settled = now.duration_since(moving.since) >= QUIET || now.duration_since(moving.first) >= PATIENCE;
         if settled {
@@ -87,7 +87,7 @@ mod tests {
     fn looks(seen: &[&[(&'static str, u32)]]) -> Vec<Vec<(&'static str, Option<u32>)>> {
         let (begun, mut settling) = (Instant::now(), Settling::<&str, u32>::default());
         let look = |(at, files): (u32, &&[(&'static str, u32)])| {
-            let there = files.iter().map(|(name, mark)| (*name, Some(*mark))).collect();
+            let there = files.iter().map(|(name, fingerprint)| (*name, Some(*fingerprint))).collect();
             settling.look(begun + Duration::from_millis(100) * at, there).into_iter().collect()
         };
         (0..).zip(seen).map(look).collect()

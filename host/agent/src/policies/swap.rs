@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_artifacts::Location;
-use transom_artifacts::folder::Mark;
+use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{Change, Place, Refusal};
 use transom_core::policy::Policy;
 use transom_core::signal::Signal;
@@ -57,7 +57,7 @@ struct Newest {
     /// The number of the load that counts; the result of an older one is dropped.
     number: u64,
     /// The marks of the components at the last load.
-    marks: BTreeMap<Location, Option<Mark>>,
+    fingerprints: BTreeMap<Location, Option<FileIdentity>>,
 }
 
 impl Swap {
@@ -174,7 +174,7 @@ impl Swap {
             taken: false,
             loading: None,
             number: 0,
-            marks: BTreeMap::new(),
+            fingerprints: BTreeMap::new(),
         };
         self.newest.insert(Arc::clone(name), newest);
         let mut changes = Changes::new();
@@ -200,10 +200,10 @@ impl Swap {
     }
 
     /// Loads the policies again whose components changed.
-    pub(super) fn see_components(&mut self, marks: &BTreeMap<Location, Option<Mark>>) {
+    pub(super) fn see_components(&mut self, fingerprints: &BTreeMap<Location, Option<FileIdentity>>) {
         let other = |newest: &Newest| {
             newest.loading.is_none()
-                && newest.marks.iter().any(|(at, mark)| marks.get(at).is_some_and(|now| now != mark))
+                && newest.fingerprints.iter().any(|(at, fingerprint)| fingerprints.get(at).is_some_and(|now| now != fingerprint))
         };
         let changed: Vec<_> = self.newest.iter().filter(|(_, one)| other(one)).map(|(name, _)| name.clone()).collect();
         changed.iter().for_each(|name| self.load(name));
@@ -228,7 +228,7 @@ impl Swap {
         };
         newest.loading = None;
         // These marks are older than the load, so a component that changed during it counts as changed.
-        newest.marks = done.marks;
+        newest.fingerprints = done.fingerprints;
         newest.failed = done.result.is_err();
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.

@@ -184,7 +184,7 @@ struct Condition<'a> {
 
 /// The first line of a status file: digest of the compared fields, status of the condition, and since when it has that
 /// status.
-struct Mark {
+struct Fingerprint {
     digest: String,
     status: String,
     since: String,
@@ -208,7 +208,7 @@ fn write(
     body.insert("conditions".to_owned(), json!([shown]));
     let mut body = Value::Object(body);
     let counted = digest(body.to_string().as_bytes());
-    let before = mark(own, file)?;
+    let before = fingerprint(own, file)?;
     if before.as_ref().is_some_and(|before| before.digest == counted) {
         return Ok(());
     }
@@ -224,7 +224,7 @@ fn write(
 }
 
 /// The first line of a status file; `None` if there is no file, or its first line was changed.
-fn mark(own: &Own, file: &Path) -> io::Result<Option<Mark>> {
+fn fingerprint(own: &Own, file: &Path) -> io::Result<Option<Fingerprint>> {
     let Some(file) = own.file(file)? else { return Ok(None) };
     let mut line = String::new();
     if BufReader::with_capacity(160, file.take(160)).read_line(&mut line).is_err() {
@@ -232,7 +232,7 @@ fn mark(own: &Own, file: &Path) -> io::Result<Option<Mark>> {
     }
     let mut words = line.strip_prefix(MARK).unwrap_or_default().split_whitespace().map(str::to_owned);
     Ok(match (words.next(), words.next(), words.next()) {
-        (Some(digest), Some(status), Some(since)) => Some(Mark { digest, status, since }),
+        (Some(digest), Some(status), Some(since)) => Some(Fingerprint { digest, status, since }),
         _ => None,
     })
 }

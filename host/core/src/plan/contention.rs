@@ -50,9 +50,9 @@ impl Contention {
     }
 
     /// Counts a change when the object is not as we left it; each foreign state counts once.
-    fn observe(&mut self, mark: Digest, now_seconds: i64) {
-        if self.left.is_some_and(|left| left != mark) && self.seen != Some(mark) {
-            self.seen = Some(mark);
+    fn observe(&mut self, fingerprint: Digest, now_seconds: i64) {
+        if self.left.is_some_and(|left| left != fingerprint) && self.seen != Some(fingerprint) {
+            self.seen = Some(fingerprint);
             self.changed_at.push(now_seconds);
         }
         // Changes in the future are dropped: the clock was set back, and their age is unknown.
@@ -87,14 +87,14 @@ mod tests {
     use super::*;
     use crate::sample::{object, target};
 
-    fn mark(data: Option<&str>) -> Digest {
+    fn fingerprint(data: Option<&str>) -> Digest {
         let secret = data.map(|data| object(target("demo"), json!({"data": {"kubeconfig": data}})));
         whole(secret.as_ref())
     }
 
     /// Plans while `there` is there; returns until when the target is left alone. A permitted write succeeds.
     fn planned(contention: &mut Contention, there: Option<&str>, at: i64) -> Option<i64> {
-        let permitted = contention.permit(&target("demo"), mark(there), mark(Some("ours")), at);
+        let permitted = contention.permit(&target("demo"), fingerprint(there), fingerprint(Some("ours")), at);
         if permitted.is_ok() {
             contention.written();
         }
@@ -124,7 +124,7 @@ mod tests {
         planned(&mut contention, Some("x"), 0);
         for at in 1..5 {
             // Each of these writes fails: `written` is not called.
-            assert!(contention.permit(&target("demo"), mark(Some("x")), mark(Some("ours")), at).is_ok());
+            assert!(contention.permit(&target("demo"), fingerprint(Some("x")), fingerprint(Some("ours")), at).is_ok());
         }
         assert_eq!(contention.changed_at, [1]);
         assert_eq!(planned(&mut contention, Some("x"), 601), None);

@@ -47,7 +47,7 @@ pub fn plan(
     if merged == current {
         return Ok(Plan::new(key, None));
     }
-    contention.permit(&primary.reference, mark(&current, rule, added), mark(&merged, rule, added), now_seconds)?;
+    contention.permit(&primary.reference, fingerprint(&current, rule, added), fingerprint(&merged, rule, added), now_seconds)?;
     let value = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
     let step = Step::Patch {
         reference: primary.reference.clone(),
@@ -59,7 +59,7 @@ pub fn plan(
 
 /// A mark of what the policy writes in a list of taints: the owned taints, and, where the agent sets times, whether
 /// each has a time. The time itself does not count.
-fn mark(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
+fn fingerprint(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
     let owned = taints.iter().filter(|taint| rule.keys.contains(key_of(taint)));
     let text = |taint: &Value, field| taint.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let timed = |taint: &Value| matches!(added, TimeAdded::SetByUs(_)) && has_time(taint);

@@ -29,7 +29,7 @@ pub(super) fn changed(step: &Step, answer: &Value) -> Vec<String> {
 }
 
 /// A digest of what a step writes, regardless of version and time. It never leaves the process.
-pub(super) fn mark(step: &Step) -> Digest {
+pub(super) fn fingerprint(step: &Step) -> Digest {
     Digest::of(&json!([step.kind().past(), sent(step)]))
 }
 
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn the_mark_is_that_of_what_is_owned() {
-        let one = |at: &str| mark(&taints(json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}])));
+        let one = |at: &str| fingerprint(&taints(json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}])));
         assert_eq!(one("2026-11-21T08:15:30Z"), one("2026-11-21T08:15:31Z"));
-        assert_ne!(one("x"), mark(&taints(Value::Null)));
+        assert_ne!(one("x"), fingerprint(&taints(Value::Null)));
     }
 }

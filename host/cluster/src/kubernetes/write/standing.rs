@@ -18,7 +18,7 @@ const STANDS: Duration = Duration::from_secs(600);
 pub(super) struct Standing(Mutex<BTreeMap<ObjectRef, Changed>>);
 
 struct Changed {
-    mark: Digest,
+    fingerprint: Digest,
     paths: Vec<String>,
     at: Instant,
 }
@@ -28,7 +28,7 @@ impl Standing {
     pub(super) fn check(&self, step: &Step) -> Result<(), WriteFailure> {
         let changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match changed.get(step.target()) {
-            Some(before) if before.at.elapsed() < STANDS && before.mark == answer::mark(step) => {
+            Some(before) if before.at.elapsed() < STANDS && before.fingerprint == answer::fingerprint(step) => {
                 Err(failed(step, &before.paths))
             }
             _ => Ok(()),
@@ -43,7 +43,7 @@ impl Standing {
             return Ok(());
         }
         changed.retain(|_, before| before.at.elapsed() < STANDS);
-        let now = Changed { mark: answer::mark(step), paths: paths.to_vec(), at: Instant::now() };
+        let now = Changed { fingerprint: answer::fingerprint(step), paths: paths.to_vec(), at: Instant::now() };
         changed.insert(step.target().clone(), now);
         Err(failed(step, paths))
     }
