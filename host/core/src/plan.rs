@@ -4,7 +4,7 @@ pub mod brake;
 pub mod contention;
 pub mod kubeconfig;
 pub mod prune;
-pub mod succession;
+pub mod handover;
 pub mod taints;
 
 use crate::object::Object;

@@ -71,7 +71,7 @@ impl Agent {
         unknown.iter().for_each(|key| known.ownership.expect(key));
         if at_first {
             // A primary that cannot be read now may still exist, and keeps what was made for it. On a cluster that is
-            // not connected no primary can ever be located, so none is expected; `succession` keeps others from taking
+            // not connected no primary can ever be located, so none is expected; `handover` keeps others from taking
             // their targets.
             let connected = left.iter().filter(|key| self.connections.has(&key.primary.cluster));
             connected.for_each(|key| known.ownership.expect(key));

@@ -21,7 +21,7 @@ use transom_core::pattern::TemplateData;
 use transom_core::plan::Plan;
 use transom_core::plan::kubeconfig::{self, Document, Wanted};
 use transom_core::plan::prune::Undesired;
-use transom_core::plan::succession::Succession;
+use transom_core::plan::handover::Handover;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
@@ -213,16 +213,16 @@ impl Asking<'_> {
     async fn succeed(&self, gathered: &Gathered, seen: &mut Seen) -> Result<(), Failure> {
         let Gathered { existing: Some(existing), ownership: Ownership::Owner { .. }, .. } = gathered else { return Ok(()) };
         let policy = &self.loaded.revision.policy;
-        let Some(succession) = Succession::of(policy, self.primary, self.key, existing) else { return Ok(()) };
-        let connected = self.agent.connections.has(&succession.former.primary.cluster);
-        let keepers = self.look(&succession.keepers, seen).await?;
-        succession.judge(connected, &keepers)?;
+        let Some(handover) = Handover::of(policy, self.primary, self.key, existing) else { return Ok(()) };
+        let connected = self.agent.connections.has(&handover.former.primary.cluster);
+        let keepers = self.look(&handover.keepers, seen).await?;
+        handover.judge(connected, &keepers)?;
         // A takeover cannot be undone, and a watch may lag behind the API server.
         let mut confirmed = Vec::with_capacity(keepers.len());
-        for keeper in &succession.keepers {
+        for keeper in &handover.keepers {
             confirmed.push(self.agent.connections.confirm(keeper).await?.map(Arc::new));
         }
-        succession.judge(connected, &confirmed)
+        handover.judge(connected, &confirmed)
     }
 
     /// Stage 5.

@@ -13,7 +13,7 @@ use transom_api::KnownReason;
 
 /// A target with this policy's stamp for another primary than the one that claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Succession {
+pub struct Handover {
     /// The target.
     pub target: ObjectRef,
     /// The key that it was made for.
@@ -22,7 +22,7 @@ pub struct Succession {
     pub keepers: Vec<ObjectRef>,
 }
 
-impl Succession {
+impl Handover {
     /// `None` when the target has no stamp of this policy, or the stamp of this primary. A primary with the same name
     /// and another uid is another one; one with the same uid is the same, in whatever version of its kind the policy
     /// reads it.
@@ -68,12 +68,12 @@ mod tests {
     use serde_json::{Value, json};
     use transom_api::Reason;
 
-    fn succession(stamped: &Stamp, uid: &str) -> Option<Succession> {
+    fn handover(stamped: &Stamp, uid: &str) -> Option<Handover> {
         let mut body = json!({});
         stamped.put(&mut body);
         let primary = object(hosted("a"), json!({"metadata": {"uid": uid}}));
         let policy = sample::policy(&kubeconfig_manifest());
-        Succession::of(&policy, &primary, &key("a"), &object(target("demo"), body))
+        Handover::of(&policy, &primary, &key("a"), &object(target("demo"), body))
     }
 
     fn klusterlet(metadata: Value) -> Option<Arc<Object>> {
@@ -84,24 +84,24 @@ mod tests {
 
     #[test]
     fn it_is_one_only_of_another_primary_of_the_same_policy() {
-        assert_eq!(succession(&stamp("a", "uid-a"), "uid-a"), None);
-        assert_eq!(succession(&stamp("a", ""), "uid-a"), None, "a directory gives no uid");
+        assert_eq!(handover(&stamp("a", "uid-a"), "uid-a"), None);
+        assert_eq!(handover(&stamp("a", ""), "uid-a"), None, "a directory gives no uid");
         let other_policy = Stamp { policy: "other".to_owned(), ..stamp("b", "uid-b") };
-        assert_eq!(succession(&other_policy, "uid-a"), None);
+        assert_eq!(handover(&other_policy, "uid-a"), None);
         let mut other_version = stamp("a", "uid-a");
         other_version.source.reference.api_version = "hypershift.openshift.io/v1alpha1".to_owned();
-        assert_eq!(succession(&other_version, "uid-a"), None);
-        let remade = succession(&stamp("a", "uid-before"), "uid-a").unwrap();
+        assert_eq!(handover(&other_version, "uid-a"), None);
+        let remade = handover(&stamp("a", "uid-before"), "uid-a").unwrap();
         assert_eq!(remade.former, key("a"));
-        let handed = succession(&stamp("b", "uid-b"), "uid-a").unwrap();
+        let handed = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
         assert_eq!(handed.former, key("b"));
         assert_eq!(handed.keepers, [klusterlet(json!({})).unwrap().reference.clone()]);
     }
 
     #[test]
     fn it_waits_for_a_keeper_that_is_being_deleted_and_for_a_cluster_that_is_not_connected() {
-        let succession = succession(&stamp("b", "uid-b"), "uid-a").unwrap();
-        let reason = |connected, keepers: &[_]| succession.judge(connected, keepers).map_err(|failure| failure.reason);
+        let handover = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
+        let reason = |connected, keepers: &[_]| handover.judge(connected, keepers).map_err(|failure| failure.reason);
         assert_eq!(reason(true, &[None]), Ok(()));
         assert_eq!(reason(true, &[klusterlet(json!({}))]), Ok(()), "a Klusterlet that stays goes to who comes next");
         let leaving = klusterlet(json!({"deletionTimestamp": "2026-03-05T09:00:00Z"}));
