@@ -1,6 +1,6 @@
 //! Reads the policies that are written in a folder, a file or the binary itself.
 
-pub(crate) mod at_work;
+pub(crate) mod active;
 pub(crate) mod files;
 mod follow;
 pub(crate) mod load;

@@ -80,7 +80,7 @@ pub struct Entry {
     /// Where the policy is written.
     pub place: Place,
     /// Generation of the revision that is at work.
-    pub at_work: Option<i64>,
+    pub active: Option<i64>,
 }
 
 /// Policies by name.
@@ -111,8 +111,8 @@ impl Catalogue {
     #[must_use]
     pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
-        let at_work = place.generation;
-        self.replaced(name, Entry { revision: Some(Arc::new(revision)), refused: None, place, at_work })
+        let active = place.generation;
+        self.replaced(name, Entry { revision: Some(Arc::new(revision)), refused: None, place, active })
     }
 
     /// The catalogue in which a newer revision of a policy was refused; the last good one stays at work.
@@ -120,8 +120,8 @@ impl Catalogue {
     pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<Place>) -> Self {
         let before = self.entries.get(name);
         let revision = before.and_then(|entry| entry.revision.clone());
-        let at_work = before.and_then(|entry| entry.at_work);
-        let entry = Entry { revision, refused: Some(refusal), place: place.into(), at_work };
+        let active = before.and_then(|entry| entry.active);
+        let entry = Entry { revision, refused: Some(refusal), place: place.into(), active };
         self.replaced(name.into(), entry)
     }
 

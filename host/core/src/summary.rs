@@ -75,7 +75,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     primaries.for_each(|standing| sum.take(standing));
     let entry = known.entry;
     let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
-        generation: entry.at_work,
+        generation: entry.active,
         decide: revision.decide.digest.to_string(),
         trigger: revision.trigger.as_ref().map(|trigger| trigger.digest.to_string()),
     });
@@ -312,7 +312,7 @@ mod tests {
         let revision =
             Revision { policy: policy(&kubeconfig_manifest()), trigger: None, decide: guest(&["spec"], &[]) };
         let place = Place { text: "external".to_owned(), generation: Some(4) };
-        Entry { revision: Some(Arc::new(revision)), refused: None, place, at_work: Some(4) }
+        Entry { revision: Some(Arc::new(revision)), refused: None, place, active: Some(4) }
     }
 
     fn status(
@@ -380,7 +380,7 @@ mod tests {
         let entry = entry();
         let refused = Refusal { word: KnownReason::PolicyInvalid, message: "spec: no".to_owned() };
         let newer = Entry { refused: Some(refused), ..entry.clone() };
-        let never = Entry { revision: None, at_work: None, ..newer.clone() };
+        let never = Entry { revision: None, active: None, ..newer.clone() };
         let failed = [("a", State::Failed, KnownReason::GuestTrapped.into(), NOW)];
         let waits = [("a", State::Waiting, KnownReason::OwnedByAnother.into(), NOW)];
         for (entry, primaries, expected) in [

@@ -71,7 +71,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, agent).await?;
-    run::check_found(&session.at_work, &args.reconcile)?;
+    run::check_found(&session.active, &args.reconcile)?;
     let mut rendered = Vec::new();
     for (reference, policies) in session.take_written() {
         let one = |directory: &Directory| {
@@ -87,7 +87,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
             });
         }
     }
-    let failed = summary::tell(&session.agent, &session.at_work, Done::InMemory, screen) == Ending::Failed;
+    let failed = summary::tell(&session.agent, &session.active, Done::InMemory, screen) == Ending::Failed;
     Ok((rendered, failed))
 }
 

@@ -10,7 +10,7 @@ use crate::command::summary::Done;
 use crate::command::{block_on, child};
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
-use crate::policies::at_work::AtWork;
+use crate::policies::active::Active;
 use crate::policies::loads::Loading;
 use crate::policies::swap::Swap;
 use crate::{command::connect, command::summary, command::would, metrics, policies::watch, telemetry};
@@ -70,11 +70,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         if would::is_asked_for(args) {
             would::print(&agent, screen).await;
         }
-        agent.tidy_status(&swap.at_work().names());
+        agent.tidy_status(&swap.active().names());
         agent.publish_policies();
         let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
         agent.stop();
-        let ending = summary::tell(&agent, swap.at_work(), Done::Written, screen);
+        let ending = summary::tell(&agent, swap.active(), Done::Written, screen);
         return Ok(if summary::unwritten(&agent, screen) { Ending::Failed } else { ending });
     }
     // From here on a signal ends the process in order, even during the first lists.
@@ -87,7 +87,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let telling = tokio::spawn(async move {
         tokio::join!(telling.keep_publishing_policies(), telling.keep_writing_statuses());
     });
-    let at_work = swap.at_work().clone();
+    let active = swap.active().clone();
     let swapping = watch::policies(Arc::clone(&agent), swap, base(args));
     // Started now, since a policy may change before everything was reconciled under it.
     let swapping = tokio::spawn(swapping);
@@ -96,7 +96,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         drop(begun.await);
         // Joins the election only now that it could work at once, so that no replica leads while it is still listing.
         if agent.connections.stand().await {
-            first(&agent, &at_work, screen).await;
+            first(&agent, &active, screen).await;
         }
     };
     tokio::select! {
@@ -161,10 +161,10 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     };
     let (swap, changes) = if args.once { loading.done().await? } else { loading.begun().await? };
     if args.once {
-        check_found(swap.at_work(), &args.reconcile)?;
+        check_found(swap.active(), &args.reconcile)?;
     }
-    let beginning = watch::begin(Arc::clone(&agent), swap.at_work().clone(), changes);
-    agent.connections.watch(|| swap.at_work().catalogue());
+    let beginning = watch::begin(Arc::clone(&agent), swap.active().clone(), changes);
+    agent.connections.watch(|| swap.active().catalogue());
     let (opening, started) = (agent.open(args.once), Arc::clone(&agent));
     let begun = tokio::spawn(async move {
         beginning.await;
@@ -174,14 +174,14 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
 }
 
 /// Waits until everything was reconciled, and prints the summary for the policies of the start.
-async fn first(agent: &Arc<Agent>, at_work: &AtWork, screen: &Screen) {
+async fn first(agent: &Arc<Agent>, active: &Active, screen: &Screen) {
     drive(agent, screen).await;
     agent.publish_policies();
-    summary::tell(agent, at_work, Done::Written, screen);
+    summary::tell(agent, active, Done::Written, screen);
     // Waits for policies that are still being loaded: the statuses of their primaries must not be removed.
-    at_work.settled().await;
+    active.settled().await;
     agent.idle().await;
-    agent.tidy_status(&at_work.names());
+    agent.tidy_status(&active.names());
     agent.publish_policies();
 }
 
@@ -268,8 +268,8 @@ pub(crate) fn check_policies(args: &ReconcileArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When no policy was found, good or bad.
-pub(crate) fn check_found(at_work: &AtWork, args: &ReconcileArgs) -> anyhow::Result<()> {
-    match args.policies.as_ref().filter(|_| at_work.names().is_empty() && at_work.broken().is_empty()) {
+pub(crate) fn check_found(active: &Active, args: &ReconcileArgs) -> anyhow::Result<()> {
+    match args.policies.as_ref().filter(|_| active.names().is_empty() && active.broken().is_empty()) {
         Some(path) => anyhow::bail!("failed to find a policy in `{}`", path.display()),
         None => Ok(()),
     }

@@ -3,7 +3,7 @@
 
 use crate::agent::Agent;
 use crate::agent::connections::{Cluster, Connections};
-use crate::policies::at_work::AtWork;
+use crate::policies::active::Active;
 use crate::policies::loads::Loading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Session {
     /// The agent.
     pub(crate) agent: Arc<Agent>,
     /// Its policies.
-    pub(crate) at_work: AtWork,
+    pub(crate) active: Active,
     /// Its objects.
     pub(crate) directory: Arc<Directory>,
     told: Observations,
@@ -39,10 +39,10 @@ impl Session {
         let agent = Arc::new(agent(connections));
         agent.find_outputs(&cluster);
         let (swap, changes) = loading.done().await?;
-        let at_work = swap.at_work().clone();
-        at_work.publish(&agent, &changes);
+        let active = swap.active().clone();
+        active.publish(&agent, &changes);
         agent.idle().await;
-        Ok(Self { agent, at_work, directory, told })
+        Ok(Self { agent, active, directory, told })
     }
 
     /// Follows what changed in the directory until nothing is left to do now.

@@ -109,7 +109,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     }
     print(&rows, one.is_some(), args.output, screen);
     let unread = unread(&agent, screen);
-    let refused = summary::refused(swap.at_work(), screen);
+    let refused = summary::refused(swap.active(), screen);
     let failed = rows.iter().any(|row| row.standing == Standing::Failed);
     Ok(if failed || refused || unread { Ending::Failed } else { Ending::Right })
 }

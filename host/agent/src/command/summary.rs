@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::agent::connections::Cluster;
 use crate::output::{Ending, Screen, Tint};
-use crate::policies::at_work::AtWork;
+use crate::policies::active::Active;
 use serde_json::json;
 use std::collections::BTreeMap;
 use transom_api::{State, KnownReason};
@@ -21,7 +21,7 @@ pub(crate) enum Done {
 }
 
 /// Prints the summary on standard error; names what is not `Applied`. `Failed` when any primary, policy or file failed.
-pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen) -> Ending {
+pub(crate) fn tell(agent: &Agent, active: &Active, done: Done, screen: &Screen) -> Ending {
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
     let known = agent.known.lock();
     for (key, told) in &known.told {
@@ -48,8 +48,8 @@ pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen)
         }
     }
     let failed = named.contains_key(&State::Failed);
-    reaches(agent, at_work, screen);
-    let refused = refused(at_work, screen);
+    reaches(agent, active, screen);
+    let refused = refused(active, screen);
     let unreadable: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
         let fields = [("place", json!(one.place)), ("reason", json!(one.reason.as_str()))];
@@ -62,8 +62,8 @@ pub(crate) fn tell(agent: &Agent, at_work: &AtWork, done: Done, screen: &Screen)
 }
 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
-fn reaches(agent: &Agent, at_work: &AtWork, screen: &Screen) {
-    for (policy, message) in at_work.reaches(agent) {
+fn reaches(agent: &Agent, active: &Active, screen: &Screen) {
+    for (policy, message) in active.reaches(agent) {
         screen.tell(format_args!("policy {policy}: {message}"), [("policy", json!(&*policy))]);
     }
 }
@@ -82,17 +82,17 @@ pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
 }
 
 /// Prints the policies that are refused or cannot be read; true when there is one.
-pub(crate) fn refused(at_work: &AtWork, screen: &Screen) -> bool {
-    for (policy, refusal) in at_work.refusals() {
+pub(crate) fn refused(active: &Active, screen: &Screen) -> bool {
+    for (policy, refusal) in active.refusals() {
         let fields = [("policy", json!(policy)), ("reason", json!(refusal.word.as_str()))];
         screen.tell(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message), fields);
     }
-    for (place, message) in at_work.broken() {
+    for (place, message) in active.broken() {
         let reason = KnownReason::ManifestInvalid.as_str();
         let fields = [("place", json!(place)), ("reason", json!(reason))];
         screen.tell(format_args!("{place}: {reason}: {message}"), fields);
     }
-    at_work.refused() > 0
+    active.refused() > 0
 }
 
 /// The colour of a state.

@@ -50,7 +50,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     let loaded: Vec<_> = found.policies.iter().map(|written| (written, load::load(&engine, written))).collect();
     let candidates = loaded.iter().filter_map(|(written, loaded)| {
         let newest = &loaded.as_ref().ok()?.revision.policy;
-        Some(Candidate { newest, at_work: None, created_seconds: created_seconds(written) })
+        Some(Candidate { newest, active: None, created_seconds: created_seconds(written) })
     });
     let taken = overlap::refused(&candidates.collect::<Vec<_>>());
     let judged = loaded.iter().map(|(written, loaded)| judge(written, loaded, &found.policies, &taken));

@@ -2,7 +2,7 @@
 //! takes long is begun again in a queue of its own, one at a time, and holds up no other policy.
 
 use crate::policies::Source;
-use crate::policies::at_work::Changes;
+use crate::policies::active::Changes;
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::swap::{GRACE, Swap};
 use anyhow::Context as _;
@@ -208,7 +208,7 @@ impl Loading {
         }))
     }
 
-    /// Waits until all policies are loaded or refused; returns them and their changes, for `AtWork::publish`.
+    /// Waits until all policies are loaded or refused; returns them and their changes, for `Active::publish`.
     ///
     /// # Errors
     /// When loading ended by a bug in the agent.

@@ -7,7 +7,7 @@ mod bounding;
 
 pub(crate) use beside::created_seconds;
 
-use crate::policies::at_work::{AtWork, Changes, Known};
+use crate::policies::active::{Active, Changes, Known};
 use crate::policies::load::{self, Loaded};
 use crate::policies::loads::{Done, Job, Loads};
 use crate::policies::{Found, Source, Written};
@@ -35,7 +35,7 @@ pub(crate) struct Swap {
     newest: BTreeMap<Arc<str>, Newest>,
     /// The last revision of each policy that could be loaded whole.
     good: BTreeMap<Arc<str>, Arc<Loaded>>,
-    at_work: AtWork,
+    active: Active,
     /// The connections that policies may name.
     connections: BTreeSet<String>,
     /// The number of the last load. It only grows, also when a policy is removed and written again.
@@ -68,7 +68,7 @@ impl Swap {
             source,
             newest: BTreeMap::new(),
             good: BTreeMap::new(),
-            at_work: AtWork::default(),
+            active: Active::default(),
             connections,
             number: 0,
         }
@@ -80,8 +80,8 @@ impl Swap {
     }
 
     /// What is at work.
-    pub(crate) fn at_work(&self) -> &AtWork {
-        &self.at_work
+    pub(crate) fn active(&self) -> &Active {
+        &self.active
     }
 
     /// Replaces the policies by these, if they differ.
@@ -116,8 +116,8 @@ impl Swap {
             }
         }
         changes.extend(self.overlaps());
-        self.at_work.lock().written = self.newest.keys().map(ToString::to_string).collect();
-        self.at_work.loading(self.loads.count());
+        self.active.lock().written = self.newest.keys().map(ToString::to_string).collect();
+        self.active.loading(self.loads.count());
         changes
     }
 
@@ -223,7 +223,7 @@ impl Swap {
     pub(super) fn finish(&mut self, done: Done) -> Changes {
         let name = Arc::clone(&done.policy);
         let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
-            self.at_work.loading(self.loads.count());
+            self.active.loading(self.loads.count());
             return Vec::new();
         };
         newest.loading = None;
@@ -234,7 +234,7 @@ impl Swap {
         // another one.
         let before = if newest.failed { Changes::new() } else { self.overlaps() };
         let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
-            self.at_work.loading(self.loads.count());
+            self.active.loading(self.loads.count());
             return before;
         };
         let now = match done.result {
@@ -256,7 +256,7 @@ impl Swap {
             }
         };
         let after = self.overlaps();
-        self.at_work.loading(self.loads.count());
+        self.active.loading(self.loads.count());
         [before, now, after].concat()
     }
 
@@ -264,7 +264,7 @@ impl Swap {
     fn refuse(&mut self, name: &Arc<str>, refusal: Refusal, anew: bool) -> Changes {
         let place = self.newest.get(name).map(|newest| newest.place.clone()).unwrap_or_default();
         let bound = self.good.get(name).is_some_and(|good| {
-            self.at_work.lock().catalogue.revision(name).is_some_and(|revision| *revision != good.revision)
+            self.active.lock().catalogue.revision(name).is_some_and(|revision| *revision != good.revision)
         });
         let suffix = if bound { "; the earlier revision goes on within what this manifest allows" } else { "" };
         let refusal = Refusal { message: format!("{}{suffix}", refusal.message), ..refusal };
@@ -277,7 +277,7 @@ impl Swap {
 
     /// Changes what is known, and returns the changes of policies.
     fn change(&self, change: impl FnOnce(&mut Known)) -> Changes {
-        let mut known = self.at_work.lock();
+        let mut known = self.active.lock();
         let before = known.catalogue.clone();
         change(&mut known);
         known.catalogue.since(&before)
@@ -285,7 +285,7 @@ impl Swap {
 
     /// Logs what cannot be read, each thing once for as long as it lasts.
     fn tell_broken(&self, broken: Vec<(String, String)>) {
-        let before = std::mem::replace(&mut self.at_work.lock().broken, broken.clone());
+        let before = std::mem::replace(&mut self.active.lock().broken, broken.clone());
         for (place, message) in broken.into_iter().filter(|one| !before.contains(one)) {
             telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::ManifestInvalid, message });
         }

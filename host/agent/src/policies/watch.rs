@@ -3,7 +3,7 @@
 
 use crate::agent::Agent;
 use crate::policies::Source;
-use crate::policies::at_work::{AtWork, Changes};
+use crate::policies::active::{Active, Changes};
 use crate::policies::follow::Following;
 use crate::policies::swap::Swap;
 use crate::telemetry;
@@ -56,34 +56,34 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
                 [given, slow].concat()
             }
         };
-        put_to_work(&agent, swap.at_work(), changes);
+        activate(&agent, swap.active(), changes);
     }
 }
 
 /// Puts changes to work. A revision that was loaded or swapped waits, in a task of its own, until what it needs is
 /// watched; all other changes count at once.
-fn put_to_work(agent: &Arc<Agent>, at_work: &AtWork, changes: Changes) {
+fn activate(agent: &Arc<Agent>, active: &Active, changes: Changes) {
     let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
     let (later, now): (Changes, Changes) = changes.into_iter().partition(|(_, change)| more(change));
-    at_work.publish(agent, &now);
+    active.publish(agent, &now);
     if !later.is_empty() {
-        drop(tokio::spawn(begin(Arc::clone(agent), at_work.clone(), later)));
+        drop(tokio::spawn(begin(Arc::clone(agent), active.clone(), later)));
     }
 }
 
 /// Watches what the policies at work need, and puts changes to work: each policy as soon as the connections that it
 /// names are ready, so that one that is slow or does not answer holds up no other policy.
-pub(crate) async fn begin(agent: Arc<Agent>, at_work: AtWork, changes: Changes) {
-    agent.connections.watch(|| at_work.catalogue());
+pub(crate) async fn begin(agent: Arc<Agent>, active: Active, changes: Changes) {
+    agent.connections.watch(|| active.catalogue());
     // Changes that need no connection, such as a refusal. They are published even when there are none.
     let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
     for (policy, change) in changes {
-        by_need.entry(at_work.clusters(&policy)).or_default().push((policy, change));
+        by_need.entry(active.clusters(&policy)).or_default().push((policy, change));
     }
-    let (agent, at_work) = (&agent, &at_work);
+    let (agent, active) = (&agent, &active);
     let each = by_need.into_iter().map(|(clusters, changes)| async move {
         agent.connections.ready(&clusters).await;
-        at_work.publish(agent, &changes);
+        active.publish(agent, &changes);
     });
     futures::future::join_all(each).await;
 }

@@ -14,7 +14,7 @@ pub struct Candidate<'a> {
     /// Its newest revision.
     pub newest: &'a Policy,
     /// The revision that is at work, if one is.
-    pub at_work: Option<&'a Policy>,
+    pub active: Option<&'a Policy>,
     /// When the policy was created, in seconds since 1970; `None` where unknown.
     pub created_seconds: Option<i64>,
 }
@@ -23,7 +23,7 @@ impl<'a> Candidate<'a> {
     /// Decides which policy keeps a key: the one whose revision at work owns it, then the oldest, then the first by
     /// name.
     fn rank(&self, key: &str) -> (Reverse<bool>, i64, &'a str) {
-        let active = self.at_work.is_some_and(|policy| owns(policy, key));
+        let active = self.active.is_some_and(|policy| owns(policy, key));
         (Reverse(active), self.created_seconds.unwrap_or(i64::MAX), &self.newest.name)
     }
 }
@@ -48,7 +48,7 @@ pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
 
 /// The revision that a candidate works with: its newest, or the one at work where the newest is refused.
 fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
-    if refused.contains(&candidate.newest.name) { candidate.at_work } else { Some(candidate.newest) }
+    if refused.contains(&candidate.newest.name) { candidate.active } else { Some(candidate.newest) }
 }
 
 /// The candidates, not refused yet, that lose a key to another one.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn new(newest: &Policy) -> Candidate<'_> {
-        Candidate { newest, at_work: None, created_seconds: None }
+        Candidate { newest, active: None, created_seconds: None }
     }
 
     fn names(candidates: &[Candidate<'_>]) -> Vec<String> {
@@ -148,21 +148,21 @@ mod tests {
         assert_eq!(names(&[new(&a), new(&b)]), ["b"]);
         assert_eq!(names(&[aged(&a, 2), aged(&b, 1)]), ["a"]);
         assert_eq!(names(&[new(&a), aged(&b, 1)]), ["a"], "of unknown age is the younger one");
-        assert_eq!(names(&[aged(&a, 1), Candidate { at_work: Some(&b), ..aged(&b, 2) }]), ["a"]);
+        assert_eq!(names(&[aged(&a, 1), Candidate { active: Some(&b), ..aged(&b, 2) }]), ["a"]);
         let elsewhere = owning("b", "local", &["x/9"]);
-        assert_eq!(names(&[new(&a), Candidate { at_work: Some(&elsewhere), ..new(&b) }]), ["b"], "it owns another key");
+        assert_eq!(names(&[new(&a), Candidate { active: Some(&elsewhere), ..new(&b) }]), ["b"], "it owns another key");
     }
 
     #[test]
     fn a_key_that_is_given_up_is_free_in_the_same_step() {
         let (a, before, after) =
             (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
-        assert_eq!(names(&[new(&a), Candidate { at_work: Some(&before), ..new(&after) }]), Vec::<String>::new());
+        assert_eq!(names(&[new(&a), Candidate { active: Some(&before), ..new(&after) }]), Vec::<String>::new());
         let (swapped_a, swapped_b) = (owning("a", "local", &["x/2"]), owning("b", "local", &["x/1"]));
-        let at_work = owning("b", "local", &["x/2"]);
+        let active = owning("b", "local", &["x/2"]);
         let swapped = [
-            Candidate { at_work: Some(&a), ..new(&swapped_a) },
-            Candidate { at_work: Some(&at_work), ..new(&swapped_b) },
+            Candidate { active: Some(&a), ..new(&swapped_a) },
+            Candidate { active: Some(&active), ..new(&swapped_b) },
         ];
         assert_eq!(names(&swapped), Vec::<String>::new(), "two may change places");
     }
@@ -172,7 +172,7 @@ mod tests {
         let (b, b_wants) = (owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
         let (a, c) = (owning("a", "local", &["x/1"]), owning("c", "local", &["x/2"]));
         let candidates =
-            [new(&a), Candidate { at_work: Some(&b), ..new(&b_wants) }, Candidate { at_work: Some(&c), ..new(&c) }];
+            [new(&a), Candidate { active: Some(&b), ..new(&b_wants) }, Candidate { active: Some(&c), ..new(&c) }];
         assert_eq!(names(&candidates), ["a", "b"], "c keeps x/2, so b keeps x/1, so a has to wait");
     }
 
@@ -196,16 +196,16 @@ mod tests {
                 owning(&format!("p{at}"), "local", &keys.iter().map(String::as_str).collect::<Vec<_>>())
             }).collect();
             // The policies at work own one key each, no two the same.
-            let at_work: Vec<Option<Policy>> = wants.iter().enumerate().map(|(at, (_, active, _))| {
+            let active: Vec<Option<Policy>> = wants.iter().enumerate().map(|(at, (_, active, _))| {
                 (*active && at < 4).then(|| owning(&format!("p{at}"), "local", &[&format!("x/{at}")]))
             }).collect();
-            let mut candidates: Vec<Candidate<'_>> = newest.iter().zip(&at_work).zip(&wants)
-                .map(|((newest, at_work), (.., created))| Candidate { newest, at_work: at_work.as_ref(), created_seconds: Some(*created) })
+            let mut candidates: Vec<Candidate<'_>> = newest.iter().zip(&active).zip(&wants)
+                .map(|((newest, active), (.., created))| Candidate { newest, active: active.as_ref(), created_seconds: Some(*created) })
                 .collect();
             let answer = refused(&candidates);
             let mut owners: BTreeMap<String, Vec<&str>> = BTreeMap::new();
             for candidate in &candidates {
-                let policy = match answer.contains_key(&candidate.newest.name) { true => candidate.at_work, false => Some(candidate.newest) };
+                let policy = match answer.contains_key(&candidate.newest.name) { true => candidate.active, false => Some(candidate.newest) };
                 for key in policy.into_iter().flat_map(keys) {
                     owners.entry(key.to_owned()).or_default().push(&candidate.newest.name);
                 }

@@ -96,8 +96,8 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
     let loading = Loading::start(engine.clone(), source, [LOCAL.to_owned()].into());
     let mut session =
         Session::start(loading, directory, |connections| Agent::new(connections, Clock::new(Some(now)), facts)).await?;
-    warm.extend(session.at_work.loaded().into_iter().map(|loaded| (loaded.revision.decide.digest.to_string(), loaded)));
-    if let Some((name, refusal)) = session.at_work.refusals().into_iter().next() {
+    warm.extend(session.active.loaded().into_iter().map(|loaded| (loaded.revision.decide.digest.to_string(), loaded)));
+    if let Some((name, refusal)) = session.active.refusals().into_iter().next() {
         bail!("policy {name} is refused: {}: {}", refusal.word.as_str(), refusal.message);
     }
     let then = folder.join("then.yaml");

@@ -2,7 +2,7 @@
 
 use super::{Newest, Swap};
 use crate::policies::Written;
-use crate::policies::at_work::Changes;
+use crate::policies::active::Changes;
 use std::sync::Arc;
 use transom_core::catalogue::overlap::{self, Candidate};
 use transom_core::time::parse_rfc3339;
@@ -12,14 +12,14 @@ impl Swap {
     /// so that the order in which components are loaded does not decide.
     pub(super) fn overlaps(&mut self) -> Changes {
         let mut taken = {
-            let known = self.at_work.lock();
+            let known = self.active.lock();
             let candidate = |(name, newest)| {
                 let (name, newest): (&Arc<str>, &Newest) = (name, newest);
-                let at_work = known.catalogue.revision(name).map(|revision| &revision.policy);
+                let active = known.catalogue.revision(name).map(|revision| &revision.policy);
                 // A policy that cannot be loaded counts with its revision at work.
-                let newest_or_at_work = newest.policy.as_ref().filter(|_| !newest.failed).or(at_work)?;
+                let newest_or_active = newest.policy.as_ref().filter(|_| !newest.failed).or(active)?;
                 let created_seconds = newest.written.first().and_then(created_seconds);
-                Some(Candidate { newest: newest_or_at_work, at_work, created_seconds })
+                Some(Candidate { newest: newest_or_active, active, created_seconds })
             };
             overlap::refused(&self.newest.iter().filter_map(candidate).collect::<Vec<_>>())
         };

@@ -1,7 +1,7 @@
 //! Bounds what the earlier revision of a policy may do while its newest manifest cannot take over.
 
 use super::{GRACE, Newest, Swap};
-use crate::policies::at_work::Changes;
+use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_core::catalogue::{Change, Revision};

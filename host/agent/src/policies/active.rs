@@ -15,12 +15,12 @@ pub(crate) type Changes = Vec<(Arc<str>, Change)>;
 
 /// What is known of every policy, and what is at work. Cheap to clone; all clones share their state.
 #[derive(Clone)]
-pub(crate) struct AtWork {
+pub(crate) struct Active {
     known: Arc<Mutex<Known>>,
     loading: Arc<watch::Sender<usize>>,
 }
 
-/// The shared state of [`AtWork`].
+/// The shared state of [`Active`].
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) catalogue: Catalogue,
@@ -37,13 +37,13 @@ impl Known {
     }
 }
 
-impl Default for AtWork {
+impl Default for Active {
     fn default() -> Self {
         Self { known: Arc::default(), loading: Arc::new(watch::Sender::new(0)) }
     }
 }
 
-impl AtWork {
+impl Active {
     pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
