@@ -21,7 +21,7 @@ mod resources;
 mod selector;
 mod send;
 mod shared;
-mod shelf;
+mod store;
 mod stream;
 mod taint_times;
 mod watched;

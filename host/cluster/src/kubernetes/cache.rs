@@ -1,4 +1,4 @@
-//! The cache of a cluster: one shelf of objects per watch, queried together. Does no I/O.
+//! The cache of a cluster: one store of objects per watch, queried together. Does no I/O.
 
 mod change;
 #[cfg(test)]
@@ -6,7 +6,7 @@ mod change;
 mod model;
 
 use super::selector;
-use super::shelf::{Content, Fault, Kept, Moment, key, newer, parts};
+use super::store::{Content, Fault, Kept, Moment, key, newer, parts};
 use super::watched::Watched;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
@@ -81,7 +81,7 @@ impl Cache {
 
     fn latest(&self, reference: &ObjectRef, of: impl Fn(&Watched) -> bool) -> Option<&Kept> {
         let key = key(reference.namespace.as_deref(), &reference.name);
-        let kept = self.about(reference).filter(|watched| of(watched)).filter_map(|watched| watched.shelf.get(&key));
+        let kept = self.about(reference).filter(|watched| of(watched)).filter_map(|watched| watched.store.get(&key));
         kept.reduce(later)
     }
 
@@ -112,7 +112,7 @@ impl Cache {
             .watches
             .iter()
             .filter(of_kind)
-            .flat_map(|watched| watched.shelf.iter(namespace).map(|(key, _)| self.reference(&watched.scope, key)))
+            .flat_map(|watched| watched.store.iter(namespace).map(|(key, _)| self.reference(&watched.scope, key)))
             .collect();
         found.sort();
         found.dedup();
@@ -122,7 +122,7 @@ impl Cache {
     /// The objects that carry the agent's label; without duplicates.
     pub(super) fn ours(&self) -> Vec<ObjectRef> {
         let ours = |watched: &Watched| -> Vec<ObjectRef> {
-            let marked = watched.shelf.iter(None).filter(|(_, kept)| kept.ours);
+            let marked = watched.store.iter(None).filter(|(_, kept)| kept.ours);
             marked.map(|(key, _)| self.reference(&watched.scope, key)).collect()
         };
         let mut found: Vec<ObjectRef> = self.watches.iter().flat_map(ours).collect();
@@ -135,7 +135,7 @@ impl Cache {
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
         let watches = self.watches.iter().filter_map(|watched| self.unreadable_watch(&watched.scope));
         let faulty = |watched: &Watched| -> Vec<ObjectRef> {
-            let faulty = watched.shelf.iter(None).filter(|(_, kept)| matches!(kept.content, Content::Fault(_)));
+            let faulty = watched.store.iter(None).filter(|(_, kept)| matches!(kept.content, Content::Fault(_)));
             faulty.map(|(key, _)| self.reference(&watched.scope, key)).collect()
         };
         let mut objects: Vec<ObjectRef> = self.watches.iter().flat_map(faulty).collect();
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::decode;
     use crate::kubernetes::feed::{News, Topic};
-    use crate::kubernetes::shelf::{Item, Shelf};
+    use crate::kubernetes::store::{Item, Store};
     use serde_json::json;
     use std::sync::Arc;
     use transom_api::KnownReason;
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(cache.find(&secret("made")), Known::Unknown);
         assert!(matches!(cache.heard(&secret("made")), Known::There(..)));
         let exact = cache.watch(EXACT).unwrap();
-        exact.shelf = Shelf::default();
+        exact.store = Store::default();
         exact.failure = Some(Fault { reason: KnownReason::KindMissing, message: String::new() });
         assert_eq!(cache.find(&secret("made")), Known::Absent);
     }

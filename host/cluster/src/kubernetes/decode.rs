@@ -1,7 +1,7 @@
 //! Decodes the text of an API server into objects that are small to keep.
 //! An object that cannot be read becomes a fault and does not affect others; faults contain no value of it.
 
-use super::shelf::{Content, Fault, Item, Key, key};
+use super::store::{Content, Fault, Item, Key, key};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -6,7 +6,7 @@ use super::counts::{Purpose, Verb};
 use super::decode::{self, Identity, Line, Page};
 use super::pace::{Pace, SHORT, watch_seconds};
 use super::shared::Shared;
-use super::shelf::Item;
+use super::store::Item;
 use super::stream::{self, Lines};
 use futures::io::AsyncBufRead;
 use kube::api::{ListParams, WatchParams};

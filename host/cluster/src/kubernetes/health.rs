@@ -36,7 +36,7 @@ impl Shared {
             scope: watched.scope.as_ref().clone(),
             synced: watched.synced,
             failure: watched.failure.as_ref().map(|fault| (fault.reason, fault.message.clone())),
-            objects: watched.shelf.len(),
+            objects: watched.store.len(),
             restarts: watched.restarts,
             silent_seconds: watched.last_word.elapsed().as_secs(),
         });

@@ -4,7 +4,7 @@ use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Page};
 use super::shared::{Shared, failure};
-use super::shelf::Fault;
+use super::store::Fault;
 use super::stream::{self, Unfit};
 use crate::ReadFailure;
 use kube::api::ListParams;

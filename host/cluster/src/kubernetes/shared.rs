@@ -7,7 +7,7 @@ use super::counts::Counts;
 use super::decode;
 use super::feed::{Feed, News, Topic};
 use super::resources::{Resources, Unresolved};
-use super::shelf::{Content, Fault};
+use super::store::{Content, Fault};
 use super::stream;
 use super::watched::Watched;
 use crate::ReadFailure;

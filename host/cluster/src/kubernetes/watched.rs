@@ -1,7 +1,7 @@
 //! One watch and its objects, as the cache holds them.
 
 use super::feed::News;
-use super::shelf::{Fault, Shelf};
+use super::store::{Fault, Store};
 use std::sync::Arc;
 use std::time::Instant;
 use transom_api::KnownReason;
@@ -16,7 +16,7 @@ pub(super) struct Watched {
     /// What is kept of each object.
     pub(super) keep: Keep,
     /// The objects.
-    pub(super) shelf: Shelf,
+    pub(super) store: Store,
     /// Whether it was listed completely, with what is kept now.
     pub(super) synced: bool,
     /// News of its first list, held back until the list ends, so that a listener that is told of one object finds all
@@ -39,7 +39,7 @@ impl Watched {
             number,
             scope,
             keep,
-            shelf: Shelf::default(),
+            store: Store::default(),
             synced: false,
             untold: Vec::new(),
             failure: None,
@@ -60,14 +60,14 @@ impl Watched {
         self.scope.fields.is_none() && self.scope.labels.is_none()
     }
 
-    /// Whether an object of the scope does not exist if it is not on the shelf.
+    /// Whether an object of the scope does not exist if it is not on the store.
     pub(super) fn knows_all(&self) -> bool {
         self.synced && self.is_whole() || self.is_missing()
     }
 
-    /// Whether its kind is not served and the shelf is empty: then there are no objects.
+    /// Whether its kind is not served and the store is empty: then there are no objects.
     pub(super) fn is_missing(&self) -> bool {
         let missing = |fault: &Fault| fault.reason == KnownReason::KindMissing;
-        self.failure.as_ref().is_some_and(missing) && self.shelf.len() == 0
+        self.failure.as_ref().is_some_and(missing) && self.store.len() == 0
     }
 }

@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::cause::Cause;
 use super::feed::{News, Topic};
 use super::shared::Shared;
-use super::shelf::Fault;
+use super::store::Fault;
 use super::watched::Watched;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

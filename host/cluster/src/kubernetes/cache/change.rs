@@ -5,7 +5,7 @@ use super::{Asked, Cache, later};
 use crate::kubernetes::decode;
 use crate::kubernetes::feed::{News, Topic};
 use crate::kubernetes::selector;
-use crate::kubernetes::shelf::{Change, Content, Item, Kept, Key, Moment, Shelf, key};
+use crate::kubernetes::store::{Change, Content, Item, Kept, Key, Moment, Store, key};
 use crate::kubernetes::watched::Watched;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,21 +22,21 @@ impl Cache {
     /// Whether only an answer reported the state of an object, and no watch has confirmed it.
     pub(in crate::kubernetes) fn is_unconfirmed(&self, reference: &ObjectRef) -> bool {
         let key = key(reference.namespace.as_deref(), &reference.name);
-        self.about(reference).any(|watched| watched.shelf.is_unconfirmed(&key))
+        self.about(reference).any(|watched| watched.store.is_unconfirmed(&key))
     }
 
     /// A list begins.
     pub(in crate::kubernetes) fn begin(&mut self, number: u64) {
         let now = self.moment;
         if let Some(watched) = self.watch(number) {
-            watched.shelf.begin(now);
+            watched.store.begin_list(now);
         }
     }
 
     /// A list contains an object. News of the first list of a watch are held back until it ends, unless another synced
     /// watch covers the object: that watch would find the object unchanged and report nothing.
     pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
-        let news = self.shelve(number, item, Shelf::listed);
+        let news = self.put(number, item, Store::apply_listed);
         if self.watch(number).is_none_or(|watched| watched.synced) {
             return news;
         }
@@ -53,7 +53,7 @@ impl Cache {
 
     /// An event moves a watch to a version and reports an object, if it is one that the watch keeps.
     pub(in crate::kubernetes) fn told(&mut self, number: u64, version: &str, item: Option<Item>) -> Vec<News> {
-        let news = item.map(|item| self.shelve(number, item, Shelf::told)).unwrap_or_default();
+        let news = item.map(|item| self.put(number, item, Store::apply_event)).unwrap_or_default();
         self.moved(number, version);
         news
     }
@@ -61,7 +61,7 @@ impl Cache {
     /// The watch has reached a version.
     fn moved(&mut self, number: u64, version: &str) {
         if let Some(watched) = self.watch(number) {
-            watched.shelf.moved(version);
+            watched.store.bookmark(version);
             watched.last_word = Instant::now();
         }
     }
@@ -70,15 +70,15 @@ impl Cache {
     /// case forgets the versions of the watch, invalidates the answers to all requests sent before, and returns news of
     /// the objects for which another watch has a different state.
     pub(in crate::kubernetes) fn went_back(&mut self, number: u64, version: &str) -> Option<Vec<News>> {
-        let watched = self.watch(number).filter(|watched| watched.shelf.went_back(version))?;
+        let watched = self.watch(number).filter(|watched| watched.store.went_back(version))?;
         let (scope, keys): (_, Vec<Key>) =
-            (Arc::clone(&watched.scope), watched.shelf.iter(None).map(|(key, _)| key.clone()).collect());
+            (Arc::clone(&watched.scope), watched.store.iter(None).map(|(key, _)| key.clone()).collect());
         let merged = |cache: &Self| -> Vec<Option<Content>> {
             keys.iter().map(|key| cache.merged(&scope, key).map(|kept| kept.content.clone())).collect()
         };
         let before = merged(self);
         if let Some(watched) = self.watch(number) {
-            watched.shelf.restored();
+            watched.store.reset_versions();
         }
         self.moment += 1;
         self.restored = self.moment;
@@ -88,17 +88,17 @@ impl Cache {
         )
     }
 
-    fn shelve(&mut self, number: u64, item: Item, put: impl FnOnce(&mut Shelf, Item) -> Change) -> Vec<News> {
+    fn put(&mut self, number: u64, item: Item, put: impl FnOnce(&mut Store, Item) -> Change) -> Vec<News> {
         let key = item.key.clone();
-        self.changed(number, &key, |shelf| put(shelf, item))
+        self.changed(number, &key, |store| put(store, item))
     }
 
     /// Changes the state of an object in one watch; returns news if the state merged from all watches changes.
-    fn changed(&mut self, number: u64, key: &str, change: impl FnOnce(&mut Shelf) -> Change) -> Vec<News> {
+    fn changed(&mut self, number: u64, key: &str, change: impl FnOnce(&mut Store) -> Change) -> Vec<News> {
         let Some(scope) = self.watch(number).map(|watched| Arc::clone(&watched.scope)) else { return Vec::new() };
         let before = self.merged(&scope, key).map(|kept| kept.content.clone());
         if let Some(watched) = self.watch(number) {
-            change(&mut watched.shelf);
+            change(&mut watched.store);
         }
         let after = self.merged(&scope, key).map(|kept| kept.content.clone());
         self.news(&scope, key, before.as_ref(), after.as_ref())
@@ -107,7 +107,7 @@ impl Cache {
     /// The newest state of an object in any watch of its kind.
     fn merged(&self, scope: &Scope, key: &str) -> Option<&Kept> {
         let of_kind = |other: &&Watched| other.scope.kind == scope.kind && other.scope.api_version == scope.api_version;
-        let kept = self.watches.iter().filter(of_kind).filter_map(|watched| watched.shelf.get(key));
+        let kept = self.watches.iter().filter(of_kind).filter_map(|watched| watched.store.get(key));
         kept.reduce(later)
     }
 
@@ -127,7 +127,7 @@ impl Cache {
     /// An event reports that an object left a scope, at a version. Without a key only the version counts: an object
     /// without a name is not kept.
     pub(in crate::kubernetes) fn told_gone(&mut self, number: u64, version: &str, key: Option<&str>) -> Vec<News> {
-        let news = key.map(|key| self.changed(number, key, |shelf| shelf.told_gone(key, version))).unwrap_or_default();
+        let news = key.map(|key| self.changed(number, key, |store| store.apply_deletion(key, version))).unwrap_or_default();
         self.moved(number, version);
         news
     }
@@ -136,7 +136,7 @@ impl Cache {
     pub(in crate::kubernetes) fn listed(&mut self, number: u64, version: &str) -> Vec<News> {
         let Some(watched) = self.watch(number) else { return Vec::new() };
         watched.synced = true;
-        let gone = watched.shelf.end(version);
+        let gone = watched.store.end_list(version);
         let (scope, keep) = (Arc::clone(&watched.scope), watched.keep.clone());
         let mut news = std::mem::take(&mut watched.untold);
         for (key, kept) in gone.iter().filter(|(key, _)| keep.admits(&self.reference(&scope, key))) {
@@ -160,10 +160,10 @@ impl Cache {
             .collect();
         let mut news = Vec::new();
         for (number, keep) in watches {
-            let change = |shelf: &mut Shelf| match &keep {
-                Some(keep) => shelf.answered(decode::kept(object.clone(), keep), asked, now),
-                None if shelf.get(&key).is_some() && shelf.is_unconfirmed(&key) => {
-                    shelf.answered_gone(&key, &object.version, asked, now)
+            let change = |store: &mut Store| match &keep {
+                Some(keep) => store.apply_answer(decode::kept(object.clone(), keep), asked, now),
+                None if store.get(&key).is_some() && store.is_unconfirmed(&key) => {
+                    store.apply_absence(&key, &object.version, asked, now)
                 }
                 None => Change::None,
             };
@@ -182,7 +182,7 @@ impl Cache {
         let key = key(reference.namespace.as_deref(), &reference.name);
         let numbers: Vec<u64> = self.about(reference).map(|watched| watched.number).collect();
         let Some(now) = self.learns(asked) else { return Vec::new() };
-        let take = |shelf: &mut Shelf| shelf.answered_gone(&key, version, asked, now);
+        let take = |store: &mut Store| store.apply_absence(&key, version, asked, now);
         numbers.into_iter().flat_map(|number| self.changed(number, &key, take)).collect()
     }
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::kubernetes::decode;
 use crate::kubernetes::feed::{News, Topic};
-use crate::kubernetes::shelf::{Item, Key};
+use crate::kubernetes::store::{Item, Key};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
@@ -294,7 +294,7 @@ impl World {
                 let last = self.past.iter().rfind(|past| past.name == name && past.version <= *at);
                 let then = seen(watch, last.and_then(|past| past.after)).map(|stored| stored.version);
                 let kept =
-                    self.cache.watches[watch].shelf.get(&item_key(name)).map(|kept| kept.version.parse().unwrap());
+                    self.cache.watches[watch].store.get(&item_key(name)).map(|kept| kept.version.parse().unwrap());
                 let stale = kept.filter(|version: &u64| version <= at && Some(*version) != then);
                 assert_eq!(stale, None, "watch {watch} at {at} should have {name} at {then:?}");
             }

@@ -67,7 +67,7 @@ pub(super) type Moment = u64;
 /// The moment of every state that the watch itself reported.
 const TOLD: Moment = 0;
 
-/// One object on the shelf.
+/// One object on the store.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     /// Its version.
@@ -89,13 +89,13 @@ struct Tombstone {
     last: Box<str>,
     /// When the answer was merged.
     learnt: Moment,
-    /// The version that was removed from the shelf, or kept off it; the watch will still report its end.
+    /// The version that was removed from the store, or kept off it; the watch will still report its end.
     held: Option<Box<str>>,
     /// The last list that contained the object, as it was before its end.
     round: u32,
 }
 
-/// How an object on the shelf changed.
+/// How an object on the store changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// No reader can see a change.
@@ -108,7 +108,7 @@ pub(super) enum Change {
 
 /// The objects of one watch.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct Store {
     objects: BTreeMap<Key, Kept>,
     /// Objects that are gone according to answers, until the watch reports it. An object that the watch reported as
     /// gone needs no entry: only answers newer than `position` count.
@@ -121,9 +121,9 @@ pub(super) struct Shelf {
     begun: Moment,
 }
 
-impl Shelf {
+impl Store {
     /// An event reports an object.
-    pub(super) fn told(&mut self, item: Item) -> Change {
+    pub(super) fn apply_event(&mut self, item: Item) -> Change {
         if let Some(tombstone) = self.tombstones.get_mut(&item.key) {
             if !newer(&item.version, &tombstone.last) {
                 tombstone.held = Some(item.version);
@@ -139,7 +139,7 @@ impl Shelf {
 
     /// An event reports that an object is gone; `version` is that of the deletion. An object that was created again
     /// since stays.
-    pub(super) fn told_gone(&mut self, key: &str, version: &str) -> Change {
+    pub(super) fn apply_deletion(&mut self, key: &str, version: &str) -> Change {
         if let Some(tombstone) = self.tombstones.get_mut(key) {
             tombstone.held.take_if(|held| !newer(held, version));
             self.strangers = true;
@@ -153,7 +153,7 @@ impl Shelf {
     }
 
     /// The current list contains an object. It overrides answers that arrived before the list began.
-    pub(super) fn listed(&mut self, item: Item) -> Change {
+    pub(super) fn apply_listed(&mut self, item: Item) -> Change {
         let (round, begun) = (self.round, self.begun);
         if let Some(tombstone) = self.tombstones.get_mut(&item.key) {
             if tombstone.learnt > begun && !newer(&item.version, &tombstone.last) {
@@ -173,7 +173,7 @@ impl Shelf {
 
     /// An answer contains an object; `asked` is the moment of the request. Ignored if the watch is already past the
     /// version, unless it corrects an answer that arrived before the request was sent.
-    pub(super) fn answered(&mut self, item: Item, asked: Moment, now: Moment) -> Change {
+    pub(super) fn apply_answer(&mut self, item: Item, asked: Moment, now: Moment) -> Change {
         let ahead = newer(&item.version, &self.position);
         let counts = match (self.tombstones.get(&item.key), self.objects.get(&item.key)) {
             (Some(tombstone), _) => asked >= tombstone.learnt || ahead && newer(&item.version, &tombstone.last),
@@ -190,7 +190,7 @@ impl Shelf {
 
     /// An answer reports that an object is gone; `version` is the one that it had at the moment of the request,
     /// `asked`.
-    pub(super) fn answered_gone(&mut self, key: &str, version: &str, asked: Moment, now: Moment) -> Change {
+    pub(super) fn apply_absence(&mut self, key: &str, version: &str, asked: Moment, now: Moment) -> Change {
         let Some(kept) = self.objects.get(key) else {
             if newer(version, &self.position) && !self.tombstones.contains_key(key) {
                 self.strangers = true;
@@ -212,14 +212,14 @@ impl Shelf {
     }
 
     /// A list begins: objects that it does not contain will be gone at its end.
-    pub(super) fn begin(&mut self, now: Moment) {
+    pub(super) fn begin_list(&mut self, now: Moment) {
         self.round = self.round.wrapping_add(1);
         self.begun = now;
     }
 
     /// A list ended at a version. Returns the objects that are gone: those that it did not contain, except those that
     /// an answer reported after the list began and at a newer version.
-    pub(super) fn end(&mut self, version: &str) -> Vec<(Key, Kept)> {
+    pub(super) fn end_list(&mut self, version: &str) -> Vec<(Key, Kept)> {
         let (round, begun) = (self.round, self.begun);
         let later = |kept: &Kept| kept.learnt > begun && newer(&kept.version, version);
         let stale = |_: &Key, kept: &mut Kept| kept.round != round && !later(kept);
@@ -231,12 +231,12 @@ impl Shelf {
             tombstone.learnt > begun && (tombstone.held.is_some() || newer(&tombstone.last, version))
         });
         self.strangers = true;
-        self.moved(version);
+        self.bookmark(version);
         gone
     }
 
     /// The watch has reached a version.
-    pub(super) fn moved(&mut self, version: &str) {
+    pub(super) fn bookmark(&mut self, version: &str) {
         self.position = version.into();
         if self.strangers {
             self.tombstones.retain(|_, tombstone| tombstone.held.is_some() || newer(&tombstone.last, version));
@@ -250,7 +250,7 @@ impl Shelf {
     }
 
     /// Forgets all versions, because those of the server went back. The next list decides which objects exist.
-    pub(super) fn restored(&mut self) {
+    pub(super) fn reset_versions(&mut self) {
         self.tombstones.clear();
         self.position = Box::default();
         for kept in self.objects.values_mut() {
@@ -314,109 +314,109 @@ mod tests {
         gone.iter().map(|(key, _)| parts(key).1).collect()
     }
 
-    fn at(version: &str) -> Shelf {
-        let mut shelf = Shelf::default();
-        shelf.begin(0);
-        shelf.end(version);
-        shelf
+    fn at(version: &str) -> Store {
+        let mut store = Store::default();
+        store.begin_list(0);
+        store.end_list(version);
+        store
     }
 
     #[test]
     fn the_latest_version_stays_and_only_content_is_a_change() {
-        let mut shelf = at("1");
-        assert_eq!(shelf.told(item("a", 5, "x")), Change::Changed);
-        assert_eq!(shelf.told(item("a", 9, "x")), Change::None);
-        assert_eq!(shelf.told(item("a", 7, "old")), Change::None);
-        assert_eq!(shelf.told(item("a", 10, "y")), Change::Changed);
-        assert_eq!(&*shelf.get("n/a").unwrap().version, "10");
-        assert_eq!(shelf.told_gone("n/a", "9"), Change::None);
-        assert_eq!(shelf.told_gone("n/a", "11"), Change::Gone);
-        assert_eq!(shelf.told_gone("n/a", "11"), Change::None);
+        let mut store = at("1");
+        assert_eq!(store.apply_event(item("a", 5, "x")), Change::Changed);
+        assert_eq!(store.apply_event(item("a", 9, "x")), Change::None);
+        assert_eq!(store.apply_event(item("a", 7, "old")), Change::None);
+        assert_eq!(store.apply_event(item("a", 10, "y")), Change::Changed);
+        assert_eq!(&*store.get("n/a").unwrap().version, "10");
+        assert_eq!(store.apply_deletion("n/a", "9"), Change::None);
+        assert_eq!(store.apply_deletion("n/a", "11"), Change::Gone);
+        assert_eq!(store.apply_deletion("n/a", "11"), Change::None);
     }
 
     #[test]
     fn what_a_list_does_not_name_is_gone_unless_it_is_newer() {
-        let mut shelf = at("1");
-        shelf.told(item("stays", 3, "x"));
-        shelf.told(item("gone", 4, "x"));
-        shelf.begin(0);
+        let mut store = at("1");
+        store.apply_event(item("stays", 3, "x"));
+        store.apply_event(item("gone", 4, "x"));
+        store.begin_list(0);
         // One write was answered while the list ran; another was answered, and undone, before the list was made.
-        shelf.answered(item("written", 12, "x"), 0, 1);
-        shelf.answered(item("undone", 8, "x"), 0, 2);
-        assert_eq!(shelf.listed(item("stays", 3, "x")), Change::None);
-        assert_eq!(shelf.listed(item("new", 8, "x")), Change::Changed);
-        assert!(shelf.get("n/gone").is_some());
-        assert_eq!(names(&shelf.end("10")), ["gone", "undone"]);
-        assert_eq!(shelf.len(), 3);
-        assert!(shelf.is_unconfirmed("n/written") && !shelf.is_unconfirmed("n/new"));
+        store.apply_answer(item("written", 12, "x"), 0, 1);
+        store.apply_answer(item("undone", 8, "x"), 0, 2);
+        assert_eq!(store.apply_listed(item("stays", 3, "x")), Change::None);
+        assert_eq!(store.apply_listed(item("new", 8, "x")), Change::Changed);
+        assert!(store.get("n/gone").is_some());
+        assert_eq!(names(&store.end_list("10")), ["gone", "undone"]);
+        assert_eq!(store.len(), 3);
+        assert!(store.is_unconfirmed("n/written") && !store.is_unconfirmed("n/new"));
     }
 
     #[test]
     fn what_an_answer_said_is_gone_does_not_come_back_by_older_news() {
-        let mut shelf = at("6");
-        shelf.answered(item("a", 8, "ours"), 0, 1);
-        assert_eq!(shelf.answered_gone("n/a", "8", 1, 2), Change::Gone);
-        assert_eq!(shelf.told(item("a", 7, "late")), Change::None);
-        assert_eq!(shelf.told(item("a", 8, "late")), Change::None);
-        assert_eq!(shelf.answered(item("a", 8, "late"), 1, 3), Change::None);
-        assert_eq!(shelf.told_gone("n/a", "9"), Change::None);
-        assert!(!shelf.is_unconfirmed("n/a"));
-        shelf.moved("9");
-        assert!(shelf.tombstones.is_empty());
-        assert_eq!(shelf.told(item("a", 10, "again")), Change::Changed);
+        let mut store = at("6");
+        store.apply_answer(item("a", 8, "ours"), 0, 1);
+        assert_eq!(store.apply_absence("n/a", "8", 1, 2), Change::Gone);
+        assert_eq!(store.apply_event(item("a", 7, "late")), Change::None);
+        assert_eq!(store.apply_event(item("a", 8, "late")), Change::None);
+        assert_eq!(store.apply_answer(item("a", 8, "late"), 1, 3), Change::None);
+        assert_eq!(store.apply_deletion("n/a", "9"), Change::None);
+        assert!(!store.is_unconfirmed("n/a"));
+        store.bookmark("9");
+        assert!(store.tombstones.is_empty());
+        assert_eq!(store.apply_event(item("a", 10, "again")), Change::Changed);
     }
 
     #[test]
     fn a_list_that_began_before_an_end_was_learnt_brings_nothing_back_and_a_later_one_is_believed() {
-        let mut shelf = at("6");
-        shelf.told(item("a", 7, "x"));
-        shelf.begin(0);
-        assert_eq!(shelf.answered_gone("n/a", "7", 0, 1), Change::Gone);
-        assert_eq!(shelf.listed(item("a", 7, "x")), Change::None);
-        assert_eq!(names(&shelf.end("8")), Vec::<&str>::new());
-        assert!(shelf.is_unconfirmed("n/a"));
-        shelf.begin(1);
-        assert_eq!(shelf.listed(item("a", 7, "x")), Change::Changed);
-        shelf.end("9");
-        assert!(!shelf.is_unconfirmed("n/a") && shelf.get("n/a").is_some());
+        let mut store = at("6");
+        store.apply_event(item("a", 7, "x"));
+        store.begin_list(0);
+        assert_eq!(store.apply_absence("n/a", "7", 0, 1), Change::Gone);
+        assert_eq!(store.apply_listed(item("a", 7, "x")), Change::None);
+        assert_eq!(names(&store.end_list("8")), Vec::<&str>::new());
+        assert!(store.is_unconfirmed("n/a"));
+        store.begin_list(1);
+        assert_eq!(store.apply_listed(item("a", 7, "x")), Change::Changed);
+        store.end_list("9");
+        assert!(!store.is_unconfirmed("n/a") && store.get("n/a").is_some());
     }
 
     #[test]
     fn no_tombstone_outlives_what_it_is_for() {
-        let mut shelf = at("6");
-        assert_eq!(shelf.answered_gone("n/stranger", "9", 0, 1), Change::None);
-        assert_eq!(shelf.answered_gone("n/known", "5", 0, 2), Change::None);
-        assert_eq!(shelf.tombstones.len(), 1);
-        shelf.moved("9");
-        assert!(shelf.tombstones.is_empty());
-        shelf.told(item("a", 10, "x"));
-        shelf.answered_gone("n/a", "10", 2, 3);
-        shelf.begin(3);
-        shelf.end("12");
-        assert!(shelf.tombstones.is_empty());
+        let mut store = at("6");
+        assert_eq!(store.apply_absence("n/stranger", "9", 0, 1), Change::None);
+        assert_eq!(store.apply_absence("n/known", "5", 0, 2), Change::None);
+        assert_eq!(store.tombstones.len(), 1);
+        store.bookmark("9");
+        assert!(store.tombstones.is_empty());
+        store.apply_event(item("a", 10, "x"));
+        store.apply_absence("n/a", "10", 2, 3);
+        store.begin_list(3);
+        store.end_list("12");
+        assert!(store.tombstones.is_empty());
     }
 
     #[test]
     fn a_server_restored_from_a_backup_is_believed_again() {
-        let mut shelf = at("6");
-        shelf.told(item("a", 100, "x"));
-        shelf.told(item("b", 101, "x"));
-        shelf.moved("120");
-        assert!(shelf.went_back("50") && !shelf.went_back("120") && !shelf.went_back("121"));
-        shelf.restored();
-        shelf.begin(0);
-        assert_eq!(shelf.listed(item("a", 40, "older")), Change::Changed);
-        assert_eq!(names(&shelf.end("50")), ["b"]);
-        assert!(!shelf.went_back("51"));
+        let mut store = at("6");
+        store.apply_event(item("a", 100, "x"));
+        store.apply_event(item("b", 101, "x"));
+        store.bookmark("120");
+        assert!(store.went_back("50") && !store.went_back("120") && !store.went_back("121"));
+        store.reset_versions();
+        store.begin_list(0);
+        assert_eq!(store.apply_listed(item("a", 40, "older")), Change::Changed);
+        assert_eq!(names(&store.end_list("50")), ["b"]);
+        assert!(!store.went_back("51"));
     }
 
     #[test]
     fn keys_are_listed_by_namespace() {
-        let mut shelf = Shelf::default();
+        let mut store = Store::default();
         for (namespace, name) in [(Some("a"), "x"), (Some("a"), "y"), (Some("a-b"), "x"), (Some("b"), "x")] {
-            shelf.told(Item { key: key(namespace, name), ..item("", 1, "") });
+            store.apply_event(Item { key: key(namespace, name), ..item("", 1, "") });
         }
-        let of = |namespace| shelf.iter(namespace).map(|(key, _)| parts(key)).collect::<Vec<_>>();
+        let of = |namespace| store.iter(namespace).map(|(key, _)| parts(key)).collect::<Vec<_>>();
         assert_eq!(of(Some("a")), [(Some("a"), "x"), (Some("a"), "y")]);
         assert_eq!(of(None).len(), 4);
         assert_eq!(of(Some("c")), []);
