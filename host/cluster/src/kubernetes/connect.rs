@@ -5,7 +5,7 @@ mod config;
 pub(super) mod plugin;
 
 use super::cause::Cause;
-use super::pace::Pace;
+use super::backoff::Backoff;
 use super::stream;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config};
@@ -137,9 +137,9 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
 /// Requests the version of the API server until it answers, with back-off, and publishes the outcome of each attempt.
 /// So a wrong address or credential is found early, and a server that is away blocks no caller.
 pub(super) async fn greet(settings: Settings, client: Client, tell: watch::Sender<Standing>) {
-    let mut pace = Pace::default();
+    let mut backoff = Backoff::default();
     while let Err(cause) = ask(&client).await {
-        let wait = pace.wait(&cause);
+        let wait = backoff.wait(&cause);
         tell.send_replace(Some(Err(settings.failed(cause.reason, cause.message))));
         sleep(wait).await;
     }

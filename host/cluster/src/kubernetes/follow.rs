@@ -4,7 +4,7 @@
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Identity, Line, Page};
-use super::pace::{Pace, SHORT, watch_seconds};
+use super::backoff::{Backoff, SHORT, watch_seconds};
 use super::shared::Shared;
 use super::store::Item;
 use super::stream::{self, Lines};
@@ -47,7 +47,7 @@ struct Progress {
 impl Follow {
     /// Follows the watch until its task is aborted.
     pub(super) async fn run(self) {
-        let mut pace = Pace::default();
+        let mut backoff = Backoff::default();
         let mut progress = Progress::default();
         self.shared.reached(self.number).await;
         loop {
@@ -57,7 +57,7 @@ impl Follow {
             let told = progress.position != before;
             let lasted = progress.since.is_some_and(|since| progress.heard || since.elapsed() > SHORT);
             if lasted {
-                pace.reset();
+                backoff.reset();
             }
             let cause = match ended {
                 // The API server ends every watch after its timeout.
@@ -73,8 +73,8 @@ impl Follow {
             if cause.reason == KnownReason::KindMissing {
                 self.shared.resources.forget(&self.scope.api_version, &self.scope.kind);
             }
-            let wait = pace.wait(&cause);
-            self.shared.stopped(self.number, &cause, pace.tells(&cause));
+            let wait = backoff.wait(&cause);
+            self.shared.stopped(self.number, &cause, backoff.tells(&cause));
             tokio::time::sleep(wait).await;
         }
     }

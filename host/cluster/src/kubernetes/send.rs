@@ -4,14 +4,14 @@
 use super::cause::Cause;
 use super::counts::{Counts, Purpose, Verb};
 use super::lease::Leading;
-use super::pacer::Pacer;
+use super::rate_limiter::RateLimiter;
 use http::Request;
 use kube::Client;
 use kube::core::Status;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use tokio::time::{Duration, Instant, timeout};
-use transom_core::share::pace::Ending;
+use transom_core::share::backoff::Ending;
 
 /// The time limit of one attempt.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ impl Refusal {
 #[derive(Clone)]
 pub(super) struct Sender {
     client: Client,
-    pacer: Arc<Pacer>,
+    limiter: Arc<RateLimiter>,
     counts: Arc<Counts>,
     /// Checked right before each request is sent, where there is an election.
     leading: Arc<OnceLock<Leading>>,
@@ -91,7 +91,7 @@ pub(super) struct Sender {
 impl Sender {
     /// A sender with its own pace and counts.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, pacer: Arc::new(Pacer::new()), counts: Arc::default(), leading: Arc::default() }
+        Self { client, limiter: Arc::new(RateLimiter::new()), counts: Arc::default(), leading: Arc::default() }
     }
 
     /// From now on, sends only while this replica leads. Later calls have no effect.
@@ -115,7 +115,7 @@ impl Sender {
         let deadline = Instant::now() + DEADLINE;
         let mut refused = Refusal::Silent("the API server has no room for it".to_owned());
         for _ in 0..TRIES {
-            let Some(permit) = self.pacer.enter(deadline).await else { break };
+            let Some(permit) = self.limiter.enter(deadline).await else { break };
             // Waiting for room may have taken longer than the lease lasts.
             if self.leading.get().is_some_and(|leading| !leading.leads()) {
                 permit.end(Refusal::NotLeading.ending());

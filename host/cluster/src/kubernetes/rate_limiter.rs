@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use transom_core::share::pace::{Admission, Ending, Pace, Ticket};
+use transom_core::share::backoff::{Admission, Ending, Backoff, Ticket};
 
 /// The pace of one API server, shared by all writers.
-pub(super) struct Pacer {
-    pace: Mutex<Pace>,
+pub(super) struct RateLimiter {
+    backoff: Mutex<Backoff>,
     /// Notified when there may be room for one more request.
     freed: Notify,
     start: Instant,
@@ -19,15 +19,15 @@ pub(super) struct Pacer {
 
 /// Permission for one request; end it with the outcome of the request.
 pub(super) struct Permit<'a> {
-    pacer: &'a Pacer,
+    limiter: &'a RateLimiter,
     ticket: Option<Ticket>,
 }
 
-impl Pacer {
+impl RateLimiter {
     /// No request is under way yet.
     pub(super) fn new() -> Self {
         Self {
-            pace: Mutex::default(),
+            backoff: Mutex::default(),
             freed: Notify::new(),
             start: Instant::now(),
             seeds: RandomState::new(),
@@ -40,15 +40,15 @@ impl Pacer {
         loop {
             let seed = self.seeds.hash_one(self.asked.fetch_add(1, Ordering::Relaxed));
             let (admission, room) = {
-                let mut pace = self.pace();
-                (pace.admit(self.now_ms(), seed), pace.has_room())
+                let mut backoff = self.backoff();
+                (backoff.admit(self.now_ms(), seed), backoff.has_room())
             };
             // A woken waiter wakes the next one, so that none is left waiting while there is room.
             if room {
                 self.freed.notify_one();
             }
             match admission {
-                Admission::Go(ticket) => return Some(Permit { pacer: self, ticket: Some(ticket) }),
+                Admission::Go(ticket) => return Some(Permit { limiter: self, ticket: Some(ticket) }),
                 Admission::Full => timeout_at(deadline, self.freed.notified()).await.ok()?,
                 Admission::Closed(left_ms) => {
                     let left = Duration::from_millis(left_ms);
@@ -61,8 +61,8 @@ impl Pacer {
         }
     }
 
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> u64 {
@@ -78,8 +78,8 @@ impl Permit<'_> {
 
     fn give_back(&mut self, ending: Ending) {
         if let Some(ticket) = self.ticket.take() {
-            self.pacer.pace().ended(ticket, ending, self.pacer.now_ms());
-            self.pacer.freed.notify_one();
+            self.limiter.backoff().ended(ticket, ending, self.limiter.now_ms());
+            self.limiter.freed.notify_one();
         }
     }
 }

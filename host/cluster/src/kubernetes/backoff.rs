@@ -14,13 +14,13 @@ const ASKED: Duration = Duration::from_secs(60);
 
 /// Counts failures in a row for the back-off.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct Backoff {
     failures: u32,
     last: Option<KnownReason>,
     random: RandomState,
 }
 
-impl Pace {
+impl Backoff {
     /// A request succeeded.
     pub(super) fn reset(&mut self) {
         *self = Self { random: self.random.clone(), ..Self::default() };
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     fn waits(cause: &Cause, count: usize) -> Vec<u128> {
-        let mut pace = Pace::default();
-        (0..count).map(|_| pace.wait(cause).as_millis()).collect()
+        let mut backoff = Backoff::default();
+        (0..count).map(|_| backoff.wait(cause).as_millis()).collect()
     }
 
     #[test]
@@ -81,27 +81,27 @@ mod tests {
     #[test]
     fn a_broken_stream_is_asked_for_again_at_once_and_told_only_when_it_breaks_on() {
         let broken = Cause::new(KnownReason::ServerUnavailable, "").cut();
-        let mut pace = Pace::default();
-        assert_eq!(pace.wait(&broken), Duration::ZERO);
-        assert!(!pace.tells(&broken));
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.wait(&broken), Duration::ZERO);
+        assert!(!backoff.tells(&broken));
         for _ in 0..3 {
-            pace.wait(&broken);
+            backoff.wait(&broken);
         }
-        assert!(pace.tells(&broken));
-        pace.reset();
-        assert!(!pace.tells(&broken) && pace.tells(&Cause::missing()));
+        assert!(backoff.tells(&broken));
+        backoff.reset();
+        assert!(!backoff.tells(&broken) && backoff.tells(&Cause::missing()));
     }
 
     #[test]
     fn another_failure_begins_anew_and_the_server_may_ask_for_more() {
-        let mut pace = Pace::default();
+        let mut backoff = Backoff::default();
         let away = Cause::new(KnownReason::ServerUnavailable, "");
         for _ in 0..9 {
-            pace.wait(&away);
+            backoff.wait(&away);
         }
-        assert!(pace.wait(&Cause::missing()) <= Duration::from_secs(1));
+        assert!(backoff.wait(&Cause::missing()) <= Duration::from_secs(1));
         let asked = Cause { wait: Some(Duration::from_secs(9)), ..away };
-        assert_eq!(pace.wait(&asked), Duration::from_secs(9));
-        assert!(!pace.tells(&asked), "a kind whose CRD was just installed is asked for again first");
+        assert_eq!(backoff.wait(&asked), Duration::from_secs(9));
+        assert!(!backoff.tells(&asked), "a kind whose CRD was just installed is asked for again first");
     }
 }
