@@ -78,7 +78,7 @@ mod tests {
         /// For all names: a target is in a namespace `klusterlet-…` that can exist, or the guest refuses it and names a
         /// field.
         #[test]
-        fn a_target_lies_in_a_namespace_that_can_exist(
+        fn the_namespace_of_a_target_has_a_valid_name(
             name in "[a-z0-9.-]{1,60}|\\PC{0,20}",
             annotation in prop::option::of("[a-z0-9-]{0,60}|\\PC{0,20}"),
             prefix in prop::option::of("[a-z0-9-]{0,20}"),

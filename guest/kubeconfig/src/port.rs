@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_decides_before_the_next() {
+    fn rules_apply_in_order() {
         let other = || port(9090, Some("metrics"), Some("9090"), None);
         let detect = Port::default();
         let cases = [
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_decide_before_the_rules() {
+    fn settings_override_the_rules() {
         let ports = [port(1, Some("client"), None, None), port(2, Some("api"), None, None)];
         let named = |name: &str| Port { name: Some(name.into()), ..Port::default() };
         assert_eq!(chosen(&named("api"), &ports), Ok(2));

@@ -31,19 +31,19 @@ pub(crate) fn require(context: &Context<Settings>, primary: &Primary) -> Result<
             role: HOME.into(),
             reference: core("Namespace", home.clone()),
             form: Form::Presence,
-            absence: Absence::Wait(reasons::NAMESPACE_MISSING.word.into()),
+            absence: Absence::Wait(reasons::NAMESPACE_MISSING.name.into()),
         },
         Need {
             role: SOURCE.into(),
             reference: core("Secret", [&hosted.name, "-admin-kubeconfig"].concat()).in_namespace(namespace),
             form: Form::Kubeconfig("kubeconfig".into()),
-            absence: Absence::Fail(reasons::SOURCE_MISSING.word.into()),
+            absence: Absence::Fail(reasons::SOURCE_MISSING.name.into()),
         },
         Need {
             role: SERVICE.into(),
             reference: core("Service", "kube-apiserver".into()).in_namespace(control_plane),
             form: Form::Service,
-            absence: Absence::Fail(reasons::SERVICE_MISSING.word.into()),
+            absence: Absence::Fail(reasons::SERVICE_MISSING.name.into()),
         },
     ];
     Ok(Requirement { target: core("Secret", "external-managed-kubeconfig".into()).in_namespace(home), needs })

@@ -217,7 +217,7 @@ mod tests {
         /// For every source: no panic, and the result differs only in the entry in use, and only in the fields that may
         /// differ.
         #[test]
-        fn only_the_entry_in_use_is_touched(settings in settings(), source in source()) {
+        fn changes_only_the_current_entry(settings in settings(), source in source()) {
             let Ok(proposal) = propose(&settings, source.clone(), &service()) else { return Ok(()) };
             let same: Vec<_> = source.clusters.iter().cloned().map(as_it_is).collect();
             prop_assert_eq!(proposal.clusters.len(), same.len());
@@ -244,7 +244,7 @@ mod tests {
 
         /// By default every written entry in use has a server that a client can verify.
         #[test]
-        fn by_default_there_is_a_ca_and_no_insecure_flag(source in source()) {
+        fn requires_a_ca_and_no_insecure_flag_by_default(source in source()) {
             let Ok(proposal) = propose(&Settings::default(), source.clone(), &service()) else { return Ok(()) };
             let in_use = entry::choose(Entry::CurrentContext, &source).map_err(|problem| TestCaseError::fail(problem.reason))?;
             let written = &proposal.clusters[in_use];

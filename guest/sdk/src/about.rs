@@ -49,7 +49,7 @@ pub struct Read {
 #[derive(Clone, Copy, Debug)]
 pub struct Reason {
     /// The reason as a CamelCase word.
-    pub word: &'static str,
+    pub name: &'static str,
     /// What it means.
     pub meaning: &'static str,
     /// What a person can do about it.
@@ -74,12 +74,12 @@ pub trait Guest: 'static {
 /// Reasons that this crate adds to those of every guest.
 pub(crate) const OWN_REASONS: [Reason; 2] = [
     Reason {
-        word: settings::INVALID_SETTINGS,
+        name: settings::INVALID_SETTINGS,
         meaning: "The settings of the policy for this guest do not have the form that the guest expects.",
         remedy: "Compare the settings with the schema that `transom inspect` shows.",
     },
     Reason {
-        word: settings::UNREADABLE_FIELDS,
+        name: settings::UNREADABLE_FIELDS,
         meaning: "A field of the object that the guest reads has an unexpected type.",
         remedy: "Mend the object; the message names the field.",
     },
@@ -122,12 +122,12 @@ impl From<&Read> for wit::Read {
 impl Reason {
     /// A problem with this reason, and a sentence that says what is wrong with which object or field.
     pub fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem::new(self.word, message)
+        Problem::new(self.name, message)
     }
 }
 
 impl From<&Reason> for wit::Reason {
     fn from(reason: &Reason) -> Self {
-        Self { word: reason.word.into(), meaning: reason.meaning.into(), remedy: reason.remedy.into() }
+        Self { name: reason.name.into(), meaning: reason.meaning.into(), remedy: reason.remedy.into() }
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_near_the_end_of_the_address_space_do_not_wrap() {
+    fn sizes_near_the_end_of_the_address_space_do_not_overflow() {
         assert_eq!(place(usize::MAX - 3, usize::MAX, 1, 8), None);
         assert_eq!(place(8, usize::MAX, usize::MAX, 8), None);
     }

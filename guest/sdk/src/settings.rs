@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn no_settings_are_the_default() {
+    fn empty_settings_are_the_default() {
         for text in ["", "{}", " {\n}"] {
             assert_eq!(read::<Outer>(text), Ok(Outer::default()), "{text:?}");
         }
     }
 
     #[test]
-    fn a_problem_names_its_field() {
+    fn an_error_names_its_field() {
         let cases = [
             (r#"{"inner":{"number":"x"}}"#, Some("inner.number")),
             (r#"{"inner":{"number":300}}"#, Some("inner.number")),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misfit_of_fields_tells_the_path_and_no_value() {
+    fn a_type_error_gives_the_path_and_no_value() {
         let primary = Primary { fields: r#"{"inner":{"number":"hunter2"}}"#.into(), ..Primary::default() };
         let problem = primary.read::<Outer>().unwrap_err();
         assert_eq!(problem.field.as_deref(), Some("inner.number"));
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn no_settings_means_none() {
+    fn a_guest_without_settings_refuses_any() {
         assert!(read::<NoSettings>("{}").is_ok());
         assert!(read::<NoSettings>(r#"{"a":1}"#).is_err());
     }
 
     #[test]
-    fn a_path_can_be_asked_for_anywhere() {
+    fn a_path_can_be_reported_from_anywhere() {
         let text = br#"{"a":[{"b":"c"},2],"d":{"e":[]}}"#;
         for stop in 0..=text.len() + 9 {
             path_to(text, stop);

@@ -7,7 +7,7 @@ use transom_guest::taints::{Answer, Decision, ManagedCluster, Status, Wanted};
 
 /// Reason for a primary that is being deleted.
 pub(crate) const PRIMARY_DELETING: Reason = Reason {
-    word: "PrimaryDeleting",
+    name: "PrimaryDeleting",
     meaning: "The managed cluster is being deleted; its taints stay as they are.",
     remedy: "Nothing: the object goes away when its finalizers are done.",
 };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     proptest! {
-        /// Without grace periods the answer is the table of Open Cluster Management, for all times and taints.
+        /// Without grace periods the answer matches the table of Open Cluster Management, for all times and taints.
         #[test]
         fn without_grace_the_condition_alone_decides(cluster in cluster(), now: i64) {
             let answer = compute(&Settings::default(), now, &cluster);
@@ -142,9 +142,9 @@ mod tests {
             prop_assert_eq!(owned(&answer), expected);
         }
 
-        /// A cluster that is not available and carries one of the two taints always keeps one.
+        /// A cluster that is not available and has one of the two taints always keeps one.
         #[test]
-        fn a_grace_period_never_frees(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
+        fn a_grace_period_never_removes_a_taint(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
             let tainted = cluster.taints.iter().any(|taint| taint.key == UNAVAILABLE || taint.key == UNREACHABLE);
             if tainted && !cluster.deleting && status(&cluster) != Some(Status::Yes) {
                 prop_assert_eq!(owned(&compute(&settings, now, &cluster)).len(), 1);
@@ -153,7 +153,7 @@ mod tests {
 
         /// Asked again at the time that it named, the guest gives the final answer; a second before, the same as now.
         #[test]
-        fn the_time_named_is_the_time_of_change(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
+        fn the_reported_time_is_the_time_of_change(settings in settings(), cluster in cluster(), now in -1000..1000_i64) {
             let first = compute(&settings, now, &cluster);
             if let Some(then) = first.ask_again_at {
                 prop_assert!(then > now);

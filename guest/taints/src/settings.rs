@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_for_both_is_refused() {
+    fn refuses_one_key_for_both() {
         let same = |key: &str| Some(key.to_owned());
         let mut settings = Settings::default();
         settings.unavailable.key = same("a/b");

@@ -1,4 +1,4 @@
-//! Runs the cases of the guest natively. Never a component: `transom test` does that.
+//! Runs the cases of the guest natively; `transom test` runs them with the component.
 
 #[test]
 fn cases() -> Result<(), transom_guest::testing::Failed> {

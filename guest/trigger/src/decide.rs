@@ -41,16 +41,16 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     let on = &settings.on;
     let mut found: Vec<&str> = Vec::new();
     if on.deletion && change.after.deleting && !change.before.deleting {
-        found.push(reasons::DELETION_STARTED.word);
+        found.push(reasons::DELETION_STARTED.name);
     }
     // Equal fields have equal availability; comparing texts is cheaper than parsing them.
     if on.availability && change.before.fields != change.after.fields {
-        found.extend(availability(settings, change).map(|reason| reason.word));
+        found.extend(availability(settings, change).map(|reason| reason.name));
     }
     if settings.honour_paused_until && change.before.fields != change.after.fields {
         // An unreadable value differs from every readable one; `ready` reports what is wrong with it.
         let [before, after] = [&change.before, &change.after].map(|primary| paused_until(primary).ok());
-        found.extend((before != after).then_some(reasons::PAUSED_UNTIL_CHANGED.word));
+        found.extend((before != after).then_some(reasons::PAUSED_UNTIL_CHANGED.name));
     }
     let watched = [
         (on.annotations, ANNOTATIONS, &reasons::ANNOTATIONS_CHANGED),
@@ -60,7 +60,7 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     ];
     for (on, watched, reason) in watched {
         if on && change.changed.iter().any(|path| is_under(path, watched)) {
-            found.push(reason.word);
+            found.push(reason.name);
         }
     }
     if found.is_empty() { Verdict::Ignore } else { Verdict::Run(found.into_iter().map(str::to_owned).collect()) }
@@ -226,7 +226,7 @@ mod tests {
 
         /// With every change switched off, no change causes a reconcile.
         #[test]
-        fn what_is_off_does_not_count(before in primary(), after in primary(), changed in changed()) {
+        fn disabled_rules_do_not_count(before in primary(), after in primary(), changed in changed()) {
             let on = crate::settings::Changes {
                 availability: false,
                 annotations: false,

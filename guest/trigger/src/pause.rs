@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_rfc_3339() {
+    fn times_follow_rfc_3339() {
         for (text, seconds) in [
             ("1970-01-01T00:00:00Z", 0),
             ("2022-02-21T08:11:54Z", 1_645_431_114),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_go() {
+    fn durations_follow_go() {
         for text in ["1", "t", "T", "TRUE", "true", "True"] {
             assert_eq!(Pause::read(text, 0), Pause::Open, "{text}");
         }

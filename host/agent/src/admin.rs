@@ -36,7 +36,7 @@ const WHOLE: Duration = Duration::from_secs(30);
 /// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES: usize = 32 << 10;
 
-/// Where the admin server listens, and with which certificate.
+/// Where the admin server is listening, and with which certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminOptions {
     /// Address and port.
@@ -67,8 +67,8 @@ pub(crate) async fn start(
     let listener = TcpListener::bind(options.address)
         .await
         .with_context(|| format!("failed to listen on --admin-address {}", options.address))?;
-    let address = listener.local_addr().context("failed to learn the address of the admin server")?;
-    info!(%address, tls = tls.is_some(), "the admin server listens");
+    let address = listener.local_addr().context("failed to read the address of the admin server")?;
+    info!(%address, tls = tls.is_some(), "the admin server is listening");
     let gate = Gate::new(reviews);
     let admin = Arc::new(Admin { agent, gate, tls, peers: Room::new(PEERS), readers: Room::new(READERS) });
     Ok(tokio::spawn(accept(admin, listener)))
@@ -80,7 +80,7 @@ async fn accept(admin: Arc<Admin>, listener: TcpListener) {
             Ok((stream, peer)) => drop(tokio::spawn(converse(Arc::clone(&admin), stream, peer))),
             Err(error) => {
                 // The process may be out of file descriptors: closing the oldest connection frees one.
-                debug!(%error, "failed to accept a connection of the admin server");
+                debug!(%error, "failed to accept a connection to the admin server");
                 admin.peers.dismiss();
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -94,8 +94,8 @@ async fn converse(admin: Arc<Admin>, stream: TcpStream, peer: SocketAddr) {
     let _place = admin.peers.enter(&leave);
     tokio::select! {
         () = meet(&admin, stream, peer, &leave) => {}
-        () = leave.notified() => debug!(%peer, "a peer of the admin server made room for another"),
-        () = tokio::time::sleep(WHOLE) => debug!(%peer, "a peer of the admin server took too long"),
+        () = leave.notified() => debug!(%peer, "closed a connection to the admin server to make room for a new one"),
+        () = tokio::time::sleep(WHOLE) => debug!(%peer, "a client of the admin server took too long"),
     }
 }
 
@@ -103,8 +103,8 @@ async fn meet(admin: &Arc<Admin>, stream: TcpStream, peer: SocketAddr, leave: &A
     let Some(tls) = &admin.tls else { return answer(admin, stream, peer, leave).await };
     match tokio::time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
         Ok(Ok(stream)) => answer(admin, stream, peer, leave).await,
-        Ok(Err(error)) => debug!(%peer, %error, "a peer of the admin server ended the handshake"),
-        Err(_) => debug!(%peer, "a peer of the admin server took too long for the handshake"),
+        Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake with a client of the admin server failed"),
+        Err(_) => debug!(%peer, "a client of the admin server took too long for the TLS handshake"),
     }
 }
 
@@ -128,6 +128,6 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES).keep_alive(false);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-        debug!(%peer, %error, "a connection of the admin server ended early");
+        debug!(%peer, %error, "a connection to the admin server was closed early");
     }
 }

@@ -7,7 +7,6 @@ pub(crate) mod connections;
 mod documents;
 mod invoke;
 pub(crate) mod known;
-pub(crate) mod queue;
 mod observe;
 mod pipeline;
 mod pool;
@@ -16,6 +15,7 @@ mod settle;
 mod statuses;
 mod unwritten;
 mod workers;
+pub(crate) mod workqueue;
 
 use crate::telemetry;
 use account::Accounts;
@@ -23,7 +23,6 @@ use clock::Clock;
 use connections::{Cluster, Connections};
 use documents::Documents;
 use known::{Shared, Told};
-use queue::Workqueue;
 use pool::Pool;
 use queue::Queued;
 use statuses::Statuses;
@@ -32,7 +31,7 @@ use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore};
-use transom_api::{State, KnownReason};
+use transom_api::{KnownReason, State};
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
 use transom_core::failure::Class;
@@ -42,8 +41,9 @@ use transom_core::policy::Writes;
 use transom_core::report::End;
 use transom_core::share::budget::Budget;
 use transom_core::signal::Signal;
-use transom_core::work::{Key, Cause};
+use transom_core::work::{Cause, Key};
 use unwritten::Unwritten;
+use workqueue::Workqueue;
 
 /// One agent.
 pub(crate) struct Agent {
@@ -133,7 +133,7 @@ impl Agent {
     /// one can be used.
     pub(crate) fn unready(&self) -> Option<&'static str> {
         if !self.started.load(Ordering::Acquire) {
-            return Some("the policies are being loaded, or what they watch is being listed");
+            return Some("the policies are being loaded, or the objects that they watch are being listed");
         }
         self.connections.all_away().then_some("no API server has answered since the start")
     }
@@ -149,12 +149,12 @@ impl Agent {
     }
 
     /// Adds the queue of a new policy.
-    pub(crate) fn add_lane(&self, queue: Arc<Workqueue>) {
+    pub(crate) fn add_queue(&self, queue: Arc<Workqueue>) {
         self.queues.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&queue.policy), queue);
     }
 
     /// Closes the queue of a deleted policy and forgets what was known for it. The objects that it made stay.
-    pub(crate) fn remove_lane(&self, policy: &str) {
+    pub(crate) fn remove_queue(&self, policy: &str) {
         let queue = self.queues.write().unwrap_or_else(PoisonError::into_inner).remove(policy);
         if let Some(queue) = queue {
             queue.remove();
@@ -221,7 +221,7 @@ impl Agent {
             end: End::Ended(Class::of(KnownReason::AgentFailed)),
             state: State::Failed,
             reason: KnownReason::AgentFailed.into(),
-            message: "the agent failed while it reconciled this primary".to_owned(),
+            message: "a bug in the agent made this reconcile fail".to_owned(),
             failures: 1,
             since_seconds: self.clock.now_seconds(),
             wrote: false,

@@ -16,17 +16,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use transom_core::time::parse_rfc3339;
 
-/// Watches cluster objects, asks sandboxed guests what should follow, and applies the answer.
+/// Watches cluster objects, asks sandboxed guests for the desired state, and applies their answers.
 #[derive(Debug, Parser)]
 #[command(
     name = "transom",
     version,
     max_term_width = 120,
     arg_required_else_help = true,
-    after_help = "Environment:\n  RUST_LOG  which log lines are shown, such as `debug` or `info,transom::guest=debug` (lines of guests); `info` when\n            absent, and only errors and lines of guests and connections where a command\n            ends by itself"
+    after_help = "Environment:\n  RUST_LOG  filter of the log lines, such as `debug` or `info,transom::guest=debug` (lines of guests). Default: `info`;\n            commands that end by themselves show only errors and the lines of guests and\n            connections"
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -34,40 +34,42 @@ pub(crate) struct Cli {
 /// What the binary can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Work on an API server, or on a directory of manifests, until stopped, or once.
+    /// Reconcile an API server or a directory of manifests, until stopped or once.
     #[command(
-        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nEnds with 0 when all is right, 1 when some object failed, some policy was refused, or something could not be read, 2 on wrong use. RUST_LOG says which log lines are shown."
+        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nExit code: 0 on success; 1 when an object failed, a policy was refused, or something could not be read; 2 on a usage error. RUST_LOG filters the log lines."
     )]
     Run(RunArgs),
-    /// Show what would be written, and write nothing.
+    /// Show the pending writes; write nothing.
     #[command(
-        after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff --reveal=names\n  kubectl get hostedclusters,secrets,services,namespaces -A -o yaml | transom render -\n\nEnds with 0, with 1 when some object failed, 2 on wrong use; with --exit-code 3 when something would change."
+        after_help = "Examples:\n  transom render fleet -o table\n  transom render given.yaml --policies policies --reveal -o yaml\n  transom render fleet --diff --reveal=names\n  kubectl get hostedclusters,secrets,services,namespaces -A -o yaml | transom render -\n\nExit code: 0 on success; 1 when an object failed; 2 on a usage error; 3 with --exit-code when something would change."
     )]
     Render(RenderArgs),
     /// Run the cases of policies and guests through the built components.
     #[command(
-        after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json\n  transom test . --component target/guests/mine.wasm\n  transom test policies/mine --update\n\nEnds with 0 when every case passes, 1 when one fails, 2 on wrong use."
+        after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json\n  transom test . --component target/guests/mine.wasm\n  transom test policies/mine --update\n\nExit code: 0 when every case passes; 1 when a case fails; 2 on a usage error."
     )]
     Test(TestArgs),
     /// Check policies, with their components and settings.
     #[command(after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml")]
     Validate(ValidateArgs),
-    /// Show what a component is, and which capabilities it would need; which objects it asks for is known when it runs.
+    /// Show the world, description and required capabilities of a component. The objects that it reads are known only at
+    /// run time.
     #[command(
         after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
     )]
     Inspect(InspectArgs),
-    /// Make a component of a core module that was built with the SDK: what a policy can name.
+    /// Turn a core module that was built with the SDK into a component that a policy can name.
     #[command(
-        after_help = "Examples:\n  cargo build --release --target wasm32-unknown-unknown\n  transom componentize target/wasm32-unknown-unknown/release/mine.wasm -o target/guests/mine.wasm\n\nEnds with 0 when the component is written, 1 when the agent would not load it and none is written, 2 on wrong use."
+        after_help = "Examples:\n  cargo build --release --target wasm32-unknown-unknown\n  transom componentize target/wasm32-unknown-unknown/release/mine.wasm -o target/guests/mine.wasm\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 on a usage error."
     )]
     Componentize(ComponentizeArgs),
-    /// Ask why a primary is as it is, and what the agent would do; write nothing. A table of all without a name.
+    /// Show the state of a primary, why, and what the agent would do next; write nothing. Without a name: a table of all
+    /// primaries.
     #[command(
-        after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nEnds with 0 when nothing failed, 1 when some primary or policy did, 2 on wrong use."
+        after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nExit code: 0 when nothing failed; 1 when a primary or a policy failed; 2 on a usage error."
     )]
     Status(StatusArgs),
-    /// Say what a reason means and what to do about it.
+    /// Explain what a reason means and what to do about it.
     #[command(
         after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
     )]
@@ -75,7 +77,7 @@ pub(crate) enum Command {
     /// Print the CustomResourceDefinition of the kind FleetPolicy.
     #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
     Crd,
-    /// Print what a shell needs to complete commands and flags.
+    /// Print the shell script that completes commands and flags.
     #[command(
         after_help = "Examples:\n  source <(transom completion bash)\n  transom completion zsh > ~/.zfunc/_transom\n  transom completion fish > ~/.config/fish/completions/transom.fish"
     )]
@@ -85,24 +87,25 @@ pub(crate) enum Command {
     },
     /// Print the version, as `--version` does.
     Version,
-    /// Compile a component from standard input: what the agent has another process do, because it may take too much.
+    /// Compile a component from standard input. The agent runs this in a child process, because a compilation may take too
+    /// much time or memory.
     #[command(hide = true)]
     Compile {
         /// How the agent's engine allocates.
         allocation: String,
     },
-    /// Become another program, such as a credential plugin, that ends with the agent.
+    /// Run another program, such as a credential plugin, that ends when the agent ends.
     #[command(hide = true)]
     Child {
-        /// The process of the agent.
+        /// The process id of the agent.
         parent: i32,
-        /// The program and its words.
+        /// The program and its arguments.
         #[arg(last = true)]
         words: Vec<OsString>,
     },
-    /// Print the least RBAC that the agent needs for its policies, with the reason for each rule.
+    /// Print the least-privilege RBAC of the agent for its policies, with the reason for each rule.
     #[command(
-        after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nEnds with 0 when printed, 1 when a policy is refused and nothing is printed, 2 on wrong use."
+        after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nExit code: 0 when the roles are printed; 1 when a policy is refused, so nothing is printed; 2 on a usage error."
     )]
     Rbac(RbacArgs),
 }
@@ -110,26 +113,26 @@ pub(crate) enum Command {
 /// Flags of everything that reconciles policies.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReconcileArgs {
-    /// Folder or file with policies; the two that ship with the binary when absent.
+    /// Folder or file with policies. Default: the two bundled policies.
     #[arg(long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
-    /// Folder below which the components lie that policies name as files. When absent, they lie beside the policy's own
-    /// file, below the folder of policies, and `FleetPolicy` objects name builtin components only.
+    /// Folder with the component files that policies name. Default: a policy file names components next to itself, below
+    /// the folder of policies; `FleetPolicy` objects name builtin components only.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
-    /// The time to use instead of the clock's.
+    /// Fixed time to use instead of the system clock.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) now: Option<i64>,
     /// Name of the cluster that the agent works for.
     #[arg(long, value_name = "NAME", default_value = "local-cluster")]
     pub(crate) cluster_name: String,
-    /// Bytes of the largest kubeconfig that is read or written.
+    /// Size limit of a kubeconfig that is read or written, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub(crate) max_kubeconfig_bytes: usize,
-    /// Bytes of the largest object, as compact JSON.
+    /// Size limit of an object, in bytes of compact JSON.
     #[arg(long, value_name = "BYTES", default_value_t = 3 << 19)]
     pub(crate) max_object_bytes: usize,
-    /// Name of the hub's own cluster; when it is another one, guests may use discovery names.
+    /// Name of the hub's own cluster. When it is another cluster, guests may use discovery names.
     #[arg(long, value_name = "NAME")]
     pub(crate) self_managed_cluster: Option<String>,
 }
@@ -137,7 +140,7 @@ pub(crate) struct ReconcileArgs {
 /// Flags of `render`.
 #[derive(Debug, Args)]
 pub(crate) struct RenderArgs {
-    /// Folder of manifests, or files with all objects; `-` is standard input.
+    /// Folder of manifests, or files with all objects; `-` reads standard input.
     #[arg(required = true)]
     pub(crate) path: Vec<PathBuf>,
     /// Flags shared with `run`.
@@ -146,14 +149,14 @@ pub(crate) struct RenderArgs {
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
     pub(crate) output: OutputFormat,
-    /// Show credentials instead of what kind and size they are; `--reveal=names` shows names of contexts, clusters and
-    /// users, and no credential.
+    /// Show credentials instead of their kind and size; `--reveal=names` shows only the names of contexts, clusters and
+    /// users, no credentials.
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) reveal: Option<Reveal>,
-    /// Show the difference from what is there.
+    /// Show the difference from the existing objects.
     #[arg(long)]
     pub(crate) diff: bool,
-    /// End with 3 when something would change.
+    /// Exit with code 3 when something would change.
     #[arg(long)]
     pub(crate) exit_code: bool,
 }
@@ -164,7 +167,7 @@ pub(crate) struct ValidateArgs {
     /// Folder or file with policies.
     #[arg(default_value = "policies")]
     pub(crate) path: PathBuf,
-    /// As given to `run`: the folder below which components lie.
+    /// As given to `run`: the folder with the component files.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
     /// Form of the output.
@@ -175,12 +178,12 @@ pub(crate) struct ValidateArgs {
 /// Flags of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The reason, or a state, condition or cause; all of them when absent.
+    /// A reason, state, condition or cause. Default: all of them.
     pub(crate) reason: Option<String>,
-    /// A component of which the reasons are known, too, in place of the builtin ones: a file, or `builtin:<name>`.
+    /// Also explain the reasons of this component instead of those of the builtin ones: a file, or `builtin:<name>`.
     #[arg(long, value_name = "COMPONENT")]
     pub(crate) component: Option<String>,
-    /// Folder or file with policies, of whose components the reasons are known.
+    /// Folder or file with policies; also explain the reasons of their components.
     #[arg(long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
 }
@@ -196,7 +199,7 @@ pub(crate) enum OutputFormat {
     Table,
 }
 
-/// What is shown that is hidden otherwise.
+/// Which redacted values to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reveal {
     /// Everything, credentials too.
@@ -221,5 +224,5 @@ fn is_connection(name: &str) -> bool {
 
 /// A time as Kubernetes writes it.
 fn parse_time(text: &str) -> Result<i64, String> {
-    parse_rfc3339(text).ok_or_else(|| "want a time like 2026-11-21T08:00:00Z".to_owned())
+    parse_rfc3339(text).ok_or_else(|| "expected a time like 2026-11-21T08:00:00Z".to_owned())
 }

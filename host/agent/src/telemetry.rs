@@ -21,13 +21,13 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
-use transom_api::{State, KnownReason};
+use transom_api::{KnownReason, State};
 use transom_core::metrics::Attempt;
 use transom_core::outcome::Outcome;
 use transom_core::report::Report;
 use transom_core::share::allowance::{Allowance, LOG_BYTES};
 use transom_core::signal::Signal;
-use transom_core::work::{Key, Cause, WorkItem};
+use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::{LogLevel, LogLine, Receipt};
 
 /// The target of lines that guests wrote.
@@ -74,8 +74,10 @@ fn may_be_shown(line: &Metadata<'_>) -> bool {
 /// Logs only where a panic happened: its message may quote a value.
 pub(crate) fn quiet_panics() {
     panic::set_hook(Box::new(|info| match info.location() {
-        Some(place) => error!(file = place.file(), line = place.line(), "the agent panicked; this is a fault of ours"),
-        None => error!("the agent panicked; this is a fault of ours"),
+        Some(place) => {
+            error!(file = place.file(), line = place.line(), "the agent panicked; this is a bug in the agent");
+        }
+        None => error!("the agent panicked; this is a bug in the agent"),
     }));
 }
 
@@ -187,7 +189,7 @@ fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
     if verdict.left_out_before > 0 {
         let lines = verdict.left_out_before;
         let reason = KnownReason::LogFlooded.as_str();
-        warn!(%policy, reason, lines, "left out lines of guests within a minute: {LOG_BYTES} bytes are the limit");
+        warn!(%policy, reason, lines, "dropped log lines of guests in the last minute: the limit is {LOG_BYTES} bytes per minute");
     }
     verdict.told
 }
@@ -204,7 +206,7 @@ pub(crate) fn fault(key: &Key, counts: bool) {
     if let (Some(meters), true) = (metrics::get(), counts) {
         meters.attempted(Attempt::Failed);
     }
-    error!(policy = %key.policy, primary = %key.primary, reason = KnownReason::AgentFailed.as_str(), "the reconcile ended by a fault of the agent; it is tried again");
+    error!(policy = %key.policy, primary = %key.primary, reason = KnownReason::AgentFailed.as_str(), "the reconcile failed because of a bug in the agent; the agent retries it");
 }
 
 /// Removes what was counted for a deleted policy.
@@ -233,20 +235,20 @@ pub(crate) fn tell(signal: &Signal) {
                 meters.repaired(&key.policy);
             }
             let (policy, primary, cause, what) = (&key.policy, &key.primary, Cause::Resync.as_str(), kind.past());
-            warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no event had told of this difference");
+            warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no watch event had reported this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
         Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),
         Signal::Swapped { policy } => info!(%policy, "swapped"),
-        Signal::SwapRefused { policy, reason, message, earlier_goes_on } => {
-            warn!(%policy, reason = reason.as_str(), earlier_goes_on, "refused: {message}");
+        Signal::SwapRefused { policy, reason, message, previous_revision_active } => {
+            warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
         }
         Signal::PolicyBounded { policy, suspended: true } => info!(%policy, "suspended"),
         Signal::PolicyBounded { policy, suspended } => {
-            warn!(%policy, suspended, "the earlier revision goes on, within what the newest manifest allows");
+            warn!(%policy, suspended, "the previous revision stays active, within the limits of the newest manifest");
         }
-        Signal::PolicyMended { policy } => info!(%policy, "mended: what is at work is the newest again"),
-        Signal::PolicyRemoved { policy } => info!(%policy, "removed; what it made stays"),
+        Signal::PolicyMended { policy } => info!(%policy, "recovered: the newest revision is active again"),
+        Signal::PolicyRemoved { policy } => info!(%policy, "policy removed; its objects are left in place"),
         Signal::Unreadable { place, reason, message } => warn!(%place, reason = reason.as_str(), "{message}"),
         Signal::Readable { place } => info!(%place, "readable again"),
         Signal::GuestLogged { key, level, line } => {
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn how_loud_the_end_of_an_reconcile_is() {
+    fn each_outcome_has_its_log_level() {
         use First::{Change, Sight};
         use State::{Applied, Failed, Held, Waiting};
         for (end, transition, expected) in [

@@ -1,5 +1,5 @@
-//! Runs `transom test` on every case of this repository, and on copies whose expectations were changed.
-//! Never runs a guest natively: `guest/<name>/tests` does that. Wants built guests (`cargo xtask guests`).
+//! Runs `transom test` on every case of this repository, and on copies with changed expectations. The tests in
+//! `guest/<name>/tests` run guests natively. Needs built guests (`cargo xtask guests`).
 #![cfg(test)]
 
 use serde_json::Value;
@@ -11,12 +11,12 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// The top of the workspace, from where components are found under `target/guests`.
+/// The root of the workspace; components are under its `target/guests`.
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The command on a folder, with no word of cargo about where things are built.
+/// The command on a folder, without cargo's variables about build folders.
 fn command(path: impl AsRef<Path>, from: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
     command.args(["test", "-o", "json"]).arg(path.as_ref()).current_dir(from);
@@ -34,7 +34,7 @@ fn rows(output: &Output) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("want a list of rows, have: {errors}"))
 }
 
-/// The folders of cases that lie there, found without the command.
+/// The folders of cases below a folder, found without the command.
 fn cases(folder: &Path, found: &mut BTreeSet<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -46,7 +46,7 @@ fn cases(folder: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Every case below a folder of the repository is run, and passes.
+/// Checks that every case below a folder of the repository runs and passes.
 fn all_pass(folder: &str) {
     let output = transom_test(folder, &top());
     let rows = rows(&output);
@@ -70,7 +70,7 @@ fn all_cases_of_guests_pass_as_components() {
     all_pass("guest");
 }
 
-/// One case of a guest in a crate of its own, with some words of its files replaced.
+/// One case of a guest in its own crate, with some words of its files replaced.
 fn changed(guest: &str, case: &str, file: &str, (from, to): (&str, &str)) -> TempDir {
     let temporary = tempfile::tempdir().unwrap();
     let home = temporary.path().join(guest);
@@ -87,7 +87,7 @@ fn changed(guest: &str, case: &str, file: &str, (from, to): (&str, &str)) -> Tem
     temporary
 }
 
-/// The exit code, and what is said of the one case.
+/// The exit code, and the output about the one case.
 fn judged(temporary: &TempDir, from: &Path) -> (Option<i32>, String) {
     judgement(transom_test(temporary.path(), from))
 }
@@ -99,7 +99,7 @@ fn judgement(output: Output) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_changed_expectation_or_argument_fails_at_its_place() {
+fn a_changed_expectation_or_argument_fails_and_names_its_place() {
     for (guest, case, file, words, place) in [
         ("taints", "T14-swap", "expected.yaml", ("no-select", "prefer-no-select"), "ok.decision.own[0].effect"),
         ("taints", "T14-swap", "given.yaml", ("status: 'no'", "status: 'yes'"), "ok.decision.own"),
@@ -137,10 +137,10 @@ fn a_changed_expectation_or_argument_fails_at_its_place() {
 }
 
 #[test]
-fn an_unchanged_copy_passes_with_the_built_component_and_only_with_it() {
+fn an_unchanged_copy_passes_only_with_the_built_component() {
     let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
     assert_eq!(judged(&copy, &top()), (Some(0), "[]".to_owned()));
-    // In a folder with another component under the guest's name, it is that one that is asked.
+    // In a folder with another component under the guest's name, the command uses that one.
     let elsewhere = tempfile::tempdir().unwrap();
     let built = elsewhere.path().join("target/guests");
     fs::create_dir_all(&built).unwrap();
@@ -148,10 +148,10 @@ fn an_unchanged_copy_passes_with_the_built_component_and_only_with_it() {
     let (code, differences) = judged(&copy, elsewhere.path());
     assert_eq!(code, Some(1));
     assert!(differences.contains("failed to load `target/guests/taints.wasm`"), "{differences}");
-    // Without a built file, the binary's own is asked.
+    // Without a built file, the command uses the binary's own.
     fs::remove_file(built.join("taints.wasm")).unwrap();
     assert_eq!(judged(&copy, elsewhere.path()), (Some(0), "[]".to_owned()));
-    // What was built below the crate itself comes before anything else.
+    // A component built below the crate itself has precedence.
     let own = copy.path().join("taints/target/guests");
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("taints.wasm"), "no component").unwrap();
@@ -161,7 +161,7 @@ fn an_unchanged_copy_passes_with_the_built_component_and_only_with_it() {
 }
 
 #[test]
-fn a_guest_that_is_not_built_is_told_where_its_component_belongs() {
+fn names_the_expected_path_of_a_component_that_is_not_built() {
     let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
     fs::rename(copy.path().join("taints"), copy.path().join("of-my-own")).unwrap();
     let (code, differences) = judged(&copy, copy.path());
@@ -170,18 +170,18 @@ fn a_guest_that_is_not_built_is_told_where_its_component_belongs() {
 }
 
 #[test]
-fn what_lies_beside_a_folder_of_cases_hides_none_of_them() {
+fn files_beside_a_case_folder_hide_no_cases() {
     let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
     for file in ["given.yaml", "expected.yaml"] {
-        // As the tutorial has one to render.
+        // The tutorial has such a file for rendering.
         fs::write(copy.path().join("taints").join(file), "apiVersion: v1\n").unwrap();
         assert_eq!(judged(&copy, &top()), (Some(0), "[]".to_owned()), "{file}");
     }
 }
 
 #[test]
-fn a_component_is_looked_for_where_cargo_builds() {
-    // Each file is looked at in its turn, so the one that was just written is the one that cannot be loaded.
+fn finds_a_component_where_cargo_builds_it() {
+    // Each file in turn becomes the newest and cannot be loaded, so the error shows which file the command chose.
     let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
     let elsewhere = tempfile::tempdir().unwrap();
     let home = copy.path().join("renamed");
@@ -195,7 +195,7 @@ fn a_component_is_looked_for_where_cargo_builds() {
     let refused = |with: &dyn Fn(&mut Command), built: &Path| {
         write(built.to_owned(), "no component");
         let mut command = command(copy.path(), elsewhere.path());
-        // Nor any settings of whoever runs the tests.
+        // Nor any cargo settings of the user who runs the tests.
         with(command.env("CARGO_HOME", elsewhere.path().join("cargo")));
         let (code, differences) = judgement(command.output().unwrap());
         let wanted = format!("failed to load `{}`", built.display());
@@ -204,18 +204,18 @@ fn a_component_is_looked_for_where_cargo_builds() {
     let usual = |_: &mut Command| {};
     let canonical = copy.path().canonicalize().unwrap();
     let (home, workspace) = (canonical.join("renamed"), canonical.clone());
-    // Of a workspace, then of the crate; by the folder's name, then by the package's.
+    // First from a workspace, then from the crate; by the folder's name, then by the package's.
     refused(&usual, &workspace.join("target/guests/renamed.wasm"));
     refused(&usual, &workspace.join("target/guests/my-guest.wasm"));
     refused(&usual, &home.join("target/guests/my-guest.wasm"));
-    // Settings of the user, of a folder above, of the crate: the nearest count.
+    // Settings of the user, of a parent folder, and of the crate: the nearest ones apply.
     write(elsewhere.path().join("cargo/config.toml"), "build.target-dir = \"all\"");
     refused(&usual, &elsewhere.path().join("all/guests/my-guest.wasm"));
     write(workspace.join(".cargo/config.toml"), "[build]\ntarget-dir = \"shared\"");
     refused(&usual, &workspace.join("shared/guests/my-guest.wasm"));
     write(home.join(".cargo/config"), "[build]\ntarget-dir = \"own\"");
     refused(&usual, &home.join("own/guests/my-guest.wasm"));
-    // The environment comes before settings, and the flag before everything.
+    // The environment has precedence over settings, and the flag over everything.
     let by_variable = |name: &'static str, folder: &Path| {
         let folder = folder.to_owned();
         move |command: &mut Command| {
@@ -237,7 +237,7 @@ fn a_component_is_looked_for_where_cargo_builds() {
 }
 
 #[test]
-fn settings_of_a_folder_never_start_a_program() {
+fn settings_in_a_folder_never_start_a_program() {
     let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
     let home = copy.path().join("taints");
     let (started, program) = (copy.path().join("started"), copy.path().join("toolchain/bin/cargo"));
@@ -250,10 +250,10 @@ fn settings_of_a_folder_never_start_a_program() {
 }
 
 #[test]
-fn a_component_is_named_for_one_guest_only() {
+fn a_component_may_be_given_for_one_guest_only() {
     for (path, wanted) in [
-        ("policies/built-in-taints/cases/T01-available", "no case is one of a guest"),
-        ("guest", "it is for one guest"),
+        ("policies/built-in-taints/cases/T01-available", "no case belongs to a guest"),
+        ("guest", "it applies to one guest"),
     ] {
         let output = command(path, &top()).args(["--component", "builtin:taints"]).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -262,7 +262,7 @@ fn a_component_is_named_for_one_guest_only() {
 }
 
 #[test]
-fn a_component_that_is_older_than_its_sources_is_told_with_the_newest_of_them() {
+fn names_the_newest_source_of_an_outdated_component() {
     let declared = "status.conditions[ManagedClusterConditionAvailable]";
     let (copy, component) = patched(declared, declared);
     let home = copy.path().join("taints");
@@ -272,7 +272,7 @@ fn a_component_that_is_older_than_its_sources_is_told_with_the_newest_of_them() 
     };
     fs::create_dir_all(home.join("src/deep")).unwrap();
     let sources = ["Cargo.toml", "build.rs", "settings.schema.json", "src/lib.rs", "src/deep/decide.rs"];
-    // What no component is made from.
+    // Files from which no component is built.
     let others = ["README.md", "policy.yaml", "cases/T14-swap/given.yaml", "target/guests/other.rs"];
     sources.iter().for_each(|file| set(&home.join(file), 100));
     others.iter().for_each(|file| set(&home.join(file), 300));
@@ -291,7 +291,7 @@ fn a_component_that_is_older_than_its_sources_is_told_with_the_newest_of_them() 
     }
 }
 
-/// The taints guest of this repository in a crate of its own, with its cases, and its component with other words in it.
+/// The taints guest of this repository in its own crate, with its cases, and with other words in its component.
 fn patched(from: &str, to: &str) -> (TempDir, PathBuf) {
     assert_eq!(from.len(), to.len(), "a component keeps its size");
     let mut bytes = fs::read(top().join("target/guests/taints.wasm")).expect("run `cargo xtask guests`");
@@ -307,7 +307,7 @@ fn patched(from: &str, to: &str) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn a_guest_that_does_not_declare_what_it_reads_fails_its_cases() {
+fn a_guest_that_declares_none_of_its_reads_fails_its_cases() {
     let declared = "status.conditions[ManagedClusterConditionAvailable]";
     let (as_it_is, _) = patched(declared, declared);
     assert_eq!(judged(&as_it_is, &top()), (Some(0), "[]".to_owned()));
@@ -318,7 +318,7 @@ fn a_guest_that_does_not_declare_what_it_reads_fails_its_cases() {
 }
 
 #[test]
-fn a_declared_path_that_fills_nothing_is_refused_wherever_the_component_is_looked_at() {
+fn every_command_refuses_a_declared_path_that_matches_no_field() {
     let declared = "status.conditions[ManagedClusterConditionAvailable]";
     let (temporary, component) = patched(declared, "status.conditionz[ManagedClusterConditionAvailable]");
     let wanted = "the nearest path that does is `status.conditions`";
@@ -339,7 +339,7 @@ fn a_declared_path_that_fills_nothing_is_refused_wherever_the_component_is_looke
 }
 
 #[test]
-fn a_case_that_lacks_a_file_or_has_a_misspelt_one_fails_and_names_it() {
+fn a_case_with_a_missing_or_misspelt_file_fails_and_names_it() {
     for policy in [false, true] {
         for (missing, instead) in [
             ("given.yaml", None),
@@ -366,10 +366,10 @@ fn a_case_that_lacks_a_file_or_has_a_misspelt_one_fails_and_names_it() {
             }
         }
     }
-    // A folder with nothing in it that was added is a case all the same.
+    // An empty folder is still a case.
     let temporary = changed("taints", "T14-swap", "given.yaml", ("", ""));
     fs::create_dir(temporary.path().join("taints/cases/forgotten")).unwrap();
     let rows = rows(&transom_test(temporary.path(), &top()));
     assert_eq!(rows.iter().filter(|row| row["passed"] == true).count(), 1, "{rows:?}");
-    assert!(rows.iter().any(|row| row["differences"].to_string().contains("there is no `given.yaml`")), "{rows:?}");
+    assert!(rows.iter().any(|row| row["differences"].to_string().contains("`given.yaml` is missing")), "{rows:?}");
 }

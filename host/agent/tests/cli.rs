@@ -1,4 +1,4 @@
-//! What the command line shows and how it ends when it is used right. Refusals and cases have files of their own.
+//! What the command line prints and its exit codes on correct use. Refusals and cases have their own files.
 #![cfg(test)]
 
 use std::io::Write as _;
@@ -21,7 +21,7 @@ fn said(words: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn rendering_says_by_its_code_whether_something_would_change_where_that_is_asked_for() {
+fn render_signals_changes_by_exit_code_if_asked() {
     let case = |name: &str| format!("policies/external-managed-kubeconfig/cases/{name}/given.yaml");
     let (code, shown, _) =
         said(&["render", &case("T01-port-443"), "--policies", "policies", "--reveal", "-o", "json", "--exit-code"]);
@@ -36,7 +36,7 @@ fn rendering_says_by_its_code_whether_something_would_change_where_that_is_asked
     assert!(told.contains("1  Applied ") && !told.contains("would be"), "{told}");
     let (_, _, told) = said(&["render", &case("G02-not-available")]);
     assert!(told.contains("HostedCluster clusters/demo [external-managed-kubeconfig]: NotAvailable"), "{told}");
-    // The case's own settings count, also over the policies that ship: without its grace period a taint would be added.
+    // The case's own settings apply, even over the bundled policies: without its grace period a taint would be added.
     let graceful = "policies/built-in-taints/cases/X20-within-the-grace-period/given.yaml";
     assert_eq!(said(&["render", graceful, "--now", "2026-11-21T08:00:00Z"]).0, Some(0));
     let (code, _, error) = said(&["render", &case("E12-no-clusters")]);
@@ -45,7 +45,7 @@ fn rendering_says_by_its_code_whether_something_would_change_where_that_is_asked
 }
 
 #[test]
-fn names_are_revealed_without_credentials() {
+fn reveals_names_but_no_credentials() {
     let case = "policies/external-managed-kubeconfig/cases/T01-port-443/given.yaml";
     let config = |words: &[&str]| {
         let (code, shown, told) = said(&[&["render", case, "-o", "json"], words].concat());
@@ -64,14 +64,14 @@ fn names_are_revealed_without_credentials() {
     assert!(shown.contains("<redacted client-key") && !shown.contains("LS0tLS1"), "{shown}");
     let (_, diff, _) = said(&["render", case, "--diff", "--reveal=names"]);
     assert!(diff.contains("current-context: admin") && !diff.contains("LS0tLS1"), "{diff}");
-    // With no word behind it, and none that follows, everything is revealed.
+    // Without a value, everything is revealed.
     let (_, everything, _) = said(&["render", "--reveal", case]);
     assert!(!everything.contains("<redacted"), "{everything}");
     assert_eq!(said(&["render", case, "--reveal=nonsense"]).0, Some(2));
 }
 
 #[test]
-fn what_ships_is_valid_and_explains_itself() {
+fn bundled_policies_are_valid_and_explained() {
     assert_eq!(said(&["validate"]).0, Some(0));
     for guest in ["builtin:kubeconfig", "builtin:taints", "builtin:trigger"] {
         let (code, shown, _) = said(&["inspect", guest, "-o", "json"]);
@@ -89,7 +89,7 @@ fn what_ships_is_valid_and_explains_itself() {
 }
 
 #[test]
-fn what_stands_beside_a_reason_and_what_other_guests_say_is_explained() {
+fn explains_states_and_reasons_of_other_guests() {
     for word in ["Held", "wouldapply", "Healthy", "Swapped"] {
         let (code, shown, _) = said(&["explain", word]);
         assert!(code == Some(0) && shown.contains("What it means:"), "{word}: {shown}");
@@ -98,7 +98,7 @@ fn what_stands_beside_a_reason_and_what_other_guests_say_is_explained() {
         let (code, shown, told) = said(&["explain", words[0], words[1], "NotAvailable"]);
         assert!(code == Some(0) && shown.contains("What to do:"), "{words:?}: {told}");
     }
-    // Of a component that is named, not those of the others.
+    // With a named component, only its reasons are known.
     assert_eq!(said(&["explain", "--component", "builtin:taints", "NotAvailable"]).0, Some(2));
     let (_, shown, _) = said(&["inspect", "builtin:trigger"]);
     assert!(shown.contains("  to do     "), "{shown}");
@@ -109,7 +109,7 @@ fn what_stands_beside_a_reason_and_what_other_guests_say_is_explained() {
 }
 
 #[test]
-fn standard_input_and_several_files_are_rendered_as_one() {
+fn renders_standard_input_and_several_files_as_one() {
     let case = root().join("policies/external-managed-kubeconfig/cases/G03-available/given.yaml");
     let text = std::fs::read_to_string(case).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -130,11 +130,11 @@ fn standard_input_and_several_files_are_rendered_as_one() {
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert_eq!(String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout), whole);
     let (code, _, told) = said(&["render", &files[0], "policies"]);
-    assert!(code == Some(2) && told.contains("a folder stands alone"), "{told}");
+    assert!(code == Some(2) && told.contains("a folder must be the only path"), "{told}");
 }
 
 #[test]
-fn the_version_and_what_shells_complete_are_printed() {
+fn prints_the_version_and_shell_completions() {
     let (code, version, _) = said(&["version"]);
     assert_eq!((code, version), (Some(0), said(&["--version"]).1));
     for (shell, words) in [

@@ -1,4 +1,4 @@
-//! What `transom rbac` prints for the policies that ship, and when it prints nothing.
+//! What `transom rbac` prints for the bundled policies, and when it prints nothing.
 #![cfg(test)]
 
 use std::fs;
@@ -17,11 +17,11 @@ fn rbac(words: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Compares with a file of this test's folder; `UPDATE=1` writes it.
+/// Compares the output with a file of this test's folder; `UPDATE=1` writes the file.
 fn is_as_kept(name: &str, words: &[&str]) {
     let (code, shown, error) = rbac(words);
     assert_eq!(code, Some(0), "{shown}");
-    // What RBAC cannot bind is said, and nothing else.
+    // The output mentions what RBAC cannot bind, and nothing else.
     let secrets = shown.contains("external-managed-kubeconfig");
     let said = error.lines().all(|line| line.contains("every Secret of `local`")) && error.lines().count() == 1;
     assert!(said == secrets && (secrets || error.is_empty()), "{error}");
@@ -34,7 +34,7 @@ fn is_as_kept(name: &str, words: &[&str]) {
 }
 
 #[test]
-fn the_rights_of_what_ships_are_those_that_were_agreed() {
+fn permissions_of_bundled_policies_match_the_agreed_ones() {
     let all = ["--policy-objects", "--lease-namespace", "agents", "--admin-address", "0.0.0.0:8080"];
     let strict = ["--policies", "policies", "--secret-reads", "strict", "--namespace", "agents"];
     is_as_kept("watch.yaml", &[]);
@@ -46,7 +46,7 @@ fn the_rights_of_what_ships_are_those_that_were_agreed() {
 }
 
 #[test]
-fn exact_namespaces_get_roles_and_other_connections_are_told() {
+fn exact_namespaces_get_roles_and_other_connections_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let shipped = fs::read_to_string(root().join("policies/external-managed-kubeconfig/policy.yaml")).unwrap();
     let exact = shipped
@@ -64,7 +64,7 @@ fn exact_namespaces_get_roles_and_other_connections_are_told() {
     let (_, shown, _) = rbac(&["--policies", policies, "--connection", "hub", "-o", "table"]);
     assert_eq!(shown.lines().count(), 2, "{shown}");
     assert!(shown.contains("klusterlets.operator.open-cluster-management.io"), "{shown}");
-    // The Lease lies on `local`, or, where no connection is called so, on the first.
+    // The Lease is on `local` or, without a connection of this name, on the first one.
     let lease = ["--policies", policies, "-o", "table", "--lease-namespace", "agents", "--context", "hub=there"];
     for (more, has) in [
         (vec!["--connection", "hub"], true),
@@ -78,11 +78,11 @@ fn exact_namespaces_get_roles_and_other_connections_are_told() {
 }
 
 #[test]
-fn a_policy_that_is_refused_leaves_nothing_to_apply() {
+fn a_refused_policy_prints_nothing_to_apply() {
     let folder = tempfile::tempdir().unwrap();
     let shipped = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
     fs::write(folder.path().join("a.yaml"), &shipped).unwrap();
-    for (text, why) in [(shipped.clone(), "stands in two places"), (shipped.replace("spec:", "spek:"), "spek")] {
+    for (text, why) in [(shipped.clone(), "is defined in two places"), (shipped.replace("spec:", "spek:"), "spek")] {
         fs::write(folder.path().join("b.yaml"), text).unwrap();
         let (code, shown, told) = rbac(&["--policies", folder.path().to_str().unwrap()]);
         assert_eq!((code, shown.as_str()), (Some(1), ""));

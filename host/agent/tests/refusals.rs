@@ -1,12 +1,12 @@
-//! How commands end when they refuse something: exit codes, and one line for an error, whatever it quotes.
-//! Never looks at what a command has to say when it succeeds: `cli.rs` does. Wants built guests (`cargo xtask guests`).
+//! How commands end when they refuse something: exit codes, and a one-line error, whatever it quotes. `cli.rs` covers
+//! successful commands. Needs built guests (`cargo xtask guests`).
 #![cfg(test)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The top of the workspace.
+/// The root of the workspace.
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -38,7 +38,7 @@ fn validate_fails_on_a_policy_that_cannot_be_loaded() {
 }
 
 #[test]
-fn validate_refuses_what_stands_twice_and_says_what_a_grant_reaches() {
+fn validate_refuses_duplicates_and_shows_what_a_grant_reaches() {
     let folder = tempfile::tempdir().unwrap();
     let shipped = std::fs::read_to_string(top().join("policies/external-managed-kubeconfig/policy.yaml")).unwrap();
     let path = folder.path().join("dup.yaml");
@@ -48,11 +48,11 @@ fn validate_refuses_what_stands_twice_and_says_what_a_grant_reaches() {
     assert!(said.contains("every Secret of `local`") && said.contains("spec.grant.read[0] (source)"), "{said}");
     std::fs::write(&path, format!("{shipped}---\n{shipped}")).unwrap();
     let (code, said, _) = transom(&["validate", path.to_str().unwrap()]);
-    assert_eq!((code, said.matches("stands in 2 places").count()), (Some(1), 2), "{said}");
-    // A component says which file it is, and where it is looked for.
+    assert_eq!((code, said.matches("is defined in 2 places").count()), (Some(1), 2), "{said}");
+    // An error about a component names the file and the folders that were searched.
     std::fs::write(folder.path().join("bad.wasm"), "no component").unwrap();
     for (component, words) in [
-        ("bad.wasm", ["ComponentInvalid", "bad.wasm", "it is no WebAssembly"]),
+        ("bad.wasm", ["ComponentInvalid", "bad.wasm", "it is not a WebAssembly component"]),
         ("none.wasm", ["ComponentNotFound", "none.wasm", "--components"]),
         ("../none.wasm", ["ComponentNotAllowed", "none.wasm", "--components"]),
         ("builtin:kubecofnig", ["ComponentNotFound", "`kubeconfig`", "`taints`"]),
@@ -68,7 +68,7 @@ fn inspect_fails_on_a_component_that_cannot_be_loaded() {
     ends(&["inspect", "builtin:taints"], 0);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.wasm");
-    // The preamble of a component, and nothing in it.
+    // The preamble of a component without content.
     fs::write(&path, b"\0asm\x0d\0\x01\0").unwrap();
     let (code, out, _) = transom(&["inspect", path.to_str().unwrap()]);
     assert_eq!(code, Some(1), "{out}");
@@ -76,16 +76,16 @@ fn inspect_fails_on_a_component_that_cannot_be_loaded() {
 }
 
 #[test]
-fn inspect_says_in_one_line_what_a_file_is_that_is_no_component() {
+fn inspect_says_in_one_line_that_a_file_is_not_a_component() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.wasm");
     let path = path.to_str().unwrap();
     for (bytes, why) in [
-        (&b""[..], "it is no WebAssembly"),
-        (b"no\ncomponent at all", "it is no WebAssembly"),
-        (b"\x7fELF\x02\x01\x01\0\0\0\0\0", "it is no WebAssembly"),
+        (&b""[..], "it is not a WebAssembly component"),
+        (b"no\ncomponent at all", "it is not a WebAssembly component"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0\0", "it is not a WebAssembly component"),
         (b"\0asm\x01\0\0\0", "it is a core module, not a component (`transom componentize` makes one)"),
-        (b"\0asm\x0a\0\x01\0", "it is of another version of WebAssembly"),
+        (b"\0asm\x0a\0\x01\0", "it has an unsupported version of the WebAssembly format"),
     ] {
         fs::write(path, bytes).unwrap();
         let (code, out, errors) = transom(&["inspect", path]);
@@ -95,7 +95,7 @@ fn inspect_says_in_one_line_what_a_file_is_that_is_no_component() {
 }
 
 #[test]
-fn wrong_use_ends_with_2_and_one_line_that_says_what_was_attempted() {
+fn wrong_usage_exits_with_2_and_names_the_attempt_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text.wasm");
     fs::write(&text, "no\ncomponent").unwrap();
@@ -125,7 +125,7 @@ fn wrong_use_ends_with_2_and_one_line_that_says_what_was_attempted() {
 }
 
 #[test]
-fn flags_that_are_not_there_end_with_2() {
+fn unknown_flags_exit_with_2() {
     for args in [&["nonsense"][..], &["render"], &["run"], &["test", "--nonsense"], &["render", ".", "--now", "noon"]] {
         ends(args, 2);
     }

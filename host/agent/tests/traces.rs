@@ -1,5 +1,5 @@
-//! Traces, with the feature `otel`: what a collector gets from a run, read without the crates that wrote it. Never waits for
-//! one that is not there. Wants built guests (`cargo xtask guests`).
+//! Traces, with the feature `otel`: what a collector receives from a run, decoded without the crates that encoded it.
+//! Needs built guests (`cargo xtask guests`).
 #![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 const CASE: &str = "../../policies/external-managed-kubeconfig/cases/T01-port-443/given.yaml";
-/// What the Secret of the case holds, and the guest's answer, too.
+/// Content of the case's Secret, and of the guest's answer.
 const CREDENTIALS: [&str; 2] = ["LS0tLS1CRUdJTi", "-----BEGIN"];
 
 /// One run over a folder with the objects of a case.
@@ -28,7 +28,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A collector: its address, and the bodies that it was sent to `/v1/traces`.
+/// A collector: its address, and the bodies of the requests to `/v1/traces`.
 fn collector() -> (String, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -42,7 +42,7 @@ fn collector() -> (String, Receiver<Vec<u8>>) {
     (address, bodies)
 }
 
-/// One request, answered with an empty message.
+/// Reads one request and answers it with an empty message.
 fn take(stream: TcpStream) -> Vec<u8> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -60,7 +60,7 @@ fn take(stream: TcpStream) -> Vec<u8> {
     body
 }
 
-/// The fields of a message of protobuf that are bytes: texts and messages, by number.
+/// The fields of a protobuf message that are bytes: texts and messages, by number.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -88,7 +88,7 @@ fn number(bytes: &mut &[u8]) -> u64 {
     digits.iter().rev().fold(0, |sum, digit| sum << 7 | u64::from(digit & 0x7f))
 }
 
-/// All messages under a path of field numbers.
+/// All messages at a path of field numbers.
 fn under<'a>(bytes: &'a [u8], path: &[u64]) -> Vec<&'a [u8]> {
     path.iter().fold(vec![bytes], |at, number| {
         let inner = at.into_iter().flat_map(fields);
@@ -100,12 +100,12 @@ fn text(bytes: &[u8], path: &[u64]) -> String {
     under(bytes, path).first().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
 }
 
-/// Attributes with texts, at a field.
+/// Attributes with text values, at a field.
 fn attributes(bytes: &[u8], field: u64) -> BTreeMap<String, String> {
     under(bytes, &[field]).into_iter().map(|pair| (text(pair, &[1]), text(pair, &[2, 1]))).collect()
 }
 
-/// A span, as the protocol numbers its fields.
+/// A span, with the field numbers of the protocol.
 struct Span {
     trace: Vec<u8>,
     id: Vec<u8>,
@@ -120,7 +120,7 @@ fn span(bytes: &[u8]) -> Span {
 }
 
 #[test]
-fn a_collector_gets_a_span_for_each_reconcile_and_one_for_each_part() {
+fn exports_a_span_for_each_reconcile_and_each_part() {
     let (endpoint, bodies) = collector();
     let output = run(&endpoint);
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
@@ -150,19 +150,19 @@ fn a_collector_gets_a_span_for_each_reconcile_and_one_for_each_part() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_is_told_and_changes_nothing() {
-    // The discard port: nobody listens.
+fn a_missing_collector_is_reported_and_changes_nothing() {
+    // The discard port, where no process listens.
     let output = run("http://127.0.0.1:9");
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
     assert_eq!(errors(&output).matches("failed to send traces").count(), 1, "{}", errors(&output));
 }
 
 #[test]
-fn an_endpoint_that_is_wrong_is_refused_without_its_value() {
+fn refuses_an_invalid_endpoint_without_showing_it() {
     for endpoint in ["https://collector:4318", "collector", "http://user:canary@ x"] {
         let output = run(endpoint);
         assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
-        assert!(errors(&output).contains("OTEL_EXPORTER_OTLP_ENDPOINT is no URL like"), "{}", errors(&output));
+        assert!(errors(&output).contains("OTEL_EXPORTER_OTLP_ENDPOINT is not a URL like"), "{}", errors(&output));
         assert!(!errors(&output).contains("canary"), "the value is told");
     }
 }

@@ -1,5 +1,5 @@
-//! Expectations of cases of policies and guests: objects of which only a part is expected, and `transom test --update`.
-//! Wants built guests (`cargo xtask guests`).
+//! Expectations of cases of policies and guests: partly expected objects, and `transom test --update`. Needs built
+//! guests (`cargo xtask guests`).
 #![cfg(test)]
 
 use serde_json::Value;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The top of the workspace.
+/// The root of the workspace.
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A case of the repository in a folder of its own, below its policy or guest.
+/// A case of the repository in a temporary folder, below its policy or guest.
 struct Copy {
     folder: TempDir,
     case: PathBuf,
@@ -65,7 +65,7 @@ impl Copy {
 }
 
 #[test]
-fn of_a_partial_object_only_what_is_named_is_compared() {
+fn compares_only_the_named_fields_of_a_partial_object() {
     let copy = Copy::new("policies/built-in-taints", "T08-becomes-unavailable");
     let states = copy.text().split_once("\nstates:").map(|(_, states)| format!("states:{states}")).unwrap();
     let expect = |objects: &str| fs::write(copy.file(), format!("{objects}{states}")).unwrap();
@@ -76,14 +76,14 @@ fn of_a_partial_object_only_what_is_named_is_compared() {
     expect(&named(&format!("{{taints: [{{key: {key}}}]}}")));
     assert_eq!(copy.test(&[]).0, Some(0));
     for (objects, told) in [
-        (named("{taints: [{key: other}]}"), format!("want \\\"other\\\", have \\\"{key}\\\"")),
-        (named("{taints: []}"), "`spec.taints`: want [], have".to_owned()),
-        (named("{taints: null}"), "`spec.taints`: want null, have".to_owned()),
-        (named("{hubAcceptsClient: false}"), "want false, have true".to_owned()),
-        (String::new(), "want it not written, it was".to_owned()),
+        (named("{taints: [{key: other}]}"), format!("expected \\\"other\\\", got \\\"{key}\\\"")),
+        (named("{taints: []}"), "`spec.taints`: expected [], got".to_owned()),
+        (named("{taints: null}"), "`spec.taints`: expected null, got".to_owned()),
+        (named("{hubAcceptsClient: false}"), "expected false, got true".to_owned()),
+        (String::new(), "expected it not to be written, it was".to_owned()),
         (
             format!("{}- {{kind: ManagedCluster, metadata: {{name: c2}}}}\n", named("{}")),
-            "want it written, it was not".to_owned(),
+            "expected it to be written, it was not".to_owned(),
         ),
         ("partialObject: []\n".to_owned(), "unknown field `partialObject`".to_owned()),
     ] {
@@ -94,7 +94,7 @@ fn of_a_partial_object_only_what_is_named_is_compared() {
             "{objects}: want {told}, have {row}"
         );
     }
-    // What differs is brought up to date in the same shape.
+    // A difference is updated in the same shape.
     expect(&named("{taints: [{key: other}]}"));
     assert_eq!(copy.test(&["--update"]).0, Some(0));
     assert!(copy.text().contains(key) && !copy.text().contains("timeAdded"), "{}", copy.text());
@@ -102,7 +102,7 @@ fn of_a_partial_object_only_what_is_named_is_compared() {
 }
 
 #[test]
-fn an_update_makes_a_case_pass_and_leaves_what_is_right_as_it_is_written() {
+fn an_update_makes_a_case_pass_and_keeps_correct_text() {
     let policy = "policies/built-in-taints";
     for (of, case, from, to) in [
         (policy, "T08-becomes-unavailable", "effect: NoSelect\n", "effect: PreferNoSelect\n"),
@@ -116,7 +116,7 @@ fn an_update_makes_a_case_pass_and_leaves_what_is_right_as_it_is_written() {
         ("guest/trigger", "V02-becomes-available", "BecameAvailable", "Other"),
     ] {
         let case = match case {
-            // Its name says more than its row.
+            // Its name contains more than its row.
             "V09-password-rotated" => found(&top().join(of), "V09"),
             case => case.to_owned(),
         };
@@ -155,7 +155,7 @@ fn found(of: &Path, row: &str) -> String {
 }
 
 #[test]
-fn a_new_case_gets_its_expectation_and_one_that_cannot_be_run_none() {
+fn a_new_case_gets_its_expectation_unless_it_cannot_run() {
     for (of, case) in [("policies/built-in-taints", "T08-becomes-unavailable"), ("guest/taints", "T14-swap")] {
         let copy = Copy::new(of, case);
         fs::remove_file(copy.file()).unwrap();
@@ -164,7 +164,7 @@ fn a_new_case_gets_its_expectation_and_one_that_cannot_be_run_none() {
         let (code, row) = copy.test(&["--update"]);
         assert_eq!((code, &row["updated"]), (Some(0), &true.into()), "{row}");
         assert_eq!(copy.test(&[]).0, Some(0));
-        // What cannot be read, and what is misspelt, is left alone.
+        // Unreadable and misspelt files are left alone.
         for (file, text) in [("given.yaml", "a: [\n"), ("then.yml", "")] {
             let before = fs::read_to_string(copy.case.join("given.yaml")).unwrap();
             fs::write(copy.case.join(file), text).unwrap();
@@ -184,7 +184,7 @@ fn a_new_case_gets_its_expectation_and_one_that_cannot_be_run_none() {
 }
 
 #[test]
-fn nothing_is_written_through_a_link() {
+fn never_writes_through_a_link() {
     let copy = Copy::new("guest/taints", "T14-swap");
     let elsewhere = copy.folder.path().join("elsewhere");
     fs::write(&elsewhere, "ok: wrong\n").unwrap();

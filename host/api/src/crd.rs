@@ -1,4 +1,4 @@
-//! The CRD of the kind `FleetPolicy`, made from its types. A value that somebody else applies: never a client.
+//! The CRD of the kind `FleetPolicy`, generated from its types. Returns the CRD as a value; the caller applies it.
 
 mod rules;
 mod structural;
@@ -44,7 +44,7 @@ pub fn policy() -> Value {
 fn schema() -> Value {
     let mut schema = json!({
         "type": "object",
-        "description": "Which primaries, which guests, what they may read and write, and what is owned.",
+        "description": "A policy: its primaries, its guests, what they may read and write, and what the policy owns.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -73,13 +73,18 @@ fn columns() -> Value {
     let status = |condition: &str, field: &str| format!(".status.conditions[?(@.type=='{condition}')].{field}");
     json!([
         column("Primary", "string", ".spec.primary.kind", "Kind of the objects that the policy is about."),
-        column("Ready", "string", &status("Ready", "status"), "Whether it is loaded, watched and healthy."),
-        column("Reason", "string", &status("Ready", "reason"), "Why it is not ready, in one word."),
-        column("Applied", "integer", ".status.counts.applied", "Primaries that are as they should be."),
-        column("Waiting", "integer", ".status.counts.waiting", "Primaries that something is not there for yet."),
-        column("Held", "integer", ".status.counts.held", "Primaries that are left as they are on purpose."),
-        column("Failed", "integer", ".status.counts.failed", "Primaries that something must be mended for."),
-        column("Age", "date", ".metadata.creationTimestamp", "Time since the policy was made."),
+        column("Ready", "string", &status("Ready", "status"), "Whether the policy is loaded, watched and healthy."),
+        column("Reason", "string", &status("Ready", "reason"), "Why the policy is not ready, in one word."),
+        column("Applied", "integer", ".status.counts.applied", "Primaries whose objects match the desired state."),
+        column(
+            "Waiting",
+            "integer",
+            ".status.counts.waiting",
+            "Primaries that need something that does not exist yet.",
+        ),
+        column("Held", "integer", ".status.counts.held", "Primaries that are left unchanged on purpose."),
+        column("Failed", "integer", ".status.counts.failed", "Primaries whose reconcile failed."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since the policy was created."),
     ])
 }
 

@@ -1,21 +1,21 @@
-//! Labels and annotations that the agent puts on what it writes. The agent never puts one on an object of a user.
+//! Labels and annotations that the agent sets on the objects that it creates. It sets none on objects of users.
 
 /// Label: who manages the object; its value is [`MANAGER`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`].
 pub const MANAGER: &str = "transom";
-/// Label: name of the policy that made the object.
+/// Label: name of the policy that created the object.
 pub const POLICY: &str = "transom.dev/policy";
-/// Label, `true`: the object was there without a stamp and was taken over, so that what the agent made and what it found
-/// can be told apart by a selector.
+/// Label, `true`: the object existed without ownership labels and was adopted. With it, a selector can tell created
+/// objects from adopted ones.
 pub const ADOPTED: &str = "transom.dev/adopted";
-/// Annotation: the primary that the object was made for, as JSON (cluster, apiVersion, kind, namespace, name, uid).
+/// Annotation: the primary that the object was created for, as JSON (cluster, apiVersion, kind, namespace, name, uid).
 pub const SOURCE: &str = "transom.dev/source";
 /// Annotation: digest of the inputs of the last write; credential bytes are not part of it.
 pub const INPUTS: &str = "transom.dev/inputs";
 /// Annotation: digest of the component that decided the last write.
 pub const COMPONENT: &str = "transom.dev/component";
-/// Annotation: keys of the labels and annotations that the policy put on the object (`spec.own`), as JSON; absent when
+/// Annotation: keys of the labels and annotations that the policy set on the object (`spec.own`), as JSON; absent when
 /// there are none.
 pub const MANAGED_KEYS: &str = "transom.dev/managed-keys";
 /// Annotation of a user on a primary: any value but `false` pauses it, for every policy.

@@ -1,5 +1,5 @@
-//! The vocabulary that Kubernetes sees: policy, conditions, reasons, labels.
-//! Data only: never a client, never an async runtime, never a decision.
+//! The API that Kubernetes users see: policy, conditions, reasons, labels.
+//! Data types only: no client, no async runtime, no decisions.
 
 pub mod crd;
 pub mod labels;
@@ -7,7 +7,7 @@ pub mod policy;
 pub mod reason;
 pub mod status;
 
-pub use reason::{Reason, State, KnownReason};
+pub use reason::{KnownReason, Reason, State};
 
 /// Group of the agent's kinds.
 pub const GROUP: &str = "transom.dev";

@@ -1,5 +1,5 @@
-//! The kind `FleetPolicy`: which primaries, which guests, what they may read and write, what is owned.
-//! Never judges a policy beyond its shape: unknown fields are refused, sense is checked in `core`.
+//! The kind `FleetPolicy`: its primaries, its guests, what they may read and write, and what the policy owns.
+//! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
 pub mod bounds;
 pub mod kubeconfig;
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What a policy says.
+/// The specification of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicySpec {
-    /// Nothing is written or pruned while this is true.
+    /// While this is true, nothing is written or pruned.
     #[serde(default)]
     pub suspend: bool,
-    /// Which objects the policy is about.
+    /// The primary objects: the objects that the policy is about.
     pub primary: PrimarySpec,
-    /// Which guests decide.
+    /// The guests that decide.
     pub guests: GuestsSpec,
-    /// What the guests may read and have written.
+    /// What the guests may read, and what is written on their behalf.
     #[serde(default)]
     pub grant: GrantSpec,
-    /// What becomes of the objects that the policy made.
+    /// Ownership: what happens to the objects that the policy created.
     #[serde(default)]
     pub own: OwnSpec,
-    /// Seconds between two resyncs of a primary, jittered; 0 switches the resync off.
+    /// Seconds between two resyncs of a primary, with jitter; 0 disables resync.
     #[serde(default = "default_resync_seconds")]
     pub resync_seconds: u32,
 }
@@ -52,7 +52,7 @@ fn everywhere() -> Vec<String> {
     vec!["*".to_owned()]
 }
 
-/// Which objects a policy is about.
+/// The primary objects: the objects that the policy is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrimarySpec {
@@ -63,7 +63,7 @@ pub struct PrimarySpec {
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Patterns of namespaces, `*` for any text; without meaning for cluster-scoped kinds.
+    /// Patterns of namespaces; `*` matches any text. Ignored for cluster-scoped kinds.
     #[serde(default = "everywhere")]
     pub namespaces: Vec<String>,
 }
@@ -72,10 +72,11 @@ pub struct PrimarySpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestsSpec {
-    /// Decides when; without it every change of a declared field counts, and every primary is ready.
+    /// Decides when to reconcile. Without it, every change of a declared field triggers a reconcile, and every primary
+    /// is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<GuestSpec>,
-    /// Decides what.
+    /// Decides what to write.
     pub decide: GuestSpec,
 }
 
@@ -83,13 +84,13 @@ pub struct GuestsSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestSpec {
-    /// `builtin:<name>`, or the path of a file below the folder that `--components` names; without that flag, of a file
-    /// beside the policy's own, below the folder of policies.
+    /// `builtin:<name>`, or the path of a file: relative to the folder that `--components` names, and below it; without
+    /// that flag, relative to the policy's own file, and below the folder of policies.
     pub component: String,
-    /// `sha256:<hex>`; checked when given.
+    /// Expected digest of the component, `sha256:<hex>`; checked when given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Settings, judged by the guest itself.
+    /// Settings of the guest. The guest itself validates them.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub settings: Map<String, Value>,
@@ -102,7 +103,7 @@ pub struct GuestSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {
-    /// Lines of log, counted and cut.
+    /// Writing log lines, limited in number and size.
     Log,
 }
 
@@ -110,9 +111,10 @@ pub enum Capability {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantSpec {
-    /// Names that patterns use as `{name}`: the first choice of which every field is there. `primary.annotations["key"]`
-    /// and `primary.labels["key"]` are the primary's, `agent.remoteCluster` is the agent's cluster where that is not the
-    /// hub's own, `dashed(primary.name)` has dashes for dots, and a bar stands before the next choice.
+    /// Named templates that patterns use as `{name}`. Alternatives are separated by `|`; the first one whose fields
+    /// all exist is used. Fields: `primary.annotations["key"]` and `primary.labels["key"]` of the primary;
+    /// `agent.remoteCluster`, the agent's cluster if that is not the hub itself. `dashed(primary.name)` replaces dots
+    /// with dashes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
     /// What may be read, by role.
@@ -123,8 +125,8 @@ pub struct GrantSpec {
     pub write: Vec<WriteGrant>,
 }
 
-/// Objects that a guest may ask for under one role. Patterns: `*` for any text, `{primary.namespace}` and
-/// `{primary.name}` for the primary's own, `{name}` for one of `grant.names`, or such a template itself.
+/// Objects that a guest may ask for under one role. In patterns, `*` matches any text, `{primary.namespace}` and
+/// `{primary.name}` are those of the primary, `{name}` is one of `grant.names`, and a template may also stand inline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadGrant {
@@ -152,7 +154,7 @@ pub struct ReadGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WriteGrant {
-    /// `primary` when the primary itself is written; the fields that name an object are absent then.
+    /// `primary` if the primary itself is written; the fields that name an object are then absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetSpec>,
     /// Name of the connection.
@@ -170,14 +172,14 @@ pub struct WriteGrant {
     /// Pattern of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What may be done.
+    /// What the policy may do with the objects.
     pub verbs: Vec<Verb>,
-    /// Dotted paths that may be written.
+    /// Dotted paths of the fields that may be written.
     pub fields: Vec<String>,
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,
-    /// What a written kubeconfig may say.
+    /// What a written kubeconfig may contain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<KubeconfigGrant>,
 }
@@ -190,56 +192,56 @@ pub enum TargetSpec {
     Primary,
 }
 
-/// What may be done with an object.
+/// What the policy may do with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
-    /// Make it.
+    /// Create it.
     Create,
-    /// Replace granted fields of an object that the policy made.
+    /// Replace granted fields of an object that the policy created.
     Update,
-    /// Change granted fields of an object of a user.
+    /// Change granted fields of an object that the policy did not create.
     Patch,
-    /// Remove an object that the policy made.
+    /// Delete an object that the policy created.
     Delete,
 }
 
-/// What becomes of the objects that a policy made.
+/// Ownership: what happens to the objects that the policy created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OwnSpec {
-    /// What to do with a target that exists and bears no stamp.
+    /// What to do with a target that exists and has no ownership labels.
     #[serde(default)]
     pub adopt: AdoptSpec,
-    /// When an object that the policy made is removed.
+    /// When an object that the policy created is deleted.
     #[serde(default)]
     pub prune: PruneSpec,
-    /// Roles of objects that must be gone before anything is pruned. Stars and templates of the role's name
-    /// stand for what those of the target's namespace stand for.
+    /// Roles of objects that must be gone before anything is pruned. `*` and templates in the name of a role's object
+    /// have the values that they have in the namespace of the target.
     #[serde(default)]
     pub keep_until_absent: Vec<String>,
-    /// Labels that every object has that the policy makes. Other labels of these objects are left alone.
+    /// Labels of every object that the policy creates. Other labels of these objects are not changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations that every object has that the policy makes. Other annotations of these objects are left alone.
+    /// Annotations of every object that the policy creates. Other annotations of these objects are not changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What to do with a target that exists and bears no stamp.
+/// What to do with a target that exists and has no ownership labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AdoptSpec {
-    /// Take it over when only this primary claims it and the credential in it is the source's.
+    /// Adopt it if only this primary claims it and the credential in it is the source's.
     #[default]
     SoleOwner,
-    /// Leave it alone.
+    /// Do not touch it.
     Never,
 }
 
-/// When an object that the policy made is removed.
+/// When an object that the policy created is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PruneSpec {
-    /// When its source is gone or its target moved.
+    /// When its source was deleted or its target moved.
     #[default]
     WhenSourceDeleted,
     /// Never.
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_fields_have_defaults() {
         let spec: PolicySpec = serde_json::from_value(smallest()).unwrap();
         assert_eq!(
             (spec.primary.cluster.as_str(), spec.primary.namespaces.as_slice()),
@@ -279,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_policies_read_back_equal() {
         let spec: PolicySpec = serde_json::from_value(smallest()).unwrap();
         let again: PolicySpec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
         assert_eq!(again, spec);
     }
 
     #[test]
-    fn unknown_fields_and_words_are_refused_everywhere() {
+    fn refuses_unknown_fields_and_values_everywhere() {
         for (pointer, value) in [
             ("", json!({"x": 1})),
             ("/primary", json!({"x": 1})),

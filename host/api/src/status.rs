@@ -1,45 +1,45 @@
-//! What a policy has come to, as its status shows it. Data only: made by `core::summary`, never a credential.
+//! The status of a policy. `core::summary` computes it. It contains no credentials.
 
 use crate::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most primaries that a status names.
+/// Maximum number of primaries in a status.
 pub const MAX_TOP_FAILURES: usize = 10;
-/// The most reasons of waiting and the most watches that a status lists.
+/// Maximum number of reasons for waiting, and of watches, in a status.
 pub const MAX_LISTED: usize = 32;
-/// The most bytes of a message in a status.
+/// Maximum size of a message in a status, in bytes.
 pub const MAX_MESSAGE: usize = 512;
 
-/// What a policy has come to.
+/// The observed status of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyStatus {
-    /// Generation of the policy that this status is about.
+    /// Generation of the policy that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The revision that is at work; absent when none is.
+    /// The active revision; absent when none is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionStatus>,
     /// How many primaries are in each state.
     #[serde(default)]
     pub counts: Counts,
-    /// Why primaries are held or wait, the most frequent reason first.
+    /// Why primaries are held or waiting, the most frequent reason first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingStatus>,
-    /// The primaries to look at first: failed ones, then those that wait for longer than expected.
+    /// The primaries to look at first: failed ones, then those that wait longer than expected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub top_failures: Vec<PrimaryStatus>,
-    /// Watches that cannot be followed.
+    /// Watches that do not work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch_errors: Vec<WatchStatus>,
-    /// `Ready`, which sums up `Loaded`, `Watched` and `Healthy`.
+    /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
 impl PolicyStatus {
-    /// Whether it says the same at another time: a status that differs only in times is not written.
+    /// Whether both are equal except for times: a status that differs only in times is not written.
     pub fn same_but_times(&self, other: &Self) -> bool {
         self.timeless() == other.timeless()
     }
@@ -53,16 +53,16 @@ impl PolicyStatus {
     }
 }
 
-/// The components of the revision that is at work.
+/// The components of the active revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionStatus {
-    /// Generation of the policy that is at work; older than the observed one when a newer one was refused.
+    /// Generation of the active policy; older than the observed one when a newer one was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Digest of the component that decides what.
+    /// Digest of the component that decides what to write.
     pub decide: String,
-    /// Digest of the component that decides when.
+    /// Digest of the component that decides when to reconcile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
 }
@@ -71,19 +71,19 @@ pub struct RevisionStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// All of them.
+    /// All primaries.
     pub total: u32,
-    /// What is there is what should be there.
+    /// Primaries whose objects match the desired state.
     pub applied: u32,
-    /// Left as they are on purpose.
+    /// Primaries that are left unchanged on purpose.
     pub held: u32,
-    /// Something is not there yet.
+    /// Primaries that need something that does not exist yet.
     pub waiting: u32,
-    /// Something must be mended.
+    /// Primaries whose reconcile failed.
     pub failed: u32,
 }
 
-/// Primaries that are held or wait for one reason.
+/// Primaries that are held or waiting for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingStatus {
@@ -91,20 +91,20 @@ pub struct WaitingStatus {
     pub state: State,
     /// Why, in one word.
     pub reason: String,
-    /// How many primaries.
+    /// Number of primaries.
     pub count: u32,
-    /// Since when the first of them waits.
+    /// Since when the first of them has been waiting.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
-    /// How long this takes when nothing is wrong; absent when it may take any time.
+    /// How long this takes if nothing is wrong; absent if it can take any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_seconds: Option<u32>,
-    /// How many wait for longer than that.
+    /// Number of primaries that wait longer than that.
     #[serde(default)]
     pub overdue: u32,
 }
 
-/// One primary and why it is where it is.
+/// One primary, its state and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrimaryStatus {
@@ -117,14 +117,14 @@ pub struct PrimaryStatus {
     pub state: State,
     /// Why, in one word.
     pub reason: String,
-    /// What is wrong with what.
+    /// What is wrong, in a sentence.
     pub message: String,
-    /// Since when it is in this state for this reason.
+    /// Since when it has been in this state for this reason.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
 }
 
-/// A watch that cannot be followed.
+/// A watch that does not work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchStatus {
@@ -134,56 +134,56 @@ pub struct WatchStatus {
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Namespace; absent for all of them.
+    /// Namespace; absent if all namespaces are watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Why, in one word.
     pub reason: String,
-    /// What is wrong.
+    /// What is wrong, in a sentence.
     pub message: String,
 }
 
-/// A condition in the shape of Kubernetes.
+/// A standard Kubernetes condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Its name.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: ConditionType,
-    /// Whether it holds.
+    /// Status of the condition.
     pub status: ConditionStatus,
-    /// Generation of the policy that it is about.
+    /// Generation of the policy that the condition describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Why, in one word.
     pub reason: String,
-    /// Why, for people.
+    /// Why, in a sentence.
     pub message: String,
-    /// Since when the status is what it is.
+    /// When the status last changed.
     #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: String,
 }
 
-/// Which conditions there are.
+/// The types of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionType {
-    /// All of the others hold.
+    /// All other conditions are true.
     Ready,
-    /// The newest revision is at work.
+    /// The newest revision is active.
     Loaded,
-    /// Everything that the policy needs can be watched.
+    /// Everything that the policy needs is watched.
     Watched,
     /// No primary failed.
     Healthy,
 }
 
-/// Whether a condition holds.
+/// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition is true.
     True,
-    /// It does not hold.
+    /// The condition is false.
     False,
-    /// Nobody knows yet.
+    /// Not known yet.
     Unknown,
 }

@@ -70,7 +70,7 @@ impl FileIdentity {
 
 /// The path leads out of its folder.
 #[derive(Debug, thiserror::Error)]
-#[error("it leads out of the folder")]
+#[error("the path leads out of the folder")]
 struct Outside;
 
 /// Whether an error says that a path leads out of its folder.
@@ -128,7 +128,7 @@ impl Folder {
                 continue;
             }
             if names.len() == most {
-                return Err(io::Error::other(format!("it holds more than {most} names")));
+                return Err(io::Error::other(format!("it has more than {most} entries")));
             }
             let kind = match entry.file_type() {
                 FileType::Symlink | FileType::Unknown => None,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_around_inside_and_never_out() {
+    fn follows_links_inside_but_never_outside() {
         let (_outer, folder) = tree();
         let read = |path: &str| {
             folder
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_not_waited_for_and_sizes_are_bounded() {
+    fn never_waits_for_a_pipe_and_bounds_sizes() {
         let (outer, folder) = tree();
         let pipe = outer.path().join("in/pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_same_size_and_time_has_another_mark() {
+    fn a_new_file_of_equal_size_and_time_has_another_fingerprint() {
         let (outer, folder) = tree();
         let path = outer.path().join("in/a");
         let (_, first) = folder.look(Path::new("a")).unwrap();

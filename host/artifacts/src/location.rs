@@ -1,7 +1,7 @@
 //! From the text in a policy to component bytes with a digest. Reads the binary and files, no network.
 
 use crate::builtin;
-use crate::folder::{Folder, FileIdentity, leads_out};
+use crate::folder::{FileIdentity, Folder, leads_out};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::fmt;
@@ -129,19 +129,21 @@ pub struct Artifact {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The binary was built without it, or there is no such guest.
-    #[error("failed to find builtin component `{name}`: {}", builtins())]
+    #[error("failed to read builtin component `{name}`: it does not exist; {}", builtins())]
     NotBuiltin {
         /// The name that the policy gives.
         name: String,
     },
     /// The policy names a file, but this agent takes only builtin components.
     #[error(
-        "failed to accept component `{0}`: this agent takes no components from files; `--components` names the folder of those that it may take"
+        "component `{0}` is not allowed: this agent does not load components from files; set `--components` to the folder \
+         of allowed components"
     )]
     NoFiles(String),
     /// The path leads out of the folder of components.
     #[error(
-        "failed to accept component `{0}`: it leads out of the folder of components; want a relative path that stays below it, also through links (`--components` names another folder)"
+        "component `{0}` is not allowed: its path leads out of the folder of components; use a relative path that \
+         stays below that folder, also through links (`--components` sets another folder)"
     )]
     Outside(String),
     /// The file cannot be read.
@@ -151,7 +153,7 @@ pub enum FetchError {
     #[error("failed to read component `{0}`: it is larger than {MAX_BYTES} bytes")]
     TooLarge(String),
     /// The component is another one than the policy names.
-    #[error("failed to accept component `{location}`: its digest is {found}, the policy names {wanted}")]
+    #[error("component `{location}` has the digest {found}; the policy expects {wanted}")]
     Digest {
         /// Where the component lies.
         location: String,
@@ -164,7 +166,7 @@ pub enum FetchError {
 
 impl FetchError {
     /// The reason to show.
-    pub fn word(&self) -> KnownReason {
+    pub fn reason(&self) -> KnownReason {
         match self {
             Self::NotBuiltin { .. } | Self::File(..) => KnownReason::ComponentNotFound,
             Self::NoFiles(_) | Self::Outside(_) => KnownReason::ComponentNotAllowed,
@@ -178,8 +180,8 @@ impl FetchError {
 fn builtins() -> String {
     let names: Vec<String> = builtin::names().map(|name| format!("`{name}`")).collect();
     match names.is_empty() {
-        true => "this binary holds none; run `cargo xtask guests` and build again".to_owned(),
-        false => format!("this binary holds {}", names.join(", ")),
+        true => "this binary has no builtin components; run `cargo xtask guests` and build again".to_owned(),
+        false => format!("the builtin components are {}", names.join(", ")),
     }
 }
 
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_brought_and_its_digest_checked() {
+    fn reads_a_file_and_checks_its_digest() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("team")).unwrap();
         std::fs::write(folder.path().join("guest.wasm"), b"abc").unwrap();
@@ -211,15 +213,15 @@ mod tests {
         assert_eq!(artifact.digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert!(location.fetch(Some(&artifact.digest)).is_ok() && location.fingerprint().is_some());
         let refused = location.fetch(Some("sha256:00")).err().unwrap();
-        assert_eq!(refused.word(), KnownReason::DigestMismatch);
+        assert_eq!(refused.reason(), KnownReason::DigestMismatch);
         let anywhere = Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap());
         assert_eq!(anywhere.fetch(None).unwrap().digest, artifact.digest);
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn names_a_missing_file() {
         let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into())).fetch(None).err().unwrap();
-        assert_eq!(missing.word(), KnownReason::ComponentNotFound);
+        assert_eq!(missing.reason(), KnownReason::ComponentNotFound);
         assert!(missing.to_string().contains("/nowhere/no.wasm") && missing.to_string().contains("--components"));
         let unknown = Location::parse("builtin:nothing", &Base::Nowhere).fetch(None).err().unwrap().to_string();
         let all = builtin::names().all(|name| unknown.contains(name));
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_that_may_not_be_named_nothing_is_told() {
+    fn reveals_nothing_about_a_forbidden_file() {
         let outer = tempfile::tempdir().unwrap();
         let root = outer.path().join("components");
         std::fs::create_dir_all(root.join("team")).unwrap();
@@ -243,7 +245,11 @@ mod tests {
                 let location = Location::parse(path, &base);
                 for expected in [None, Some(digest.as_str())] {
                     let refused = location.fetch(expected).err().unwrap();
-                    assert_eq!((refused.word(), location.fingerprint()), (KnownReason::ComponentNotAllowed, None), "{base:?} {path}");
+                    assert_eq!(
+                        (refused.reason(), location.fingerprint()),
+                        (KnownReason::ComponentNotAllowed, None),
+                        "{base:?} {path}"
+                    );
                     let other = Location::parse("/no/such/file", &base).fetch(expected).err().unwrap().to_string();
                     let said = refused.to_string().replace(&location.to_string(), "/no/such/file");
                     assert_eq!(said, other, "{base:?} {path}");
@@ -251,6 +257,6 @@ mod tests {
             }
         }
         let linked = Location::parse("link.wasm", &Base::Components(root)).fetch(None).err().unwrap();
-        assert_eq!(linked.word(), KnownReason::ComponentNotAllowed);
+        assert_eq!(linked.reason(), KnownReason::ComponentNotAllowed);
     }
 }

@@ -3,6 +3,7 @@
 
 mod access;
 mod apply;
+mod backoff;
 mod cache;
 mod cause;
 mod connect;
@@ -13,9 +14,8 @@ mod feed;
 mod follow;
 mod health;
 mod lease;
-mod backoff;
-mod rate_limiter;
 mod policy_status;
+mod rate_limiter;
 mod read;
 mod resources;
 mod selector;

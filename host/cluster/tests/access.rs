@@ -1,4 +1,4 @@
-//! Who may get a path of ours, asked of a real API server. Never shows a token.
+//! Access to the admin server's paths, decided by a real API server. Shows no token.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use transom_cluster::kubernetes::{Access, Kubernetes, KubernetesOptions};
 use transom_test_cluster::{Cluster, Options, User, wait};
 
-/// The agent may ask; Prometheus may read metrics.
+/// The agent may send reviews; Prometheus may read metrics.
 const RIGHTS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -40,14 +40,14 @@ async fn connect(cluster: &Cluster, user: &User) -> Result<Kubernetes> {
 }
 
 #[tokio::test]
-async fn the_api_server_says_who_may_and_is_asked_once() -> Result<()> {
+async fn asks_the_api_server_once_for_each_access_review() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let agent = cluster.service_account("transom", "agent").await?;
     let first = cluster.service_account("transom", "first").await?;
     let reader = token(&cluster, &cluster.service_account("monitoring", "prometheus").await?)?;
     let other = token(&cluster, &cluster.service_account("monitoring", "other").await?)?;
     cluster.objects().apply_manifest(RIGHTS).await?;
-    // RBAC takes a moment to see what was just written; another identity finds out when it has.
+    // RBAC needs a moment to see a new rule; another identity shows when it has.
     let before = connect(&cluster, &first).await?;
     wait::until("the rights", Duration::from_secs(60), async || {
         Ok((before.reviews().may(&reader, "/metrics").await == Access::Allowed).then_some(()))
@@ -64,7 +64,7 @@ async fn the_api_server_says_who_may_and_is_asked_once() -> Result<()> {
             ensure!(reviews.may(token, path).await == access, "{path} {access:?}");
         }
     }
-    // Two questions for a token that is known, one for another; none for what was answered before.
+    // Two requests for the known token, one for the other; none for answers in the cache.
     let asked = wait::until("the questions in the audit log", Duration::from_secs(30), async || {
         let lines = cluster.audit().lines()?;
         let ours = lines.iter().filter(|line| line.user == agent.name() && line.verb == "create");
@@ -80,7 +80,7 @@ async fn the_api_server_says_who_may_and_is_asked_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_the_right_to_ask_nothing_is_known() -> Result<()> {
+async fn without_permission_to_ask_access_is_unknown() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let agent = cluster.service_account("transom", "agent").await?;
     let own = token(&cluster, &agent)?;

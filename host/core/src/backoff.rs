@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_longest() {
+    fn delays_double_up_to_the_maximum() {
         for seed in 0..200 {
             for (failures, whole) in
                 [(0, 1_000), (1, 2_000), (5, 32_000), (9, 300_000), (40, 300_000), (u32::MAX, 300_000)]

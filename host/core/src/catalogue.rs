@@ -50,7 +50,7 @@ struct PrimaryKind<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason.
-    pub word: KnownReason,
+    pub reason: KnownReason,
     /// What is wrong, and where.
     pub message: String,
 }
@@ -200,11 +200,11 @@ mod tests {
     }
 
     fn refusal(message: &str) -> Refusal {
-        Refusal { word: KnownReason::PolicyInvalid, message: message.to_owned() }
+        Refusal { reason: KnownReason::PolicyInvalid, message: message.to_owned() }
     }
 
     #[test]
-    fn the_last_good_revision_goes_on() {
+    fn keeps_the_last_good_revision_active() {
         let empty = Catalogue::default();
         let never = empty.refusing("external", refusal("a"), "file");
         let first = never.with(revision("sha256:1"), "file");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_are_found_by_their_primaries() {
+    fn finds_revisions_by_their_primaries() {
         let mut elsewhere = revision("sha256:1");
         let mut manifest = kubeconfig_manifest();
         manifest["metadata"]["name"] = json!("elsewhere");
@@ -250,11 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn the_trigger_guest_judges_where_there_is_one() {
+    fn asks_the_trigger_guest_if_there_is_one() {
         let mut revision = revision("sha256:1");
         let last_seen = |revision: &Revision| {
             let (predicate, declared) = revision.predicate();
-            (judge, declared.fields.list().iter().map(ToString::to_string).collect::<Vec<_>>())
+            (predicate, declared.fields.list().iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         assert_eq!(last_seen(&revision), (Predicate::Guest, vec!["status".to_owned()]));
         revision.trigger = None;

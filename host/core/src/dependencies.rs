@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_to_be_read_counts_beside_what_was_read() {
+    fn tracks_objects_about_to_be_read_and_objects_read() {
         let mut dependencies = DependencyIndex::default();
         dependencies.set(&key("a"), [secret("one")].iter());
         dependencies.add(&key("a"), [secret("one"), secret("two")]);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_reconcile_counts() {
+    fn the_last_reconcile_replaces_earlier_ones() {
         let mut dependencies = DependencyIndex::default();
         dependencies.set(&key("a"), [secret("one"), secret("two")].iter());
         dependencies.set(&key("b"), [secret("two")].iter());

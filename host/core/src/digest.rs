@@ -90,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn order_of_keys_does_not_count_and_everything_else_does() {
+    fn only_the_order_of_keys_does_not_count() {
         let same = [r#"{"a":1,"b":[true,null]}"#, r#"{"b":[true,null],"a":1}"#]
             .map(|text| Digest::of(&serde_json::from_str(text).unwrap()));
         assert_eq!(same[0], same[1]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_in_hexadecimal() {
+    fn is_displayed_in_hexadecimal() {
         let shown = Digest::of_bytes(b"").to_string();
         assert_eq!(shown, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }

@@ -4,7 +4,7 @@ use crate::object::Object;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use std::fmt;
-use transom_api::{Reason, State, KnownReason};
+use transom_api::{KnownReason, Reason, State};
 
 /// The most bytes of a message; longer ones are cut.
 const MAX_MESSAGE: usize = 1024;
@@ -173,7 +173,8 @@ impl Failure {
 
     /// `InvalidObject`: a field of an object has the wrong type.
     pub fn invalid_object(object: &Object, invalid: &InvalidField) -> Self {
-        Self::known(KnownReason::InvalidObject, format!("{}: {invalid}", object.reference)).about([object.reference.clone()])
+        Self::known(KnownReason::InvalidObject, format!("{}: {invalid}", object.reference))
+            .about([object.reference.clone()])
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn states_follow_from_the_class() {
+    fn the_class_of_a_failure_decides_its_state() {
         assert_eq!(Failure::known(KnownReason::OwnedByAnother, "").class.state(), State::Waiting);
         assert_eq!(Failure::known(KnownReason::Suspended, "").class.state(), State::Held);
         assert_eq!(Failure::known(KnownReason::WriteConflict, "").class.state(), State::Failed);

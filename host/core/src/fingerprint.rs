@@ -1,8 +1,8 @@
 //! A digest of everything in an object that a reconcile can depend on: a change that keeps the mark starts no
 //! reconcile. It covers credential bytes, so it must not leave the process.
 
-use crate::managed_keys;
 use crate::digest::Digest;
+use crate::managed_keys;
 use crate::object::Object;
 use transom_api::labels;
 
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_a_secret_say_nothing_and_its_data_does() {
+    fn the_fingerprint_of_a_secret_covers_data_and_no_labels() {
         let secret = |label: &str, data: &str| {
             object("Secret", json!({"metadata": {"labels": {"a": label}}, "data": {"k": data}}))
         };
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_kinds_everything_but_bookkeeping_counts() {
+    fn the_fingerprint_of_other_kinds_covers_all_but_bookkeeping() {
         let service = |version: &str, port: u16| {
             object("Service", json!({"metadata": {"resourceVersion": version}, "spec": {"port": port}}))
         };

@@ -58,7 +58,7 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
     };
     let failure = match found.object {
         Some(_) => Failure::known(KnownReason::InputTerminating, format!("{reference} is being deleted")),
-        None => guest.absence(class, word, format!("{reference} is not there")),
+        None => guest.absence(class, word, format!("{reference} does not exist")),
     };
     Err(failure.about([reference.clone()]))
 }
@@ -111,7 +111,7 @@ fn shaped(object: &Object, declared: &crate::projection::Declared) -> Result<(),
     match declared.misfit(object) {
         None => Ok(()),
         Some(path) => {
-            let invalid = crate::failure::InvalidField { path, expected: "a mapping or a list, as its kind has it" };
+            let invalid = crate::failure::InvalidField { path, expected: "a mapping or a list as its kind requires" };
             Err(Failure::invalid_object(object, &invalid))
         }
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn absence_means_what_the_need_says() {
+    fn a_requirement_decides_what_absence_means() {
         let (wait, fail) = (Absence::Wait("Told".to_owned()), Absence::Fail("Told".to_owned()));
         let dying = Some(json!({"metadata": {"deletionTimestamp": "2026-11-21T08:15:30Z"}}));
         for (absence, body, end) in [
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_cross_in_their_form() {
+    fn inputs_reach_the_guest_in_the_requested_form() {
         let namespace = json!({"metadata": {"labels": {"a": "b"}, "name": "n"}, "status": "odd"});
         let cross_one = |guest: &Guest, form, body| cross(&[found(Absence::Fine, form, body)], guest, none);
         let labels = guest(&["metadata.labels"], &[]);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_rests_on_what_crosses_and_on_nothing_else() {
+    fn the_digest_covers_exactly_what_the_guest_receives() {
         let primary_of = |body: Value| primary(&object(hosted("demo"), body), &guest(&["spec"], &[])).unwrap();
         let primary = primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u"}}));
         let found = [found(Absence::Fine, Form::Kubeconfig("kubeconfig".to_owned()), Some(json!({})))];

@@ -85,12 +85,12 @@ impl Source {
         let budget = Limits { bytes: limits.bytes, nodes: NODES, depth: 64 };
         let document = match document::parse_one(bytes, budget)? {
             Value::Object(map) => map,
-            Value::Null => return Err(Place::ROOT.error(KnownReason::KubeconfigEmpty, "nothing in it")),
+            Value::Null => return Err(Place::ROOT.error(KnownReason::KubeconfigEmpty, "it is empty")),
             _ => return Err(Place::ROOT.error(KnownReason::NotAKubeconfig, "not a map")),
         };
         for (key, wanted) in [("apiVersion", "v1"), ("kind", "Config")] {
             if document.get(key).is_some_and(|found| !found.is_null() && found.as_str() != Some(wanted)) {
-                return Err(Place::ROOT.field(key).error(KnownReason::NotAKubeconfig, "not that of a kubeconfig"));
+                return Err(Place::ROOT.field(key).error(KnownReason::NotAKubeconfig, "not the value of a kubeconfig"));
             }
         }
         shape::check(&document)?;
@@ -117,11 +117,11 @@ impl fmt::Debug for Source {
 
 impl From<document::DocumentError> for KubeconfigError {
     fn from(error: document::DocumentError) -> Self {
-        let word = match error.fault {
+        let reason = match error.fault {
             Fault::TooLarge => KnownReason::KubeconfigTooLarge,
             Fault::DuplicateKey => KnownReason::DuplicateEntry,
             _ => KnownReason::KubeconfigUnparsable,
         };
-        Self { word, path: error.path, line: error.line, message: error.fault.as_str().into(), proposed: false }
+        Self { reason, path: error.path, line: error.line, message: error.fault.as_str().into(), proposed: false }
     }
 }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_wins_after_the_interval() {
+    fn writes_the_newest_value_after_the_interval() {
         let mut latest = Latest::new(5_000);
         assert_eq!(latest.next(0), Next::Nothing);
         latest.want(1);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_written_again_and_what_failed_is() {
+    fn retries_a_failed_write_and_skips_an_equal_one() {
         let mut latest = Latest::new(5_000);
         latest.found(1);
         latest.want(1);

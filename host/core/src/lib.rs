@@ -2,25 +2,25 @@
 //! is an argument.
 
 pub mod backoff;
-mod managed_keys;
 pub mod catalogue;
-pub mod ownership;
 pub mod contract;
+pub mod dependencies;
 pub mod digest;
 pub mod document;
 pub mod failure;
+pub mod fingerprint;
 pub mod inputs;
-pub mod dependencies;
 pub mod kubeconfig;
 pub mod latest;
 pub mod lease;
 pub mod managed_cluster;
-pub mod fingerprint;
+mod managed_keys;
 pub mod metrics;
 pub mod object;
 pub mod observation;
 pub mod outcome;
 pub mod outputs;
+pub mod ownership;
 pub mod pattern;
 pub mod plan;
 pub mod policy;

@@ -18,7 +18,7 @@ pub const DEFAULT_LEASE_SECONDS: u32 = 60;
 /// The first declared field of the wrong type or with an impossible value.
 pub fn view(object: &Object, declared: &Declared) -> Result<ManagedCluster, InvalidField> {
     if let Some(path) = declared.misfit(object) {
-        return Err(InvalidField { path, expected: "a mapping or a list, as a ManagedCluster has it" });
+        return Err(InvalidField { path, expected: "a mapping or a list as a ManagedCluster requires" });
     }
     let fields = declared.fields.project(&object.body);
     let top = Place::top(&fields);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_declared_is_filled() {
+    fn fills_every_declared_field() {
         let all = ["metadata.labels", "metadata.annotations", "spec", "status"];
         let cluster = read(cluster(), &all).unwrap();
         assert_eq!((&*cluster.uid, cluster.created_seconds, cluster.deleting), ("u", Some(60), false));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_declared_is_empty_and_its_shape_does_not_count() {
+    fn undeclared_fields_are_empty_and_never_validated() {
         let mut body = cluster();
         body["spec"]["taints"] = json!("odd");
         let cluster = read(body, &["status.conditions[Joined]", "metadata.labels.a"]).unwrap();

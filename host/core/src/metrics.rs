@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_decided_a_kubeconfig() {
+    fn counts_an_attempt_that_decided_a_kubeconfig() {
         let writes = policy(&kubeconfig_manifest()).writes;
         use Attempt::{Failed, Succeeded};
         for (state, word, kinds, failures, expected) in [
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trigger_counts_once_however_often_it_is_tried_again() {
+    fn counts_a_trigger_once_despite_retries() {
         let (right, wrote) = (
             report(State::Applied, KnownReason::InSync, &[], 0),
             report(State::Applied, KnownReason::InSync, &[WriteKind::Update], 0),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_changed_all_the_time_does_not_outweigh_the_fleet() {
+    fn an_ever_changing_object_does_not_outweigh_the_fleet() {
         let failed = report(State::Failed, KnownReason::KubeconfigEmpty, &[], 0);
         let right = report(State::Applied, KnownReason::InSync, &[], 0);
         for one in [failed.clone(), right.clone()] {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_labels_are_those_of_prometheus() {
+    fn names_and_labels_are_valid_for_prometheus() {
         let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
         names.sort_unstable();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_names_of_the_existing_agent_are_exact() {
+    fn the_two_metric_names_of_the_existing_agent_are_exact() {
         assert_eq!(COPY_TOTAL.name, "hypershift_addon_agent_kubeconfig_secret_copy_total");
         assert_eq!(COPY_FAILURES.name, "hypershift_addon_agent_kubeconfig_secret_copy_failures");
         assert_eq!(ALL.iter().filter(|metric| metric.is_compatibility()).count(), 2);

@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn any_value_but_false_pauses() {
+    fn any_value_except_false_pauses() {
         for (annotations, paused) in [
             (json!({}), false),
             (json!(null), false),

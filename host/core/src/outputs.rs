@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn stamped_objects_are_found_by_their_source() {
+    fn finds_managed_objects_by_their_source() {
         let stamped = |cluster: &str, source: &str| {
             let mut body = json!({});
             stamp(source, "u").put(&mut body);

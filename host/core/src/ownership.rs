@@ -72,7 +72,7 @@ impl TargetScope {
     }
 }
 
-/// All ownership. The methods return the keys to wake: losers of a released target, and those that waited for the last
+/// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that waited for the last
 /// location.
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipIndex {
@@ -187,12 +187,12 @@ impl OwnershipIndex {
         self.unlocated.get(policy).map_or(0, BTreeSet::len)
     }
 
-    /// Whether another key ownership a target.
+    /// Whether another key wants a target.
     pub fn wanted_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
         self.by_target.get(target).is_some_and(|contenders| contenders.keys().any(|other| other != key))
     }
 
-    /// The target that a key ownership.
+    /// The target that a key wants.
     pub fn target(&self, key: &Key) -> Option<&ObjectRef> {
         self.target_of.get(key)
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stamp_decides_then_age_then_namespace_then_name() {
+    fn ownership_goes_by_labels_then_age_then_namespace_then_name() {
         let (old, young, ageless) = (contender("z", Some(1)), contender("y", Some(2)), contender("a", None));
         assert_eq!(owner(std::slice::from_ref(&young), None), young.key);
         assert_eq!(owner(&[young.clone(), old.clone(), ageless.clone()], None), old.key);
@@ -294,8 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn a_younger_one_does_not_win_by_waiting_for_the_older_to_be_held() {
-        // In either order: the older one is located (held or not makes the same claim), the younger one asks.
+    fn a_younger_policy_does_not_win_when_the_older_is_suspended() {
+        // In either order: the older one has a known target (suspended or not, the claim is the same), and the younger
+        // one asks.
         for held_first in [true, false] {
             let mut ownership = OwnershipIndex::default();
             let (old, young) = (contender("old", Some(1)), contender("young", Some(2)));
@@ -310,7 +311,7 @@ mod tests {
                 assert_eq!(ownership.set(old.clone(), target("demo")), vec![young.key.clone()]);
             }
             assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
-            // It fails, is held or waits later: its claim stays until it wants another target or is gone.
+            // It fails, is suspended or waits later: its claim stays until it has another target or is gone.
             assert_eq!(ownership.keep(old.clone(), None), []);
             assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
             assert_eq!(ownership.remove(&old.key), vec![young.key.clone()]);
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_one_does_not_take_what_was_made_for_a_younger() {
+    fn an_older_policy_does_not_take_objects_of_a_younger_one() {
         let mut ownership = OwnershipIndex::default();
         let (old, young) = (contender("old", Some(1)), contender("young", Some(2)));
         ownership.set(young.clone(), target("demo"));
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_wakes_those_that_lost() {
+    fn a_release_requeues_the_losing_policies() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
         assert_eq!(ownership.set(a.clone(), target("demo")), []);
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_unstamped_is_written_before_all_are_located() {
+    fn nothing_unmanaged_is_written_before_all_targets_are_known() {
         let mut ownership = OwnershipIndex::default();
         let (a, b, c) = (contender("a", Some(1)), contender("b", Some(2)), contender("c", Some(3)));
         for key in [&a.key, &b.key, &c.key] {
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_policies_that_may_want_a_target_none_wins_by_being_the_first() {
+    fn neither_of_two_possible_owners_wins_by_being_first() {
         let of = |policy: &str, contender: Contender| Contender {
             key: Key::new(&policy.into(), &contender.key.primary),
             ..contender
@@ -384,12 +385,12 @@ mod tests {
             ownership.expect(&contender.key);
         }
         ownership.set(young.clone(), target("demo"));
-        // It does not wait for other policies for ever: later the caller passes `others: false`.
+        // It does not wait forever for other policies: later the caller passes `others: false`.
         assert_eq!(ownership.decide(&young.key, None, false), Ownership::Owner { sole: true });
         assert_eq!(ownership.decide(&young.key, None, true), Ownership::Pending { remaining: 1 });
         assert_eq!(ownership.set(old.clone(), target("demo")), vec![young.key.clone()]);
         assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
-        // A removed policy is not waited for, nor is one whose targets lie elsewhere.
+        // It does not wait for a removed policy, nor for one with targets elsewhere.
         ownership.expect(&old.key);
         ownership.remove(&young.key);
         ownership.set(young.clone(), target("demo"));
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_to_be_located_may_also_go_away() {
+    fn the_last_pending_claimant_may_also_disappear() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
         ownership.expect(&a.key);
@@ -413,19 +414,22 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_keeps_its_claim() {
+    fn a_suspended_policy_keeps_its_claim() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(2)), contender("b", Some(1)));
         ownership.keep(a.clone(), Some(&target("demo")));
         ownership.set(b.clone(), target("demo"));
-        assert_eq!(ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true), Ownership::OwnedBy { owner: a.key.clone() });
+        assert_eq!(
+            ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true),
+            Ownership::OwnedBy { owner: a.key.clone() }
+        );
         ownership.set(a.clone(), target("elsewhere"));
         ownership.keep(a.clone(), Some(&target("demo")));
-        assert_eq!(ownership.target(&a.key), Some(&target("elsewhere")), "what it ownership counts more than an old stamp");
+        assert_eq!(ownership.target(&a.key), Some(&target("elsewhere")), "what it wants counts more than an old stamp");
     }
 
     #[test]
-    fn who_cannot_be_read_at_the_start_keeps_what_bears_its_stamp_until_it_is_gone() {
+    fn an_owner_unreadable_at_startup_keeps_its_objects_until_it_is_gone() {
         let unreadable = || Contender { key: key("a"), uid: String::new(), created_seconds: None };
         let (mut ownership, b, stamp) = (OwnershipIndex::default(), contender("b", Some(1)), stamp("a", "uid-a"));
         ownership.expect(&key("a"));
@@ -438,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_of_another_policy_is_waited_for() {
+    fn waits_for_the_owner_named_by_the_labels() {
         let mut ownership = OwnershipIndex::default();
         let mut theirs = contender("a", Some(9));
         theirs.key.policy = "other".into();

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn names_match_and_stars_are_captured() {
+    fn names_match_and_stars_capture() {
         for (pattern, name, expected) in [
             ("*", "", Some(vec![""])),
             ("*", "x", Some(vec!["x"])),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_are_filled_in_order() {
+    fn fills_stars_in_order() {
         let fill = |pattern: &str, texts: &[&str]| parse(pattern).fill(&stars(texts), &primary());
         assert_eq!(fill("klusterlet-*", &["demo"]).as_deref(), Some("klusterlet-demo"));
         assert_eq!(fill("{primary.name}-*-*", &["a", "b"]).as_deref(), Some("demo-a-b"));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_stands_for_all_primaries() {
+    fn a_wildcard_covers_all_primaries() {
         for (pattern, namespace, wildcard) in [
             ("kube-apiserver", "*", "kube-apiserver"),
             ("{primary.namespace}", "clusters", "clusters"),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_its_place() {
+    fn names_the_position_of_an_error_in_a_pattern() {
         let twice = "\"a\" ".repeat(9);
         let names = Names::from([("known".to_owned(), Arc::new(Template::parse("primary.name").unwrap()))]);
         for (text, at, wrong) in [
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_stands_for_the_first_choice_that_is_there() {
+    fn a_template_uses_the_first_choice_with_a_value() {
         let (some, none, empty) = (json!("c1"), json!(null), json!(""));
         for (pattern, value, remote, expected) in [
             (MANAGED, &some, true, "klusterlet-c1"),
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_found_whatever_the_primary_says_now() {
+    fn finds_managed_objects_even_if_the_primary_changed() {
         let (target, role) = (parse(MANAGED), parse(MANAGED));
         let captured = target.captures("klusterlet-old", &primary()).unwrap();
         assert_eq!(role.fill(&captured, &primary()).as_deref(), Some("klusterlet-old"));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_covers_another_when_it_stands_for_all_of_its_names() {
+    fn a_pattern_covers_another_if_it_matches_all_of_its_names() {
         for (one, other, covers) in [
             ("a", "a", true),
             ("a", "b", false),

@@ -2,9 +2,9 @@
 
 pub mod brake;
 pub mod contention;
+pub mod handover;
 pub mod kubeconfig;
 pub mod prune;
-pub mod handover;
 pub mod taints;
 
 use crate::object::Object;

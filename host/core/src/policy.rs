@@ -172,7 +172,7 @@ impl Policy {
             return Err(Failure::known(KnownReason::Suspended, "the policy is suspended"));
         }
         if primary.paused() {
-            let message = format!("{} carries the annotation {}", primary.reference, labels::PAUSED);
+            let message = format!("{} has the annotation {}", primary.reference, labels::PAUSED);
             return Err(Failure::known(KnownReason::Paused, message));
         }
         Ok(())
@@ -192,7 +192,7 @@ impl Policy {
             let granted =
                 |rule: &SecretRule| format!("Secret {}/{}", rule.namespace.shown(data), rule.name.shown(data));
             let granted: Vec<_> = self.secrets().iter().map(granted).collect();
-            let message = format!("the policy does not grant to write {target}; granted is {}", granted.join(", "));
+            let message = format!("the policy does not grant writing {target}; granted: {}", granted.join(", "));
             Failure::known(KnownReason::WriteNotGranted, message)
         })
     }
@@ -228,7 +228,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_policy_or_the_primary_holds() {
+    fn the_policy_or_the_primary_may_suspend() {
         let reason = |policy: &Policy, body| {
             policy.held(&object(hosted("demo"), body)).map_err(|failure| (failure.reason, failure.class))
         };

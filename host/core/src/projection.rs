@@ -271,7 +271,8 @@ impl Declared {
             match at(path, &object.body).as_slice() {
                 [] => {}
                 [Value::Object(map)] => {
-                    fingerprints.extend(map.iter().map(|(key, value)| (path.child(key).to_string(), Digest::of(value))));
+                    fingerprints
+                        .extend(map.iter().map(|(key, value)| (path.child(key).to_string(), Digest::of(value))));
                 }
                 found => {
                     let all = Value::Array(found.iter().map(|value| (*value).clone()).collect());
@@ -291,7 +292,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_element_without_a_type_may_be_any_and_is_not_forgotten() {
+    fn an_element_without_a_type_may_match_any_and_is_kept() {
         let paths = Paths::parse(&["status.conditions[Available].status"]).unwrap();
         let place = Some("status.conditions".to_owned());
         for odd in [json!("text"), json!(null), json!(["x"]), json!({"status": "True"}), json!({"type": 1})] {
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn only_declared_fields_are_left() {
+    fn keeps_only_declared_fields() {
         for (declared, left) in [
             (vec![], json!({})),
             (vec!["status.nothing", "spec.secret.deeper"], json!({})),
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_that_stands_there_twice_hides_nothing() {
+    fn a_duplicate_element_hides_no_difference() {
         let declared = paths(&["c[X].s"]);
         let twice = json!({"c": [{"type": "X", "s": 1}, {"type": "X", "s": 2}]});
         assert_eq!(declared.project(&twice), twice);
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn of_changes_only_marks_are_kept() {
+    fn keeps_only_fingerprints_of_change_fields() {
         let read = Read {
             api_version: "v1".to_owned(),
             kind: "X".to_owned(),
@@ -466,7 +467,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_retained_decides_as_the_whole(before in value(), after in value(), mine in declared(), others in declared()) {
+        fn the_retained_part_gives_the_same_decision_as_the_whole(before in value(), after in value(), mine in declared(), others in declared()) {
             let declared = Declared { fields: Paths::parse(&mine).unwrap(), changes: Paths::parse(&mine).unwrap() };
             let all = Paths::union([&declared.fields, &Paths::parse(&others).unwrap()]);
             let [old, new] = [&before, &after].map(|value| all.retain(value));
@@ -479,7 +480,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_of_a_text_projects_as_the_whole(value in value(), managed in value(), texts in declared(), all in any::<bool>()) {
+        fn a_partial_read_projects_like_the_whole(value in value(), managed in value(), texts in declared(), all in any::<bool>()) {
             let mut body = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n", "managedFields": managed, "labels": {"a": "b"}}});
             body.as_object_mut().unwrap().extend(value.as_object().cloned().unwrap_or_default());
             let fields = Paths::parse(&texts).unwrap();
@@ -490,7 +491,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_differs_without_a_name(before in value(), after in value(), texts in declared()) {
+        fn every_difference_has_a_name(before in value(), after in value(), texts in declared()) {
             let declared = Paths::parse(&texts).unwrap();
             let differing = changed(&before, &after, &declared);
             prop_assert_eq!(&differing, &changed(&after, &before, &declared));
@@ -501,7 +502,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_fall_over(text in "\\PC{0,40}") {
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,40}") {
             if let Ok(path) = path::Path::parse(&text) {
                 prop_assert_eq!(path::Path::parse(&path.to_string()).unwrap(), path);
             }

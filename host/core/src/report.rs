@@ -6,7 +6,7 @@ use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use crate::{backoff, resync};
-use transom_api::{Reason, State, KnownReason};
+use transom_api::{KnownReason, Reason, State};
 
 /// The shortest delay until a time that a guest asked for, in milliseconds, as in the contract: a time in the past,
 /// or always the next second, must not keep the agent busy.
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_has_its_state_and_its_next_run() {
+    fn every_outcome_has_its_state_and_next_run() {
         let first = backoff::delay_ms(0, 7);
         let failure = |word| Err(Failure::known(word, "m"));
         for (result, end, again) in [
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_back_off_and_anything_else_ends_the_row() {
+    fn repeated_failures_back_off_and_any_other_outcome_resets() {
         let failure = |word| Err(Failure::known(word, "m"));
         let again = |word, failures| report(failure(word), failures).again_after_ms;
         assert_eq!(again(KnownReason::ReadFailed, 4), Some(backoff::delay_ms(4, 7)));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_time_wins_and_the_past_does_not_spin() {
+    fn the_earliest_time_wins_and_a_past_time_causes_no_loop() {
         let asked = |at| Failure::known(KnownReason::KubeconfigEmpty, "m").until(Some(at));
         assert_eq!(report(Err(asked(NOW + 60)), 0).again_after_ms, Some(60_000));
         for at in [i64::MIN, NOW - 60, NOW, NOW + 1, NOW + 5] {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_resync_comes_whatever_else_time_has_in_store() {
+    fn a_resync_happens_whatever_else_is_scheduled() {
         let schedule = Schedule { now_seconds: NOW, resync_seconds: 1_800, failures: 3, seed: 7 };
         let reconcile = Reconcile { key: key("demo"), target: None, inputs: None, observed_generation: None };
         let seen = |result| {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_told_also_beside_a_failure() {
+    fn reports_writes_even_beside_a_failure() {
         let report = report(Ok(success(&[Ok(()), Err(KnownReason::WriteFailed)])), 0);
         assert_eq!(report.writes, [(WriteKind::Create, target("demo"))]);
         assert_eq!(report.message, "disk full");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_a_guest_changes_nothing_that_the_host_does() {
+    fn a_guest_reason_never_changes_host_behaviour() {
         for word in KnownReason::ALL {
             let told = |class| Err(Failure::new(class, Reason::Declared(word.as_str().into()), "m"));
             for class in [Class::Held, Class::Waiting, Class::Missing, Class::Invalid] {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_was_stopped_says_until_when() {
+    fn a_stopped_plan_says_until_when() {
         let stopped = Failure::known(KnownReason::WriteBudgetExceeded, "m").until(Some(NOW + 9));
         let mut success = success(&[Ok(())]);
         success.outcome.stopped = Some(stopped);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_pruned_is_waited_for() {
+    fn waits_for_objects_that_could_not_be_pruned() {
         let kept = Failure::known(KnownReason::StillNeeded, "kept");
         let report = report(Ok(Success { kept: Some(kept), ask_again_at: Some(NOW + 5), ..success(&[Ok(())]) }), 0);
         assert_eq!(seen(&report), (State::Waiting, "StillNeeded", 0));

@@ -53,7 +53,10 @@ impl Rounds {
             return Ok(Next::Complete(answer));
         }
         if self.asked >= MAX_ROUNDS {
-            return Err(Failure::known(KnownReason::TooManyRounds, "the guest still asks for more after three rounds"));
+            return Err(Failure::known(
+                KnownReason::TooManyRounds,
+                "the guest still asks for more objects after three rounds",
+            ));
         }
         self.known.extend(answer.needs.iter().cloned());
         if answer.needs.is_empty() { Ok(Next::Complete(answer)) } else { Ok(Next::Read(answer.needs)) }
@@ -68,7 +71,7 @@ impl Rounds {
 /// Checks one answer against the grant.
 fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Result<(), Failure> {
     if answer.needs.len() > MAX_NEEDS {
-        let message = format!("the guest asks for {} objects; at most {MAX_NEEDS} are possible", answer.needs.len());
+        let message = format!("the guest asks for {} objects; the limit is {MAX_NEEDS}", answer.needs.len());
         return Err(Failure::known(KnownReason::ContractBroken, message));
     }
     target(policy, data, &answer.target)?;
@@ -76,7 +79,7 @@ fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Resul
     for need in &answer.needs {
         bind_need(policy, data, need)?;
         if !seen.insert((&need.role, &need.reference)) {
-            let message = format!("the guest asks twice for {} as `{}`", need.reference, need.role);
+            let message = format!("the guest asks for {} as `{}` twice", need.reference, need.role);
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
     }
@@ -99,13 +102,13 @@ fn possible(object: &ObjectRef) -> Result<(), Failure> {
     if name_fits && namespace.is_none_or(dns::is_label) {
         return Ok(());
     }
-    Err(Failure::known(KnownReason::InvalidTargetName, format!("{object}: Kubernetes allows no such name")))
+    Err(Failure::known(KnownReason::InvalidTargetName, format!("{object}: Kubernetes does not allow this name")))
 }
 
 fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<(), Failure> {
     possible(&need.reference)?;
     let refused = |why: &str| {
-        let message = format!("the policy does not grant to read {} as `{}`{why}", need.reference, need.role);
+        let message = format!("the policy does not grant reading {} as `{}`{why}", need.reference, need.role);
         Err(Failure::known(KnownReason::ReadNotGranted, message))
     };
     let Some(rule) = policy.read(&need.role) else {
@@ -116,17 +119,17 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         ));
     };
     if !rule.admits(&need.reference, data) {
-        return refused(&format!("; granted is {}", rule.shown(data)));
+        return refused(&format!("; granted: {}", rule.shown(data)));
     }
     let secret = rule.kind == "Secret" && rule.api_version == "v1";
     match &need.form {
         Form::Presence => Ok(()),
         Form::Kubeconfig(key) if secret && rule.keys.contains(key) => Ok(()),
-        Form::Kubeconfig(_) if secret => refused(&format!("; granted keys are {}", keys(rule))),
+        Form::Kubeconfig(_) if secret => refused(&format!("; granted keys: {}", keys(rule))),
         Form::Service if rule.kind == "Service" && rule.api_version == "v1" => Ok(()),
         Form::Object if !secret => Ok(()),
-        Form::Object => refused(": the fields of a Secret never cross"),
-        Form::Kubeconfig(_) | Form::Service => refused(": its kind has no such form"),
+        Form::Object => refused(": guests never see the fields of a Secret"),
+        Form::Kubeconfig(_) | Form::Service => refused(": its kind cannot be read in this form"),
     }
 }
 
@@ -137,13 +140,16 @@ fn keys(rule: &ReadRule) -> String {
 /// Checks the objects that a guest waits for: the policy must grant to read each under some role.
 fn bind_waiting(policy: &Policy, data: &TemplateData<'_>, objects: &[ObjectRef]) -> Result<(), Failure> {
     if objects.len() > MAX_NEEDS {
-        return Err(Failure::known(KnownReason::ContractBroken, format!("the guest waits for more than {MAX_NEEDS} objects")));
+        return Err(Failure::known(
+            KnownReason::ContractBroken,
+            format!("the guest waits for too many objects; the limit is {MAX_NEEDS}"),
+        ));
     }
     match objects.iter().find(|object| !policy.reads.iter().any(|rule| rule.admits(object, data))) {
         Some(object) => {
             let granted: Vec<_> = policy.reads.iter().map(|rule| rule.shown(data)).collect();
             let message = format!(
-                "the policy does not grant to read {object}, which the guest waits for; granted is {}",
+                "the policy does not grant reading {object}, which the guest waits for; granted: {}",
                 granted.join(", ")
             );
             Err(Failure::known(KnownReason::ReadNotGranted, message))
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_asked_until_it_needs_nothing_new() {
+    fn asks_a_guest_until_it_needs_nothing_new() {
         let policy = policy(&kubeconfig_manifest());
         let (object, agent) = about();
         let data = TemplateData { object: &object, agent: &agent };
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn another_form_of_the_same_object_is_something_new() {
+    fn another_form_of_an_object_is_a_new_requirement() {
         let policy = policy(&kubeconfig_manifest());
         let (object, agent) = about();
         let data = TemplateData { object: &object, agent: &agent };
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_granted_objects_and_forms_are_read() {
+    fn reads_only_granted_objects_and_forms() {
         let key = |name: &str| Form::Kubeconfig(name.to_owned());
         let elsewhere = Need { reference: ObjectRef { cluster: "hub".to_owned(), ..home().reference }, ..home() };
         for (need, word) in [
@@ -273,7 +279,10 @@ mod tests {
                 need("source", "Secret", Some("other"), "demo-admin-kubeconfig", Form::Presence),
                 Some(KnownReason::ReadNotGranted),
             ),
-            (need("source", "Secret", None, "demo-admin-kubeconfig", Form::Presence), Some(KnownReason::ReadNotGranted)),
+            (
+                need("source", "Secret", None, "demo-admin-kubeconfig", Form::Presence),
+                Some(KnownReason::ReadNotGranted),
+            ),
             (elsewhere, Some(KnownReason::ReadNotGranted)),
             (need("home", "Namespace", None, "klusterlet-a.b", Form::Presence), Some(KnownReason::InvalidTargetName)),
             (
@@ -287,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn only_granted_targets_are_written() {
+    fn writes_only_granted_targets() {
         let secret = |namespace: &str, name: &str| ObjectRef::local("v1", "Secret", Some(namespace), name);
         for (target, word) in [
             (secret("klusterlet-demo", "other"), KnownReason::WriteNotGranted),
@@ -305,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_bounded_and_asks_once_for_each() {
+    fn an_answer_is_bounded_and_duplicates_are_read_once() {
         let many: Vec<_> =
             (0..17).map(|n| need("home", "Namespace", None, &format!("klusterlet-{n}"), Form::Presence)).collect();
         for needs in [many, vec![home(), home()]] {
@@ -315,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_waits_only_for_what_may_be_read() {
+    fn a_refusal_waits_only_for_readable_objects() {
         let guest = guest(&[], &[]);
         let policy = policy(&kubeconfig_manifest());
         let (object, agent) = about();

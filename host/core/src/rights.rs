@@ -71,7 +71,7 @@ pub enum Because {
     Agent(&'static str),
 }
 
-/// `policy external, spec.grant.write[0]`, or `the agent elects its leader`.
+/// `policy external, spec.grant.write[0]`, or `the agent runs leader election`.
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -230,7 +230,7 @@ impl Needed<'_> {
                 for (scope, _) in plan::primary(policy, None).into_iter().filter(|_| !read_only) {
                     self.scope(&scope, &[Verb::Get, Verb::Patch], &why);
                 }
-                let line = format!("{} (whether a webhook sets the times of taints)", plan::write_line(0));
+                let line = format!("{} (checks whether a webhook sets the times of taints)", plan::write_line(0));
                 let webhooks = Objects {
                     namespace: None,
                     group: "admissionregistration.k8s.io".to_owned(),
@@ -264,11 +264,11 @@ impl Needed<'_> {
         let (policies, reviews, access) = (GROUP, "authentication.k8s.io", "authorization.k8s.io");
         let says = own.policies && !self.asked.read_only;
         for (wanted, group, resource, verbs, why) in [
-            (own.lease.is_some(), "coordination.k8s.io", "leases", &[Get, Create, Update][..], "elects its leader"),
-            (own.policies, policies, "fleetpolicies", &[List, Watch], "follows its policies"),
-            (says, policies, "fleetpolicies/status", &[Patch], "says how its policies fare"),
-            (own.reviews, reviews, "tokenreviews", &[Create], "asks who reads its metrics"),
-            (own.reviews, access, "subjectaccessreviews", &[Create], "asks whether they may"),
+            (own.lease.is_some(), "coordination.k8s.io", "leases", &[Get, Create, Update][..], "runs leader election"),
+            (own.policies, policies, "fleetpolicies", &[List, Watch], "watches its policies"),
+            (says, policies, "fleetpolicies/status", &[Patch], "writes the status of its policies"),
+            (own.reviews, reviews, "tokenreviews", &[Create], "authenticates readers of its metrics"),
+            (own.reviews, access, "subjectaccessreviews", &[Create], "authorizes readers of its metrics"),
         ] {
             let lease = own.lease.filter(|_| resource == "leases");
             let (namespace, name) = (lease.map(str::to_owned), lease.map(|_| LEASE.to_owned()));
@@ -346,7 +346,7 @@ mod tests {
     const HOSTED: &str = "*/hostedclusters.hypershift.openshift.io/*: list watch";
 
     #[test]
-    fn the_agent_is_at_home_on_local_or_on_the_first() {
+    fn the_agent_runs_on_local_or_on_the_first_connection() {
         assert_eq!(home([]), None);
         assert_eq!(home(["hub", "edge"]), Some("hub"));
         assert_eq!(home(["hub", LOCAL, "edge"]), Some(LOCAL));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_bound_by_names() {
+    fn grants_are_bound_by_names() {
         let manifests = [kubeconfig_manifest()];
         assert_eq!(
             shown(&rights(&manifests, LOCAL, SecretReads::Watch)),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_take_patches_of_primaries_and_events_beside_policies() {
+    fn taints_need_patch_on_primaries_and_events() {
         assert_eq!(
             shown(&rights(&[taints_manifest()], LOCAL, SecretReads::Strict)),
             [
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_nothing_needs_no_more_than_to_look() {
+    fn read_only_needs_read_permissions_only() {
         let secrets = "*/secrets./*: get list watch";
         let manifests = [kubeconfig_manifest(), taints_manifest()];
         assert_eq!(
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_namespaces_need_no_more() {
+    fn exact_namespaces_need_only_roles() {
         let exact = with(
             kubeconfig_manifest(),
             &[
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_part_of_another_right_leaves_it_its_reason() {
+    fn a_permission_covered_by_another_keeps_its_reason() {
         let other = with(
             kubeconfig_manifest(),
             &[("/metadata/name", json!("other")), ("/spec/primary/namespaces", json!(["clusters"]))],
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_to_every_secret_is_said_and_one_that_is_bound_is_not() {
+    fn warns_of_access_to_all_secrets_but_not_to_named_ones() {
         let said = |manifest: &Value, reads, read_only| every_secret(&policy(manifest), reads, read_only);
         let bound = with(
             kubeconfig_manifest(),
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_needs_little_without_policies() {
+    fn without_policies_the_agent_needs_few_permissions() {
         let rights = rights(&[], LOCAL, SecretReads::Watch);
         let lease = rights.iter().find(|(objects, _)| objects.resource == "leases").unwrap();
         assert_eq!((lease.0.namespace.as_deref(), lease.0.name.as_deref()), (Some("transom"), Some(LEASE)));

@@ -100,7 +100,7 @@ pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
         fields: texts(fields),
         changes: texts(changes),
     };
-    let reason = |word: &str| DeclaredReason { word: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() };
+    let reason = |word: &str| DeclaredReason { name: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() };
     let description = Description {
         name: "sample".to_owned(),
         version: "1".to_owned(),

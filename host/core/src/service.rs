@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_read_whole() {
+    fn reads_an_entire_service() {
         let service = read(json!({
             "type": "NodePort", "clusterIPs": ["10.0.0.1", "fd00::1"], "clusterIP": "10.0.0.1",
             "ports": [
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_has_its_default() {
+    fn absent_fields_have_defaults() {
         for spec in [json!(null), json!({}), json!({"ports": null, "clusterIP": null})] {
             let service = read(spec).unwrap();
             assert_eq!(

@@ -2,7 +2,7 @@
 
 pub mod allowance;
 pub mod budget;
+pub mod concurrency;
 pub mod often;
-pub mod pace;
 pub mod room;
 pub mod turns;

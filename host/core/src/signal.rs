@@ -60,7 +60,7 @@ pub enum Signal {
         /// Why, for people.
         message: String,
         /// Whether an earlier revision stays at work.
-        earlier_goes_on: bool,
+        previous_revision_active: bool,
     },
     /// The earlier revision stays at work within what the newest manifest allows.
     PolicyBounded {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_read() {
+    fn ownership_labels_read_back() {
         let mut body = json!({"metadata": {"labels": {"mine": "stays"}, "annotations": null}});
         stamp().put(&mut body);
         assert_eq!(body["metadata"]["labels"]["mine"], "stays");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_with_a_part_missing_is_none() {
+    fn incomplete_ownership_labels_do_not_count() {
         let mut whole = json!({});
         stamp().put(&mut whole);
         for pointer in [

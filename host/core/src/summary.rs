@@ -8,10 +8,10 @@ use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
-    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus,
-    RevisionStatus, WaitingStatus, WatchStatus,
+    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus,
+    PrimaryStatus, RevisionStatus, WaitingStatus, WatchStatus,
 };
-use transom_api::{Reason, State, KnownReason};
+use transom_api::{KnownReason, Reason, State};
 
 /// How long a primary waits for a reason that its guest declared when nothing is wrong, in seconds.
 const DECLARED_WAITING: u32 = 900;
@@ -152,14 +152,14 @@ fn holds(is_so: bool) -> ConditionStatus {
 }
 
 fn unknown(kind: ConditionType, refused: &Refusal) -> Said {
-    let message = "No revision of the policy is at work.".to_owned();
-    Said { kind, status: ConditionStatus::Unknown, reason: refused.word.as_str().to_owned(), message }
+    let message = "No revision of the policy is active.".to_owned();
+    Said { kind, status: ConditionStatus::Unknown, reason: refused.reason.as_str().to_owned(), message }
 }
 
 fn loaded(entry: &Entry) -> Said {
     let (reason, message) = match &entry.refused {
         None => (KnownReason::Loaded, KnownReason::Loaded.meaning().to_owned()),
-        Some(refused) => (refused.word, refused.message.clone()),
+        Some(refused) => (refused.reason, refused.message.clone()),
     };
     Said {
         kind: ConditionType::Loaded,
@@ -187,7 +187,8 @@ fn watched(watch_errors: &[WatchStatus]) -> Said {
     let (reason, message) = match watch_errors {
         [] => (KnownReason::InSync.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
         [first, ..] => {
-            let more = if watch_errors.len() > 1 { format!(" (and {} more)", watch_errors.len() - 1) } else { String::new() };
+            let more =
+                if watch_errors.len() > 1 { format!(" (and {} more)", watch_errors.len() - 1) } else { String::new() };
             let WatchStatus { api_version, kind, cluster, message, .. } = first;
             let what = if kind.is_empty() { String::new() } else { format!("{kind} of {api_version} on ") };
             (first.reason.clone(), format!("{what}{cluster}: {message}{more}"))
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_reasons_and_the_worst() {
+    fn counts_reasons_and_lists_top_failures() {
         let failed = (State::Failed, Reason::from(KnownReason::GuestTrapped));
         let status = status(
             &entry(),
@@ -378,7 +379,7 @@ mod tests {
     #[test]
     fn a_policy_is_ready_when_every_condition_holds() {
         let entry = entry();
-        let refused = Refusal { word: KnownReason::PolicyInvalid, message: "spec: no".to_owned() };
+        let refused = Refusal { reason: KnownReason::PolicyInvalid, message: "spec: no".to_owned() };
         let newer = Entry { refused: Some(refused), ..entry.clone() };
         let never = Entry { revision: None, active: None, ..newer.clone() };
         let failed = [("a", State::Failed, KnownReason::GuestTrapped.into(), NOW)];
@@ -425,8 +426,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_revision_says_why_and_the_earlier_one_goes_on() {
-        let refused = Some(Refusal { word: KnownReason::PolicyInvalid, message: "x".repeat(2_000) });
+    fn a_refused_revision_explains_why_and_the_previous_stays_active() {
+        let refused = Some(Refusal { reason: KnownReason::PolicyInvalid, message: "x".repeat(2_000) });
         let place = Place { text: "external".to_owned(), generation: Some(5) };
         let entry = Entry { refused, place, ..entry() };
         let status = status(&entry, None, NOW, &[]);
@@ -437,8 +438,8 @@ mod tests {
     }
 
     #[test]
-    fn of_a_policy_that_was_never_at_work_nothing_else_is_known() {
-        let refused = Some(Refusal { word: KnownReason::ComponentNotFound, message: "no such file".to_owned() });
+    fn a_policy_that_was_never_active_has_only_unknown_conditions() {
+        let refused = Some(Refusal { reason: KnownReason::ComponentNotFound, message: "no such file".to_owned() });
         let status = status(&Entry { revision: None, refused, ..entry() }, None, NOW, &[]);
         assert_eq!(said(&status, ConditionType::Loaded), (ConditionStatus::False, "ComponentNotFound", "no such file"));
         for kind in [ConditionType::Watched, ConditionType::Healthy] {
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_its_time_while_it_stays_what_it_is() {
+    fn a_condition_keeps_its_time_until_it_changes() {
         let failed = [("a", State::Failed, Reason::from(KnownReason::GuestTrapped), NOW)];
         let first = status(&entry(), None, NOW, &failed);
         let same = status(&entry(), Some(&first), NOW + 60, &failed);
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_bounded_whatever_the_primaries_are() {
+    fn the_size_of_a_status_is_bounded() {
         let names: Vec<_> =
             (0..5_000).map(|at| (format!("n{at:04}"), declared(&format!("Reason{}", at % 100)))).collect();
         let all: Vec<_> = names
@@ -488,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_that_cannot_be_followed_are_told_once() {
+    fn reports_failing_watches_once() {
         let watch = |kind: &str| WatchStatus {
             cluster: "local".to_owned(),
             api_version: "v1".to_owned(),
@@ -499,8 +500,10 @@ mod tests {
         };
         let entry = entry();
         let watch_errors = [watch("Service"), watch("Secret"), watch("Service"), watch("Pod")];
-        let status =
-            of(Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW }, std::iter::empty());
+        let status = of(
+            Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW },
+            std::iter::empty(),
+        );
         assert_eq!(status.watch_errors, [watch("Secret"), watch("Service")]);
         assert_eq!(
             said(&status, ConditionType::Watched),
@@ -509,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_may_hold_what_any_policy_needs() {
+    fn an_unreadable_file_may_hold_inputs_of_any_policy() {
         let file = |cluster: &str| WatchStatus {
             cluster: cluster.to_owned(),
             api_version: String::new(),
@@ -520,8 +523,10 @@ mod tests {
         };
         let entry = entry();
         let watch_errors = [file("local"), file("elsewhere")];
-        let status =
-            of(Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW }, std::iter::empty());
+        let status = of(
+            Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW },
+            std::iter::empty(),
+        );
         assert_eq!(
             said(&status, ConditionType::Watched),
             (ConditionStatus::False, "ManifestInvalid", "local: a\\u001b.yaml: document 1, line 2: not UTF-8")

@@ -29,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn refuses_invalid_times() {
         for text in ["", "2022-02-21", "2023-02-29T00:00:00Z", "2022-02-21T08:11:54", "x"] {
             assert_eq!(parse_rfc3339(text), None, "{text}");
         }

@@ -9,7 +9,7 @@ use crate::work::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 
-/// The state of a primary that a policy's trigger guest (or, without one, the host) last_seen last: *before*. In memory
+/// The state of a primary that a policy's trigger guest (or, without one, the host) evaluated last: *before*. In memory
 /// only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastSeen {
@@ -20,7 +20,7 @@ pub struct LastSeen {
 
 impl LastSeen {
     /// The record of an object as it is now. After the agent's own write to the primary, the record of the written
-    /// object is the new *before*: the reconcile that wrote it has last_seen it.
+    /// object is the new *before*: the reconcile that wrote it has evaluated it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
         Self { primary: declared.primary(object), fingerprints: declared.fingerprints(object), paused: object.paused() }
     }
@@ -32,7 +32,7 @@ pub enum PredicateResult {
     /// Ask the trigger guest about this change. Whatever it answers, `last_seen` is the new *before*; on `Run` it is
     /// replaced in the step that enqueues.
     Ask {
-        /// The change from the state last_seen last to the state now.
+        /// The change from the state evaluated last to the state now.
         change: Box<Change>,
         /// The new *before*.
         last_seen: LastSeen,
@@ -59,7 +59,12 @@ pub enum Predicate {
 
 /// Decides what an observed primary means. `declared` is what the trigger guest declared of the primary's kind, or
 /// the decide guest where there is no trigger guest. No `before`, or one with another uid, means that it appeared.
-pub fn observe(predicate: Predicate, declared: &Declared, before: Option<&LastSeen>, object: &Object) -> PredicateResult {
+pub fn observe(
+    predicate: Predicate,
+    declared: &Declared,
+    before: Option<&LastSeen>,
+    object: &Object,
+) -> PredicateResult {
     let last_seen = LastSeen::of(object, declared);
     let Some(before) = before.filter(|before| before.primary.uid == last_seen.primary.uid) else {
         return PredicateResult::Enqueue { cause: Cause::Added, last_seen };
@@ -132,15 +137,18 @@ mod tests {
     }
 
     #[test]
-    fn first_sight_and_a_new_uid_are_not_asked() {
+    fn asks_no_guest_at_first_sight_or_after_a_new_uid() {
         let first = observe(Predicate::Guest, &declared(), None, &object(hosted("demo"), primary()));
         assert_eq!(first, PredicateResult::Enqueue { cause: Cause::Added, last_seen: last_seen(&primary()) });
         let anew = with("/metadata/uid", json!("u2"));
-        assert_eq!(moved(Predicate::Guest, anew.clone()), PredicateResult::Enqueue { cause: Cause::Added, last_seen: last_seen(&anew) });
+        assert_eq!(
+            moved(Predicate::Guest, anew.clone()),
+            PredicateResult::Enqueue { cause: Cause::Added, last_seen: last_seen(&anew) }
+        );
     }
 
     #[test]
-    fn what_was_not_declared_is_ignored() {
+    fn ignores_undeclared_fields() {
         for body in [primary(), with("/metadata/labels/a", json!("c")), with("/metadata/resourceVersion", json!("9"))] {
             assert_eq!(moved(Predicate::Guest, body.clone()), PredicateResult::Ignore);
             assert_eq!(moved(Predicate::AnyChange, body), PredicateResult::Ignore);
@@ -148,9 +156,11 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_difference_is_put_to_the_guest_without_hidden_values() {
+    fn asks_the_guest_about_declared_differences_without_hidden_values() {
         let after = with("/metadata/annotations/note", json!("also private"));
-        let PredicateResult::Ask { change, last_seen: next } = moved(Predicate::Guest, after.clone()) else { panic!("not asked") };
+        let PredicateResult::Ask { change, last_seen: next } = moved(Predicate::Guest, after.clone()) else {
+            panic!("not asked")
+        };
         assert_eq!(change.changed, ["metadata.annotations.note"]);
         assert_eq!(change.before.fields, change.after.fields);
         assert!(!format!("{change:?}").contains("private"));
@@ -158,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_guest_every_declared_difference_counts() {
+    fn without_a_guest_every_declared_difference_triggers() {
         for (pointer, value, path) in [
             ("/status/conditions/0/status", json!("False"), "status.conditions[Available].status"),
             ("/status/version", json!({"history": []}), "status.version.history"),
@@ -166,18 +176,25 @@ mod tests {
         ] {
             let after = with(pointer, value);
             let cause = Cause::Changed(vec![path.to_owned()]);
-            assert_eq!(moved(Predicate::AnyChange, after.clone()), PredicateResult::Enqueue { cause, last_seen: last_seen(&after) }, "{pointer}");
+            assert_eq!(
+                moved(Predicate::AnyChange, after.clone()),
+                PredicateResult::Enqueue { cause, last_seen: last_seen(&after) },
+                "{pointer}"
+            );
         }
     }
 
     #[test]
-    fn another_shape_is_reconciled_without_asking() {
+    fn a_wrong_shape_is_reconciled_without_asking() {
         let after = with("/status", json!("odd"));
-        assert_eq!(moved(Predicate::Guest, after.clone()), PredicateResult::Enqueue { cause: Cause::Undecided, last_seen: last_seen(&after) });
+        assert_eq!(
+            moved(Predicate::Guest, after.clone()),
+            PredicateResult::Enqueue { cause: Cause::Undecided, last_seen: last_seen(&after) }
+        );
     }
 
     #[test]
-    fn no_guest_is_asked_about_a_pause() {
+    fn asks_no_guest_about_a_pause() {
         let body = |value: &str| with("/metadata/annotations", json!({"note": "private", "transom.dev/paused": value}));
         let nothing = Declared::default();
         for (before, after, counts) in [
@@ -187,7 +204,8 @@ mod tests {
             (body("true"), body("until tomorrow"), false),
             (primary(), body("false"), false),
         ] {
-            for (declared, predicate) in [(&declared(), Predicate::Guest), (&nothing, Predicate::Guest), (&nothing, Predicate::AnyChange)]
+            for (declared, predicate) in
+                [(&declared(), Predicate::Guest), (&nothing, Predicate::Guest), (&nothing, Predicate::AnyChange)]
             {
                 let [before, after] = [&before, &after].map(|body| object(hosted("demo"), body.clone()));
                 let moved = observe(predicate, declared, Some(&LastSeen::of(&before, declared)), &after);
@@ -199,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_write_does_not_come_back() {
+    fn own_writes_do_not_trigger() {
         let written = object(hosted("demo"), with("/status/version", json!({"history": []})));
         let before = LastSeen::of(&written, &declared());
         assert_eq!(observe(Predicate::AnyChange, &declared(), Some(&before), &written), PredicateResult::Ignore);

@@ -139,7 +139,7 @@ mod tests {
     const MINUTE: u64 = 60_000;
 
     #[test]
-    fn what_is_said_again_is_counted() {
+    fn counts_repeated_warnings() {
         let mut warnings = Warnings::default();
         assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
         warnings.told(&key("a"), "One", Some("a.1".into()));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_while_its_event_is_made_is_no_other_event() {
+    fn a_repeat_during_its_events_creation_makes_no_second_event() {
         let mut warnings = Warnings::default();
         assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
         assert_eq!(warnings.say(&key("a"), "One", 2), Telling::Nothing);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_primary_has_five_and_then_one_in_five_minutes() {
+    fn one_primary_gets_five_events_then_one_every_five_minutes() {
         let mut warnings = Warnings::default();
         warnings.say(&key("a"), "One", 0);
         warnings.told(&key("a"), "One", Some("a.1".into()));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_have_25_and_then_one_a_second() {
+    fn all_primaries_together_get_25_events_then_one_a_second() {
         let mut warnings = Warnings::default();
         let told = |warnings: &mut Warnings, from: usize, now: u64| {
             (from..from + 100).filter(|n| warnings.say(&key(&n.to_string()), "One", now) == Telling::New).count()
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten_and_said_anew() {
+    fn forgets_old_warnings_and_emits_them_again() {
         let mut warnings = Warnings::default();
         warnings.say(&key("a"), "One", 0);
         warnings.told(&key("a"), "One", Some("a.1".into()));

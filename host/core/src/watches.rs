@@ -134,7 +134,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn objects_are_kept_by_name_and_namespace() {
+    fn objects_are_stored_by_name_and_namespace() {
         let keep = Keep {
             names: vec!["*-admin-kubeconfig".into()],
             namespaces: vec!["clusters".into(), "team-*".into()],
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn absence_is_known_where_a_watch_would_hold_the_object() {
+    fn absence_is_known_where_a_watch_would_include_the_object() {
         let secret = ObjectRef::local("v1", "Secret", Some("n"), "s");
         let all = Scope {
             api_version: "v1".to_owned(),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_declared_fields_and_metadata_are_kept() {
+    fn stores_only_declared_fields_and_metadata() {
         let body = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n", "managedFields": [1]},
             "spec": {"a": 1, "b": 2}});
         let fields = Some(Paths::parse(&["spec.a"]).unwrap());

@@ -55,7 +55,7 @@ pub enum Cause {
     Undecided,
     /// An object that it reads, waits for or writes appeared, changed or went away.
     Input(ObjectRef),
-    /// Another claimant released the target, or the last primary of the policy was located.
+    /// Another contender released the target, or the last primary of the policy was located.
     Released,
     /// The primary is gone.
     Gone,

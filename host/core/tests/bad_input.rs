@@ -1,4 +1,5 @@
-//! Whatever a cluster, a user or a guest says, decisions end with a value or a named error. Never a test of what is right.
+//! For any input from a cluster, a user or a guest, decisions end with a value or a named error. Other tests check that
+//! they are correct.
 
 #![cfg(test)]
 
@@ -19,13 +20,13 @@ use transom_core::projection::Declared;
 use transom_core::reference::{ObjectRef, dns};
 use transom_core::service;
 use transom_core::stamp::Stamp;
-use transom_core::trigger::{self, Judge, Judged};
+use transom_core::trigger::{self, LastSeen, Predicate};
 use transom_core::work::Key;
 
-/// A word that no error may repeat: it stands for what users put into objects.
+/// A text that no error may repeat: it represents content that users put into objects.
 const CANARY: &str = "canary-7f3a";
 
-/// JSON of any shape, with the names of fields that decisions look at.
+/// JSON of any shape, with the field names that decisions read.
 fn json_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![Just(CANARY.to_owned()), Just("True".to_owned()), Just("NoSelect".to_owned()), "\\PC{0,12}"];
     let leaf = prop_oneof![
@@ -64,7 +65,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object: a body of its usual shape in which one place is anything.
+/// An object: a body of its usual shape with an arbitrary value at one path.
 fn object() -> impl Strategy<Value = Object> {
     let body = (any::<prop::sample::Index>(), json_value(), json_value()).prop_map(|(index, odd, whole)| {
         let mut body = json!({
@@ -85,7 +86,7 @@ fn object() -> impl Strategy<Value = Object> {
     })
 }
 
-/// A pointer to every place of a value, the whole one included, and one that leads nowhere.
+/// A pointer to every path of a value, including the root, and one that matches nothing.
 fn pointers(value: &Value) -> Vec<String> {
     fn below(value: &Value, at: &str, all: &mut Vec<String>) {
         all.push(at.to_owned());
@@ -124,7 +125,7 @@ fn everything() -> Declared {
 
 proptest! {
     #[test]
-    fn records_are_read_or_a_field_is_named(object in object()) {
+    fn reads_records_or_names_the_field(object in object()) {
         for error in [service::view(&object).err(), managed_cluster::view(&object, &everything()).err()].into_iter().flatten() {
             prop_assert!(!error.to_string().contains(CANARY));
         }
@@ -132,17 +133,17 @@ proptest! {
     }
 
     #[test]
-    fn every_observation_is_judged(before in object(), after in object()) {
+    fn decides_about_every_observation(before in object(), after in object()) {
         let declared = everything();
-        let judged = Judged::of(&before, &declared);
-        for judge in [Judge::Guest, Judge::Nobody] {
-            let _ = trigger::observe(judge, &declared, Some(&judged), &after);
+        let last_seen = LastSeen::of(&before, &declared);
+        for judge in [Predicate::Guest, Predicate::AnyChange] {
+            let _ = trigger::observe(judge, &declared, Some(&last_seen), &after);
         }
-        prop_assert_eq!(trigger::observe(Judge::Guest, &declared, Some(&judged), &before), trigger::Move::Ignore);
+        prop_assert_eq!(trigger::observe(Predicate::Guest, &declared, Some(&last_seen), &before), trigger::PredicateResult::Ignore);
     }
 
     #[test]
-    fn taints_are_planned_or_a_field_is_named(object in object(), key in "[a-c]", value in "\\PC{0,8}") {
+    fn plans_taints_or_names_the_field(object in object(), key in "[a-c]", value in "\\PC{0,8}") {
         let rule = TaintsRule { keys: ["a".to_owned(), "k".to_owned()].into() };
         let wanted = [Wanted { key, value, effect: Effect::NoSelect }];
         let of = Key::new(&"p".into(), &object.reference);
@@ -157,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_policy_is_refused_at_a_field_or_sound(index in any::<prop::sample::Index>(), odd in json_value(), which in 0..2usize) {
+    fn refuses_a_damaged_policy_by_field_or_accepts_it_as_valid(index in any::<prop::sample::Index>(), odd in json_value(), which in 0..2usize) {
         let names = ["external-managed-kubeconfig", "built-in-taints"];
         let path = File::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(names[which]).join("policy.yaml");
         let mut whole: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -170,9 +171,9 @@ proptest! {
         }
     }
 
-    /// A template stands for one name of DNS or for nothing, whatever the primary's values are.
+    /// A template gives one DNS name or nothing, for any values of the primary.
     #[test]
-    fn a_template_stands_for_a_name_of_dns(
+    fn a_template_expands_to_dns_names_only(
         text in r#"(primary\.(name|labels\["l"\]|annotations\["a"\]|namespace)|dashed\(primary\.name\)|agent\.remoteCluster|"-"|"x"| \| | ){1,9}"#,
         values in prop::collection::vec(prop_oneof![Just("a-b".to_owned()), Just("a.b".to_owned()), Just("*".to_owned()), "\\PC{0,9}"], 4),
     ) {
@@ -190,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn patterns_read_any_text(text in "[a*{}.primarynm]{0,20}", name in "[a-z.-]{0,20}") {
+    fn patterns_accept_any_text_without_panic(text in "[a*{}.primarynm]{0,20}", name in "[a-z.-]{0,20}") {
         let primary = ObjectRef::local("v1", "X", Some("ns"), "demo");
         if let Ok(pattern) = Pattern::parse(&text, &Names::new()) {
             prop_assert_eq!(pattern.to_string(), text);

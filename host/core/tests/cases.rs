@@ -1,5 +1,5 @@
-//! Whole decisions as data: each folder under `cases/<area>/` holds what is given and what is expected.
-//! Never adds a rule of its own: a new case is a new folder.
+//! Whole decisions as data: each folder under `cases/<area>/` contains the input and the expected result. A new case is
+//! a new folder.
 
 #![cfg(test)]
 
@@ -7,11 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use transom_core::claims::{Claim, Claimant, Claims};
 use transom_core::contract::AgentFacts;
 use transom_core::contract::taints::{Effect, Wanted};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
+use transom_core::ownership::{Contender, Ownership, OwnershipIndex};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contention};
 use transom_core::plan::prune::{self, Candidate, Undesired};
@@ -24,7 +24,7 @@ use transom_core::work::Key;
 
 const NOW: i64 = 1_795_248_000;
 
-/// Runs every case of an area, twice: the same answer must come both times.
+/// Runs every case of an area twice: both answers must be equal.
 fn check_area(area: &str, decide: impl Fn(&Value) -> Value) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(area);
     let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -48,7 +48,7 @@ fn read(path: &Path) -> Value {
     serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A plan as a value, or why there is none.
+/// A plan as a value, or the failure.
 fn shown(result: Result<Plan, Failure>) -> Value {
     match result {
         Ok(plan) => json!({"steps": plan.steps.iter().map(step).collect::<Vec<_>>()}),
@@ -100,7 +100,7 @@ fn strings(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
 }
 
-/// The policy that ships, with `own` and the verbs of its grant as the case has them.
+/// The bundled policy, with `own` and the verbs of its grant from the case.
 fn policy(given: &Value) -> Policy {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/external-managed-kubeconfig/policy.yaml");
     let mut whole = read(&path);
@@ -125,19 +125,19 @@ fn target(cluster: &str) -> ObjectRef {
     ObjectRef::local("v1", "Secret", Some(&format!("klusterlet-{cluster}")), "external-managed-kubeconfig")
 }
 
-fn claim(given: &Value) -> Claim {
+fn claim(given: &Value) -> Ownership {
     match given.as_str() {
-        None | Some("sole") => Claim::Kept { sole: true },
-        Some("shared") => Claim::Kept { sole: false },
-        Some("unlocated") => Claim::Unlocated { remaining: 3 },
+        None | Some("sole") => Ownership::Owner { sole: true },
+        Some("shared") => Ownership::Owner { sole: false },
+        Some("unlocated") => Ownership::Pending { remaining: 3 },
         Some(other) => match other.split_once('/') {
-            Some((policy, name)) => Claim::Lost { holder: Key::new(&policy.into(), &hosted(name)) },
-            None => Claim::Lost { holder: key(other) },
+            Some((policy, name)) => Ownership::OwnedBy { owner: Key::new(&policy.into(), &hosted(name)) },
+            None => Ownership::OwnedBy { owner: key(other) },
         },
     }
 }
 
-/// The Secret of a kubeconfig. `content` is what is wanted, `credential` what the source's credential looks like.
+/// The Secret of a kubeconfig. `content` is the desired content, `credential` the form of the source's credential.
 #[test]
 fn secrets() {
     check_area("secrets", |given| {
@@ -152,7 +152,7 @@ fn secrets() {
             data: TemplateData { object: &primary, agent: &agent },
             target: &target("demo"),
             existing: existing.as_ref(),
-            claim: claim(&given["claim"]),
+            ownership: claim(&given["claim"]),
             stamp: Stamp {
                 policy: "external-managed-kubeconfig".to_owned(),
                 source: Source { reference: hosted("demo"), uid: "uid-demo".to_owned() },
@@ -169,7 +169,7 @@ fn secrets() {
         let (there, nothing) = (contention::whole(existing.as_ref()), contention::whole(None));
         contention.permit(&target("demo"), nothing, nothing, NOW).unwrap();
         for ago in given["foreignChanges"].as_array().into_iter().flatten() {
-            // Nothing was left there, and something else is found; the last time it is what there is now.
+            // Each time the agent had left nothing, and finds the current object instead.
             contention.written();
             drop(contention.permit(&target("demo"), there, nothing, NOW - ago.as_i64().unwrap()));
         }
@@ -218,16 +218,16 @@ fn wanted_taint(given: &Value) -> Wanted {
     Wanted { key: text(given, "key").to_owned(), value: given["value"].as_str().unwrap_or_default().to_owned(), effect }
 }
 
-/// What is pruned for the HostedCluster `demo`, with `present` the names of Klusterlets that are there.
+/// What is pruned for the HostedCluster `demo`; `present` lists the names of existing Klusterlets.
 #[test]
 fn prunes() {
     check_area("prunes", |given| {
         let policy = policy(given);
         let present = strings(&given["present"]);
-        let mut claims = Claims::default();
+        let mut ownership = OwnershipIndex::default();
         for other in strings(&given["claimedByOthers"]) {
-            let claimant = Claimant { key: key("other"), uid: String::new(), created_seconds: None };
-            claims.set(claimant, target(&other));
+            let contender = Contender { key: key("other"), uid: String::new(), created_seconds: None };
+            ownership.set(contender, target(&other));
         }
         let candidate = |body: &Value| {
             let object = object(body);
@@ -237,7 +237,7 @@ fn prunes() {
         };
         let candidates: Vec<Candidate> = given["outputs"].as_array().unwrap().iter().map(candidate).collect();
         let why = if text(given, "why") == "gone" { Undesired::SourceDeleted } else { Undesired::TargetMoved };
-        let pruned = prune::plan(&policy, &key("demo"), &candidates, &claims, why);
+        let pruned = prune::plan(&policy, &key("demo"), &candidates, &ownership, why);
         let mut all = shown(Ok(pruned.plan));
         if let Some(kept) = &pruned.kept {
             all["kept"] = refused(kept);

@@ -1,4 +1,4 @@
-//! Which names the shipped policy grants for a HostedCluster: those of its own managed cluster, and of no other.
+//! The names that the bundled policy grants for a HostedCluster: those of its own managed cluster only.
 
 #![cfg(test)]
 
@@ -31,7 +31,7 @@ fn target(cluster: &str) -> ObjectRef {
     ObjectRef::local("v1", "Secret", Some(&format!("klusterlet-{cluster}")), "external-managed-kubeconfig")
 }
 
-/// Why a guest may not write the secret of a managed cluster, after it asked to look at its namespace.
+/// Why a guest may not write the secret of a managed cluster after it requested its namespace.
 fn refused(data: &TemplateData<'_>, cluster: &str) -> Option<String> {
     let namespace = ObjectRef::local("v1", "Namespace", None, &format!("klusterlet-{cluster}"));
     let need = |reference| Need { role: "home".to_owned(), reference, form: Form::Presence, absence: Absence::Fine };
@@ -42,7 +42,7 @@ fn refused(data: &TemplateData<'_>, cluster: &str) -> Option<String> {
 }
 
 #[test]
-fn a_guest_reaches_its_own_managed_cluster_and_no_other() {
+fn a_guest_reaches_only_its_own_managed_cluster() {
     let (own, remote) = (AgentFacts::new("local-cluster", None), AgentFacts::new("spoke", Some("hub")));
     let candidates = ["demo", "spoke-demo", "c1", "other", "spoke-other", "spoke-c1", "demo-c1", "c1-demo", "spoke"];
     for (annotation, agent, granted) in [
@@ -62,7 +62,7 @@ fn a_guest_reaches_its_own_managed_cluster_and_no_other() {
 }
 
 #[test]
-fn no_value_of_the_annotation_reaches_more() {
+fn no_value_of_the_annotation_extends_the_grant() {
     let agent = AgentFacts::new("local-cluster", None);
     let long = "a".repeat(300);
     for annotation in ["*", "**", "../x", "a/b", "c1*", "c1 ", " ", "{primary.name}", "C1", "-a", "a-", &long] {
@@ -75,7 +75,7 @@ fn no_value_of_the_annotation_reaches_more() {
 }
 
 #[test]
-fn a_refusal_says_what_is_granted() {
+fn a_refusal_names_what_is_granted() {
     let agent = AgentFacts::new("local-cluster", None);
     let object = hosted("demo", &json!("c1"));
     let data = TemplateData { object: &object, agent: &agent };
@@ -85,27 +85,28 @@ fn a_refusal_says_what_is_granted() {
     };
     assert_eq!(
         end(target("other"), vec![]),
-        "the policy does not grant to write Secret klusterlet-other/external-managed-kubeconfig; \
-         granted is Secret klusterlet-c1/external-managed-kubeconfig"
+        "the policy does not grant writing Secret klusterlet-other/external-managed-kubeconfig; \
+         granted: Secret klusterlet-c1/external-managed-kubeconfig"
     );
     let need =
         |role: &str, reference| Need { role: role.to_owned(), reference, form: Form::Presence, absence: Absence::Fine };
     let service = |namespace: &str| ObjectRef::local("v1", "Service", Some(namespace), "kube-apiserver");
     assert_eq!(
         end(target("c1"), vec![need("svc", service("clusters-demo"))]),
-        "the policy does not grant to read Service clusters-demo/kube-apiserver as `svc`; its roles are source, service, home, \
-         klusterlet"
+        "the policy does not grant reading Service clusters-demo/kube-apiserver as `svc`; its roles are source, \
+         service, home, klusterlet"
     );
     assert_eq!(
         end(target("c1"), vec![need("service", service("clusters-other"))]),
-        "the policy does not grant to read Service clusters-other/kube-apiserver as `service`; granted is Service \
+        "the policy does not grant reading Service clusters-other/kube-apiserver as `service`; granted: Service \
          clusters-demo/kube-apiserver"
     );
 }
 
-/// What was made while the annotation said something else is still found, and what it is kept for.
+/// Objects created for an earlier value of the annotation are still found, and so are the objects that they are
+/// retained for.
 #[test]
-fn what_was_made_under_an_earlier_name_is_still_ours() {
+fn objects_created_under_an_earlier_name_are_still_managed() {
     let policy = shipped();
     let key = Key::new(&"external-managed-kubeconfig".into(), &hosted("demo", &json!(null)).reference);
     for cluster in ["demo", "c1", "spoke-demo"] {

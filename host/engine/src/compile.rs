@@ -83,7 +83,7 @@ impl Inner {
         all.retain(|_, code| code.strong_count() > 0);
         let used: u64 = all.values().filter_map(Weak::upgrade).map(|code| code.counted).sum();
         if compiled.counted > 0 {
-            let what = "the code of all components together in bytes";
+            let what = "the compiled code of all components in bytes";
             at_most(what, used.saturating_add(compiled.counted), self.options.max_code_bytes)?;
         }
         all.insert(compiled.digest.clone(), Arc::downgrade(compiled));
@@ -165,8 +165,10 @@ fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
         Some((b"\0asm\x01\0\0\0", _)) => {
             Err(invalid("it is a core module, not a component (`transom componentize` makes one)"))
         }
-        Some((head, _)) if head.starts_with(b"\0asm") => Err(invalid("it is of another version of WebAssembly")),
-        _ => Err(invalid("it is no WebAssembly")),
+        Some((head, _)) if head.starts_with(b"\0asm") => {
+            Err(invalid("it has an unsupported version of the WebAssembly format"))
+        }
+        _ => Err(invalid("it is not a WebAssembly component")),
     }
 }
 
@@ -178,10 +180,10 @@ fn within_pool(component: &Component, options: &EngineOptions) -> Result<(), Loa
     at_most("its number of memories", required.num_memories.into(), MEMORIES.into())?;
     at_most("its number of tables", required.num_tables.into(), TABLES.into())?;
     let memory = required.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE);
-    at_most("its first memory in bytes", memory, options.max_memory_bytes)?;
+    at_most("its initial memory in bytes", memory, options.max_memory_bytes)?;
     let table = required.max_initial_table_size.unwrap_or(0);
     if table > options.max_table_elements {
-        return Err(invalid(&format!("its first table has {table} elements")));
+        return Err(invalid(&format!("its initial table has {table} elements")));
     }
     Ok(())
 }

@@ -80,7 +80,7 @@ impl Compiler {
                 Ok(said)
             }
             Some(_) => Err(LoadError::Invalid(printable(&String::from_utf8_lossy(&said[1..])))),
-            None => Err(LoadError::Invalid("the compiler ended without a word".to_owned())),
+            None => Err(LoadError::Invalid("the compiler process ended without a result".to_owned())),
         }
     }
 }
@@ -98,8 +98,8 @@ fn watch(child: &mut Child, allowed: Allowed) -> io::Result<Result<(), LoadError
     while child.try_wait()?.is_none() {
         let (memory, seconds) = (anonymous_bytes(&process), seconds(&process));
         let over = [
-            ("the memory that compiling it takes in bytes", memory, allowed.bytes),
-            ("the time that compiling it takes in seconds", seconds, allowed.seconds),
+            ("its compilation memory in bytes", memory, allowed.bytes),
+            ("its compilation time in seconds", seconds, allowed.seconds),
         ];
         if let Some((what, found, allowed)) = over.into_iter().find(|(_, found, allowed)| found > allowed) {
             child.kill()?;

@@ -26,11 +26,14 @@ pub(crate) fn check(description: &Description, world: World) -> Result<BTreeSet<
     schema(&description.settings_schema)?;
     let mut words = BTreeSet::new();
     for reason in &description.reasons {
-        if !is_reason(&reason.word) {
-            return refuse(format!("reason `{}` is not one CamelCase word", printable(&reason.word)));
+        if !is_reason(&reason.name) {
+            return refuse(format!(
+                "reason `{}` is not a CamelCase word of at most {NAME_CHARS} characters",
+                printable(&reason.name)
+            ));
         }
-        if !words.insert(reason.word.clone()) {
-            return refuse(format!("reason `{}` is declared twice", reason.word));
+        if !words.insert(reason.name.clone()) {
+            return refuse(format!("reason `{}` is declared twice", reason.name));
         }
     }
     Ok(words)
@@ -55,14 +58,14 @@ fn check_read(read: &Read, world: World) -> Result<(), LoadError> {
     };
     match fault {
         None => Ok(()),
-        Some(fault) => refuse(format!("what it reads of {}: {}", read.kind, printable(&fault))),
+        Some(fault) => refuse(format!("invalid reads of {}: {}", read.kind, printable(&fault))),
     }
 }
 
 /// Checks that a text is printable, not empty and not too long.
 fn named(what: &str, text: &str) -> Result<(), LoadError> {
     if text.is_empty() || text.len() > NAME_CHARS || !text.chars().all(|c| c.is_ascii_graphic()) {
-        return refuse(format!("its {what} is not 1 to {NAME_CHARS} printable characters"));
+        return refuse(format!("its {what} must have 1 to {NAME_CHARS} printable characters"));
     }
     Ok(())
 }
@@ -70,14 +73,14 @@ fn named(what: &str, text: &str) -> Result<(), LoadError> {
 fn schema(text: &str) -> Result<(), LoadError> {
     match serde_json::from_str::<serde_json::Value>(text) {
         Ok(schema) if schema.is_object() => Ok(()),
-        Ok(_) => refuse("the schema of its settings is no JSON object".to_owned()),
-        Err(error) => refuse(format!("the schema of its settings is no JSON: line {}", error.line())),
+        Ok(_) => refuse("its settings schema is not a JSON object".to_owned()),
+        Err(error) => refuse(format!("its settings schema is not JSON: line {}", error.line())),
     }
 }
 
 fn at_most(what: &str, found: usize, allowed: usize) -> Result<(), LoadError> {
     if found > allowed {
-        return refuse(format!("it declares {found} {what}, {allowed} are allowed"));
+        return refuse(format!("it declares {found} {what}; the limit is {allowed}"));
     }
     Ok(())
 }
@@ -107,16 +110,16 @@ mod tests {
     }
 
     fn declared(word: &str) -> DeclaredReason {
-        DeclaredReason { word: word.to_owned(), meaning: String::new(), remedy: String::new() }
+        DeclaredReason { name: word.to_owned(), meaning: String::new(), remedy: String::new() }
     }
 
     #[test]
-    fn a_good_description_gives_its_words() {
+    fn a_valid_description_gives_its_reasons() {
         assert_eq!(check(&good(), World::Trigger).unwrap().into_iter().collect::<Vec<_>>(), ["NotReady"]);
     }
 
     #[test]
-    fn each_fault_is_named() {
+    fn names_each_error() {
         type Fault = fn(&mut Description);
         let faults: [(Fault, &str); 11] = [
             (|d| d.name.clear(), "its name"),
@@ -128,8 +131,8 @@ mod tests {
             (|d| d.reasons.push(declared("notCamel")), "`notCamel`"),
             (|d| d.reasons.push(declared(&"A".repeat(NAME_CHARS + 1))), "CamelCase"),
             (|d| d.reasons.push(declared("NotReady")), "twice"),
-            (|d| d.settings_schema = "[]".to_owned(), "no JSON object"),
-            (|d| d.settings_schema = "{".to_owned(), "no JSON: line 1"),
+            (|d| d.settings_schema = "[]".to_owned(), "not a JSON object"),
+            (|d| d.settings_schema = "{".to_owned(), "not JSON: line 1"),
         ];
         for (fault, named) in faults {
             let mut description = good();
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_guest_that_is_given_a_record_must_declare_what_fills_it() {
+    fn only_a_guest_that_receives_a_record_must_declare_its_fields() {
         assert!(check(&good(), World::Kubeconfig).is_ok());
         let of_node = check(&good(), World::Taints).unwrap_err();
         assert!(of_node.to_string().contains("reads v1 Node"), "{of_node}");

@@ -18,7 +18,7 @@ pub enum EngineError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// More bytes, memories, tables or instances than any guest may have.
-    #[error("failed to load component: {what} is {found}, {allowed} is the limit")]
+    #[error("failed to load component: {what} is {found}; the limit is {allowed}")]
     TooLarge {
         /// The quantity that is too large.
         what: &'static str,
@@ -48,16 +48,16 @@ pub enum LoadError {
         detail: String,
     },
     /// Its self-description breaks the contract.
-    #[error("failed to accept the component's description: {0}")]
+    #[error("the component's description is invalid: {0}")]
     DescriptionInvalid(String),
     /// It failed to describe itself.
-    #[error("failed to ask the component what it is: {0}")]
+    #[error("failed to get the component's description: {0}")]
     Describe(CallFailure),
 }
 
-/// `; it fits taints-guest`.
+/// `; it has the exports of taints-guest`.
 fn found_text(found: Option<World>) -> String {
-    found.map_or_else(String::new, |world| format!("; it fits {}", world.name()))
+    found.map_or_else(String::new, |world| format!("; it has the exports of {}", world.name()))
 }
 
 impl LoadError {
@@ -84,7 +84,7 @@ pub enum CallFailure {
         allowed_ms: u64,
     },
     /// It wanted more memory.
-    #[error("the guest wanted {wanted} bytes of memory, {allowed} are its budget")]
+    #[error("the guest tried to use {wanted} bytes of memory; the limit is {allowed}")]
     MemoryExceeded {
         /// Bytes of all memories together, had it been allowed.
         wanted: u64,
@@ -92,7 +92,7 @@ pub enum CallFailure {
         allowed: u64,
     },
     /// It wanted larger tables.
-    #[error("the guest wanted {wanted} table elements, {allowed} are its budget")]
+    #[error("the guest tried to use {wanted} table elements; the limit is {allowed}")]
     TablesExceeded {
         /// Elements of all tables together, had it been allowed.
         wanted: u64,
@@ -109,7 +109,7 @@ pub enum CallFailure {
         allowed: u64,
     },
     /// Its arguments are too large; it was not called.
-    #[error("the guest would be given {wanted} bytes or more, {allowed} are the limit")]
+    #[error("the guest's input has at least {wanted} bytes; the limit is {allowed}")]
     ArgumentTooLarge {
         /// Bytes counted until the limit was passed.
         wanted: u64,
@@ -144,7 +144,7 @@ pub enum CallFailure {
     #[error("the guest cannot be started: {0}")]
     Unstartable(String),
     /// It was asked a question of another world.
-    #[error("a guest of the world {} cannot be asked that", .0.name())]
+    #[error("a guest of the world {} does not have this function", .0.name())]
     WrongWorld(World),
     /// No instance was free in time.
     #[error("no instance was free within {allowed_ms} ms")]
@@ -153,7 +153,7 @@ pub enum CallFailure {
         allowed_ms: u64,
     },
     /// The machine had no memory left for an instance.
-    #[error("failed to make an instance: {0}")]
+    #[error("failed to create an instance: {0}")]
     NoRoom(String),
 }
 

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_let_in_when_a_place_is_free() {
+    fn a_waiter_enters_when_a_place_is_free() {
         let gate = Gate::new(1);
         let first = gate.enter(0);
         std::thread::scope(|scope| {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_rest_while_nobody_is_inside() {
+    fn ticks_pause_while_the_gate_is_empty() {
         let gate = Gate::new(1);
         std::thread::scope(|scope| {
             let called = scope.spawn(|| gate.called());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_gives_up_with_the_last_tick() {
+    fn a_waiter_gives_up_with_the_last_tick() {
         let gate = Gate::new(1);
         let _first = gate.enter(0);
         std::thread::scope(|scope| {

@@ -19,7 +19,6 @@ use transom_core::contract::{Change, Context, Primary, Problem, Readiness, Refus
 ///
 /// Every question runs in a fresh instance under the limits of that call, and blocks the calling thread until the
 /// answer is there or a limit fires. A question of another world gives [`CallFailure::WrongWorld`].
-/// [`CallFailure::WrongWorld`].
 #[derive(Clone)]
 pub struct Guest {
     loaded: Arc<Loaded>,

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_is_named() {
+    fn names_imports_that_are_not_granted() {
         let imports = ["transom:policy/log@0.1.0".to_owned(), "wasi:random/random@0.2.0".to_owned()];
         assert_eq!(denied(&imports, &Capabilities::default()), imports);
         assert_eq!(denied(&imports, &Capabilities::of([Capability::Log])), imports[1..]);

@@ -42,7 +42,7 @@ impl Engine {
         let world = fitting(component);
         let description = match world {
             Some(world) => self.load(bytes, world, &needs).map(|guest| guest.description().clone()),
-            None => Err(LoadError::Invalid("it fits no world".to_owned())),
+            None => Err(LoadError::Invalid("it does not have the exports of any world".to_owned())),
         };
         let (digest, size) = (compiled.digest.clone(), compiled.size);
         Ok(Inspection { digest, size, imports, exports, world, needs, ungrantable, description })

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_for_authors_of_guests_names_the_limits() {
+    fn the_guest_author_page_names_the_limits() {
         let page = include_str!("../../../guest/README.md");
         let limits = Limits::default();
         for (limit, most) in [

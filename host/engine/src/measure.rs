@@ -72,7 +72,10 @@ impl<'a> Lift<'a> {
     pub(crate) fn reason(&mut self, word: String) -> String {
         let word = self.text(word);
         if self.declared.is_some_and(|declared| !declared.contains(&word)) {
-            self.breaks(format!("it gives the reason `{}`, which its description does not declare", printable(&word)));
+            self.breaks(format!(
+                "it answered with reason `{}`, which its description does not declare",
+                printable(&word)
+            ));
         }
         word
     }

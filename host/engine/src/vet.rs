@@ -12,7 +12,7 @@ const LATE_MS: u64 = 1_024;
 /// The most range operations in one function; each may cover about all the memory that a call has.
 const MOST: u64 = LATE_MS * BYTES_OF_A_MILLISECOND / MEMORY_BYTES;
 /// The name of this limit in errors.
-pub(crate) const RANGES: &str = "the number of memory operations on ranges in one of its functions";
+pub(crate) const RANGES: &str = "the number of bulk memory operations in one of its functions";
 
 /// Refuses a component with a function that could not be stopped in time. Leaves unreadable bytes to the compiler,
 /// which refuses them.

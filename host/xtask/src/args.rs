@@ -16,25 +16,25 @@ pub(crate) struct Args {
 enum Task {
     /// Build every guest and every fixture as a component in target/guests
     Guests(guests::Args),
-    /// The main job on a folder of manifests, from nothing to a swapped component; or on a real API server
+    /// Demo of the agent on a folder of manifests, from the first run to a component swap; or on a real API server
     Demo(demo::Args),
-    /// A real API server with the CRDs and an example fleet, until Ctrl-C; prints its kubeconfig
+    /// Run a real API server with the CRDs and an example fleet until Ctrl-C; prints its kubeconfig
     Cluster(cluster::Args),
-    /// The real kube-apiserver, etcd, kubectl, helm and CRDs for the tests, built with Go where they are missing
+    /// Prepare kube-apiserver, etcd, kubectl, helm and CRDs for the tests; missing ones are built with Go
     Servers,
-    /// Write the files of host/deploy and host/docs that are made from the sources
+    /// Write the generated files of host/deploy and host/docs
     Deploy,
-    /// Every check and every test: format, guests, servers, clippy, documentation, tests
+    /// Run every check and every test: format, guests, servers, clippy, documentation, tests
     Test,
-    /// What Transom costs, as ratios to floors of the same run; takes minutes and wants a quiet machine
+    /// Measure what Transom costs, as ratios to baselines of the same run; takes minutes, needs an idle machine
     Bench(bench::Args),
-    /// The end-to-end proofs in numbers that take long: kills and swaps
+    /// Run the long end-to-end tests: kills, swaps, faults and races
     Soak(soak::Args),
-    /// Mutated cases and policies and damaged own folders against the binary: panics, hangs, shown credentials
+    /// Fuzz the binary with mutated cases and policies and damaged own folders: panics, hangs, leaked credentials
     Fuzz(fuzz::Args),
-    /// Write rules, dashboards and documentation from the list of metrics
+    /// Generate rules, dashboards and documentation from the list of metrics
     Monitoring,
-    /// Write a generated fleet of HostedClusters and ManagedClusters as manifests
+    /// Generate a fleet of HostedClusters and ManagedClusters as manifests
     Fleet(fleet::Args),
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The agent on a real API server instead of the directory
+    /// Measure the agent on a real API server instead of the directory
     #[arg(value_enum)]
     what: Option<What>,
     /// HostedClusters on the API server
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// ManagedClusters on the API server
     #[arg(long, default_value_t = 10_000)]
     managed: usize,
-    /// Only these parts: calls, way, directory, render, watch, memory
+    /// Run only these parts: calls, way, directory, render, watch, memory
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }

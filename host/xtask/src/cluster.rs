@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     progress::step("preparing the servers");
     let folder = servers::prepare()?;
-    progress::step("building what starts them (some minutes the first time)");
+    progress::step("building the program that starts them (some minutes the first time)");
     let mut program = Command::new(workspace::program("transom-test-cluster")?);
     program.current_dir(workspace::read()?.root).env(servers::VARIABLE, folder);
     program.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);

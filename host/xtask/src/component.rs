@@ -24,8 +24,8 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<Written> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(Written::Same);
     }
-    let folder = path.parent().with_context(|| format!("`{}` has no folder", path.display()))?;
-    fs::create_dir_all(folder).with_context(|| format!("failed to make folder `{}`", folder.display()))?;
+    let folder = path.parent().with_context(|| format!("`{}` has no parent folder", path.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&draft, bytes).with_context(|| format!("failed to write `{}`", draft.display()))?;
     fs::rename(&draft, path).with_context(|| format!("failed to put `{}` in place", path.display()))?;
@@ -49,7 +49,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     #[test]
-    fn a_file_is_written_once_and_leaves_no_draft() {
+    fn writes_a_file_once_and_leaves_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("guests/a.wasm");
         assert_eq!(write(&path, b"one").unwrap(), Written::New);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_new_module_leaves_the_same_is_as_new_as_the_module() {
+    fn an_unchanged_component_is_at_least_as_new_as_its_module() {
         let folder = tempfile::tempdir().unwrap();
         let (path, module) = (folder.path().join("a.component"), folder.path().join("a.wasm"));
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_is_refused() {
+    fn refuses_what_is_not_a_module() {
         assert!(encode(b"not wasm").is_err());
     }
 }

@@ -19,7 +19,7 @@ const EDITED: usize = 0;
 /// Where the main job is shown.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// On a real kube-apiserver instead of a folder
+    /// Run on a real kube-apiserver instead of a folder
     #[arg(long)]
     cluster: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let stage = Stage::set()?;
     preview(&stage)?;
     once(&stage)?;
-    progress::step("the agent keeps running, and each change below wakes only what it concerns");
+    progress::step("the agent keeps running; each change below requeues only the primaries that it affects");
     let agent = agent::start(&stage)?;
     edit_service(&stage)?;
     lose_cluster(&stage)?;
@@ -44,20 +44,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Shows what would be written for one cluster, with credentials redacted.
 fn preview(stage: &Stage) -> Result<()> {
-    progress::step("what would be written for one HostedCluster (nothing is written, credentials are not shown)");
+    progress::step("the pending writes for one HostedCluster (nothing is written, credentials are redacted)");
     let manifest = stage.hosted(EDITED);
     stage.transom(&["render", &stage.shown(&manifest), "--policies", &stage.shown(&stage.policies)], &[0, 3])
 }
 
 /// Reconciles everything once; then again, to show that nothing is written where nothing differs.
 fn once(stage: &Stage) -> Result<()> {
-    progress::step("the whole fleet, once");
+    progress::step("the whole fleet, one run");
     let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
     let words = ["run", "--dir", &fleet, "--policies", &policies, "--once"];
     stage.transom(&words, &[0])?;
     progress::say(&format!("    written: {}", stage.shown(&stage.secret(EDITED))));
     progress::say(&format!("    written: {}", stage.shown(&stage.patch(&managed_in_trouble()))));
-    progress::step("once more: nothing differs, nothing is written");
+    progress::step("second run: everything is in sync, nothing is written");
     stage.transom(&words, &[0])
 }
 
@@ -99,7 +99,7 @@ fn value(text: &str, key: &str) -> Option<String> {
 
 /// A ManagedCluster stops reporting; it gets its taint.
 fn lose_cluster(stage: &Stage) -> Result<()> {
-    progress::step("one ManagedCluster is not heard of any more");
+    progress::step("one ManagedCluster stops renewing its lease");
     let name = fleet::managed_name(EDITED);
     stage.edit(
         &stage.managed(&name),
@@ -115,19 +115,19 @@ fn lose_cluster(stage: &Stage) -> Result<()> {
 
 /// The component of the taints policy is replaced by one that wants no taint.
 fn swap_component(stage: &Stage) -> Result<()> {
-    progress::step("the component that computes taints is replaced by one that wants none");
+    progress::step("the component that computes taints is replaced by one that sets no taints");
     let patch = stage.patch(&fleet::managed_name(EDITED));
     stage.swap()?;
     agent::wait("the end of the taint", || {
         let tainted = fs::read_to_string(&patch).is_ok_and(|text| text.contains("unreachable"));
         (!tainted).then_some(())
     })?;
-    progress::say("    the new component was loaded beside the old one and took over whole: the taint is gone");
+    progress::say("    the new component was loaded next to the old one and then swapped in: the taint is removed");
     Ok(())
 }
 
 fn closing(stage: &Stage) {
-    progress::step("that was it; the fleet is yours to edit");
+    progress::step("done; you can edit the fleet and run these commands");
     let (program, fleet, policies) =
         (stage.shown(&stage.program), stage.shown(&stage.fleet), stage.shown(&stage.policies));
     progress::say(&format!("    {program} run --dir {fleet} --policies {policies}"));
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_of_a_secret_is_read_and_nothing_else_shown() {
+    fn shows_only_the_server_of_a_secret() {
         let kubeconfig = STANDARD.encode("clusters:\n- cluster:\n    server: 'https://a:1'\nusers: canary\n");
         let manifest = format!("kind: Secret\ndata:\n  kubeconfig: \"{kubeconfig}\"\n");
         assert_eq!(server_in(&manifest).unwrap(), "https://a:1");

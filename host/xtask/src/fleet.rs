@@ -9,7 +9,7 @@ use transom_support::fleet::Fleet;
 /// What to generate, and where.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Folder to write to; made where it is missing
+    /// Folder to write to; created if it is missing
     #[arg(long)]
     out: PathBuf,
     /// HostedClusters, each with secret, Service and namespaces
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// ManagedClusters; the first belong to the HostedClusters
     #[arg(long, default_value_t = 20)]
     managed: usize,
-    /// Chooses identifiers and keys: one seed, one fleet
+    /// Random seed of identifiers and keys: the same seed writes the same fleet
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_sets_is_left_out_and_nothing_else() {
+    fn omits_only_the_fields_that_a_server_sets() {
         let given = "# c\nkind: A\nmetadata:\n  name: a\n  uid: 1\n  resourceVersion: \"2\"\n  labels:\n    uid: stays\n  ownerReferences:\n  - kind: B\n    uid: 3\n  generation: 4\n  annotations: {}\nspec:\n  uid: stays\n  generation: 5\n---\nmetadata:\n  ownerReferences:\n  - uid: 1\nspec: {}\n";
         let kept = "# c\nkind: A\nmetadata:\n  name: a\n  labels:\n    uid: stays\n  annotations: {}\nspec:\n  uid: stays\n  generation: 5\n---\nmetadata:\nspec: {}\n";
         assert_eq!(for_servers(given), kept);

@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result};
 /// How long, and from which seed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Minutes to go on for
+    /// Minutes to run
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// Chooses everything that is tried: the same seed tries the same
+    /// Random seed: the same seed runs the same inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -22,5 +22,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let words = ["--test", "e2e", "--test", "cases", "--", "fuzz::long", "--exact", "--ignored", "--nocapture"];
     let mut cargo = check::test(&words)?;
     cargo.env("TRANSOM_FUZZ_SEED", args.seed.to_string()).env("TRANSOM_FUZZ_MINUTES", args.minutes.to_string());
-    process::run(&mut cargo).context("failed at what is told above")
+    process::run(&mut cargo).context("the fuzz run failed; see the findings above")
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// What to build.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only these, by component or package name
+    /// Build only these, by component or package name
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
 }
@@ -61,7 +61,7 @@ fn chosen<'a>(guests: &'a [Guest], names: &[String]) -> Result<Vec<&'a Guest>> {
 fn find<'a>(guests: &'a [Guest], name: &str) -> Result<&'a Guest> {
     guests.iter().find(|guest| guest.name() == name || guest.package == name).with_context(|| {
         let known: Vec<&str> = guests.iter().map(Guest::name).collect();
-        format!("there is no guest `{name}`; there are: {}", known.join(", "))
+        format!("no guest `{name}`; known guests: {}", known.join(", "))
     })
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_choose_by_component_or_package() {
+    fn a_name_selects_by_component_or_package() {
         let guests = guests();
         let names = |wanted: &[&str]| -> Result<Vec<String>> {
             let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
@@ -153,11 +153,11 @@ mod tests {
         assert_eq!(names(&["transom-taints"]).unwrap(), ["taints"]);
         assert_eq!(names(&["loops", "taints"]).unwrap(), ["loops", "taints"]);
         let error = names(&["nope"]).unwrap_err().to_string();
-        assert_eq!(error, "there is no guest `nope`; there are: taints, loops");
+        assert_eq!(error, "no guest `nope`; known guests: taints, loops");
     }
 
     #[test]
-    fn modules_are_read_from_the_messages_of_cargo() {
+    fn reads_modules_from_cargo_messages() {
         let messages = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/guest/sdk#transom-guest@0.1.0","filenames":["/t/libx.rlib"]}
 {"reason":"compiler-artifact","package_id":"path+file:///w/guest/taints#transom-taints@0.1.0","filenames":["/t/transom_taints.wasm","/t/libtransom_taints.rlib"]}
 {"reason":"compiler-artifact","package_id":"path+file:///w/loops#0.1.0","filenames":["/t/loops.wasm"]}

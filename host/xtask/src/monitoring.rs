@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
     for (path, text) in files() {
         let file = root.join(path);
         if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
         }
         fs::write(&file, text).with_context(|| format!("failed to write `{}`", file.display()))?;
         progress::say(&format!("    {path}"));
@@ -56,11 +56,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_is_what_would_be_written() {
+    fn committed_files_match_the_generated_ones() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for (path, text) in files() {
             let committed = fs::read_to_string(root.join(path)).unwrap_or_default();
-            // The order of keys in JSON depends on what else is built.
+            // The order of keys in JSON depends on enabled features of other crates.
             let same = match path.ends_with(".json") {
                 true => value(&committed) == value(&text),
                 false => committed == text,

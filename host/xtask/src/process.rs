@@ -41,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failing_program_is_named_with_its_arguments() {
+    fn names_a_failing_program_with_its_arguments() {
         let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
         assert_eq!(error.to_string(), "`sh -c exit 3` ended with exit status: 3");
     }
 
     #[test]
-    fn a_probe_of_a_missing_program_is_nothing() {
+    fn a_probe_of_a_missing_program_returns_none() {
         assert_eq!(probe(&mut Command::new("no-such-program-anywhere")), None);
         assert_eq!(probe(Command::new("sh").args(["-c", "echo yes"])).as_deref(), Some("yes\n"));
     }

@@ -32,7 +32,7 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn prepare() -> Result<PathBuf> {
     let workspace = workspace::read()?;
     let folder = folder(&workspace)?;
-    fs::create_dir_all(&folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
     let _alone = lock(&folder)?;
     let recipe = workspace.root.join("tests/servers");
     binaries::prepare(&recipe, &folder)?;

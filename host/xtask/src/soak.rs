@@ -20,20 +20,20 @@ const PROOFS: [Proof; 4] = [
     Proof {
         name: "swap::soak",
         tests: "e2e",
-        what: "100 swaps of a component over 20 clusters that change all the time",
+        what: "100 swaps of a component over 20 clusters that change constantly",
     },
     Proof { name: "faults::soak", tests: "cluster", what: "100 kills over 300 clusters on a real API server" },
     Proof {
         name: "races::soak",
         tests: "cluster",
-        what: "1,000 writes that are undone before their answers come, on a real API server",
+        what: "1,000 writes that are undone before their responses arrive, on a real API server",
     },
 ];
 
 /// What to prove.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the proof whose name begins so: crash, swap, faults or races
+    /// Run only the test whose name begins with this: crash, swap, faults or races
     only: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.starts_with(only.as_str()));
     let proofs: Vec<_> = PROOFS.iter().filter(|proof| wanted(proof.name)).collect();
-    anyhow::ensure!(!proofs.is_empty(), "there is no such proof; there are crash, swap, faults and races");
+    anyhow::ensure!(!proofs.is_empty(), "no such test; the tests are crash, swap, faults and races");
     guests::run(&guests::Args::default())?;
     for Proof { name, tests, what } in proofs {
         progress::step(&format!("{name}: {what}"));
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         // The tests `cases` of the agent's own package make cargo build the binary; none of them has this name.
         let words = ["--test", tests, "--test", "cases", "--", name, "--exact", "--ignored", "--nocapture"];
         let mut cargo = check::test(&words)?;
-        process::run(&mut cargo).with_context(|| format!("failed at the proof `{name}`"))?;
+        process::run(&mut cargo).with_context(|| format!("the test `{name}` failed"))?;
         progress::say(&format!("    passed in {} s", start.elapsed().as_secs()));
     }
     Ok(())

@@ -58,7 +58,7 @@ pub(crate) fn ensure() -> Result<Compiler> {
     {
         return Ok(Compiler::Ours);
     }
-    progress::say("    rustup could not; trying Debian's packages, which build it from source");
+    progress::say("    rustup failed; trying Debian's packages, which build it from source");
     ensure_debian()?;
     Ok(Compiler::Debian)
 }

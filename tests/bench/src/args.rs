@@ -1,4 +1,4 @@
-//! The command line of `transom-bench`. Only names what can be measured; how stands in the other files.
+//! The command line of `transom-bench`: what can be measured. The other files say how.
 
 use crate::process::Programs;
 use crate::table::Table;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Measures Transom against floors.
+/// Measures Transom against baselines.
 #[derive(Parser)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -18,7 +18,7 @@ pub(crate) struct Args {
 enum Task {
     /// Measure, print the table, write it as JSON
     Run(Run),
-    /// The floors that are programs of their own
+    /// The baselines that are separate programs
     Floor(floor::Args),
 }
 
@@ -27,7 +27,7 @@ struct Run {
     /// The program `transom`, built for release
     #[arg(long)]
     transom: PathBuf,
-    /// Folder for generated fleets; made where it is missing
+    /// Folder for generated fleets; created if missing
     #[arg(long)]
     work: PathBuf,
     /// Folder of the built components
@@ -36,7 +36,7 @@ struct Run {
     /// File for the table as JSON
     #[arg(long)]
     out: PathBuf,
-    /// Only these parts; all but the cluster where none is named
+    /// Only these parts; by default all except the cluster
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// HostedClusters on the API server
@@ -60,7 +60,7 @@ enum Part {
 }
 
 impl Args {
-    /// Does what was asked for.
+    /// Does what was requested.
     pub(crate) fn run(self) -> Result<()> {
         match self.task {
             Task::Run(run) => run.measure(),
@@ -75,7 +75,7 @@ impl Run {
         let programs = Programs::new(&self.transom)?;
         let wanted = |part| self.only.is_empty() || self.only.contains(&part);
         std::fs::create_dir_all(&self.work)
-            .with_context(|| format!("failed to make the folder `{}`", self.work.display()))?;
+            .with_context(|| format!("failed to create the folder `{}`", self.work.display()))?;
         if wanted(Part::Calls) || wanted(Part::Way) {
             let scene = scene::Scene::load(&self.guests)?;
             if wanted(Part::Calls) {
@@ -105,7 +105,7 @@ impl Run {
     }
 }
 
-/// Reads the command line; ends the process with its help where it is wrong.
+/// Parses the command line; exits with its help if it is invalid.
 pub(crate) fn parse() -> Args {
     Args::parse()
 }

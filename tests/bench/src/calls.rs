@@ -1,5 +1,5 @@
 //! One sandboxed call with a fresh instance against an empty one of the same engine, and against a native rewrite.
-//! Never measures what the host does with an answer.
+//! Excludes the host's handling of the answer.
 
 use crate::native;
 use crate::rounds::{Times, times};
@@ -13,7 +13,7 @@ use transom_core::contract::{Change, Context, Verdict};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
-use transom_core::trigger::{self, Predicate, LastSeen, PredicateResult};
+use transom_core::trigger::{self, LastSeen, Predicate, PredicateResult};
 use transom_engine::Limits;
 
 /// Measures them.
@@ -53,7 +53,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     table.add(named("kubeconfig `transform`", transformed, "native parse, edit, write", native, 0.1))
 }
 
-/// The floor of calls.
+/// The baseline of calls.
 const EMPTY: &str = "empty call";
 
 fn managed(asked: &Asked, object: &Object) -> Result<ManagedCluster> {
@@ -67,7 +67,7 @@ fn bare(reference: &ObjectRef) -> Object {
     Object { reference: reference.clone(), version: String::new(), body }
 }
 
-/// The HostedCluster is upgraded, and its conditions move: the guest has to read both sides.
+/// The HostedCluster is upgraded, and its conditions change: the guest has to read both sides.
 fn change(scene: &Scene) -> Result<Change> {
     let before = scene.hosted()?.clone();
     let mut after = before.clone();

@@ -1,5 +1,5 @@
-//! The agent on a real API server, beside programs that do only what is necessary there. Never counts what it does not
-//! measure in the same run: server, agent and floors share one machine.
+//! The agent on a real API server, beside programs that send only the necessary requests. Compares only figures of the
+//! same run: server, agent and baselines share one machine.
 
 mod asked;
 mod beats;
@@ -19,12 +19,12 @@ use fleet::Scene;
 use std::path::Path;
 use tokio::runtime::Runtime;
 
-/// What the servers take.
+/// The cost of the servers.
 const SERVERS: &str = "CPU of the API server and etcd";
-/// What peak memory is compared with.
+/// The limit for peak memory.
 const ALLOWED: &str = "64 MiB and 10 KiB an object kept";
 
-/// How large the fleets are.
+/// The sizes of the fleets.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     /// HostedClusters.
@@ -33,7 +33,7 @@ pub(crate) struct Sizes {
     pub(crate) managed: usize,
 }
 
-/// Measures everything on a server of its own.
+/// Measures everything on its own server.
 pub(crate) fn measure(programs: &Programs, work: &Path, sizes: Sizes, table: &mut Table) -> Result<()> {
     Runtime::new()?.block_on(async {
         let scene = Scene::hosted(work, sizes.hosted).await?;
@@ -55,7 +55,7 @@ fn count(things: usize) -> Figure {
     Figure::Count(things as f64)
 }
 
-/// All requests by verb, of who is measured and of the bench.
+/// All requests by verb, of the measured program and of the bench.
 fn verbs(what: impl Fn(&str) -> String, ours: &Verbs, against: &str, floor: &Verbs) -> Row {
     let what = what(&format!("all requests by the server's own counters ({})", ours.shown()));
     row(what, count(ours.sum()), &format!("{against} ({})", floor.shown()), count(floor.sum()), None)

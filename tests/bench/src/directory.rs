@@ -1,4 +1,4 @@
-//! Whole runs on generated folders of manifests, against floor programs. Never looks at what they wrote.
+//! Whole runs on generated folders of manifests, against baseline programs. Does not check their output.
 
 use crate::process::{self, Cost, NOW, Programs};
 use crate::rounds::median;
@@ -14,7 +14,7 @@ use transom_support::fleet::{Fleet, Written};
 const RUNS: usize = 7;
 /// HostedClusters.
 const CLUSTERS: usize = 1000;
-/// ManagedClusters, and HostedClusters where memory is measured.
+/// ManagedClusters; for the memory measurement, HostedClusters.
 const MANY: usize = 10_000;
 
 /// `run --once` from nothing, and again with nothing to do.
@@ -78,7 +78,7 @@ pub(crate) fn memory(programs: &Programs, work: &Path, table: &mut Table) -> Res
     })
 }
 
-/// A generated fleet, made once, and its bytes.
+/// A generated fleet, written once, and its size in bytes.
 pub(crate) fn fleet(work: &Path, name: &str, fleet: Fleet) -> Result<(PathBuf, usize)> {
     let folder = work.join(name);
     remove(&folder)?;
@@ -86,7 +86,7 @@ pub(crate) fn fleet(work: &Path, name: &str, fleet: Fleet) -> Result<(PathBuf, u
     Ok((folder, bytes))
 }
 
-/// Costs of two programs that take turns.
+/// Costs of two programs that run alternately.
 fn pairs(
     mut ours: impl FnMut() -> Result<Command>,
     mut floor: impl FnMut() -> Result<Command>,
@@ -94,7 +94,7 @@ fn pairs(
     let (mut figures, mut floors) = (Vec::new(), Vec::new());
     for turn in 0..=RUNS {
         let (figure, against) = (process::run(&mut ours()?)?, process::run(&mut floor()?)?);
-        // The first turn warms the caches of the kernel.
+        // The first run warms the kernel's caches.
         if turn > 0 {
             figures.push(figure);
             floors.push(against);
@@ -108,8 +108,8 @@ fn middle(costs: &[Cost]) -> Cost {
     Cost { wall_millis: of(|cost| cost.wall_millis), cpu_millis: of(|cost| cost.cpu_millis) }
 }
 
-/// What earlier turns wrote, removed at the end: files that are made right after others were removed cost ext4 several
-/// times as much, whoever makes them.
+/// The output of earlier runs, removed at the end: creating files right after removing others costs ext4 several times
+/// as much, for any program.
 struct Aside {
     folder: PathBuf,
     next: Cell<usize>,
@@ -133,12 +133,12 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // What stays is removed by the next run.
+        // The next run removes what remains.
         drop(remove(&self.folder));
     }
 }
 
-/// A row for the wall, one for the CPU.
+/// One row for the wall time, one for the CPU time.
 fn add(table: &mut Table, what: &str, against: &str, (ours, floor): (Cost, Cost), target: f64) -> Result<()> {
     for (kind, figure, floor) in
         [("wall", ours.wall_millis, floor.wall_millis), ("CPU", ours.cpu_millis, floor.cpu_millis)]
@@ -159,7 +159,7 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// A path as a word.
+/// A path as an argument.
 pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string()
 }

@@ -1,5 +1,5 @@
-//! Floors that are programs of their own: the same parser and the same file calls, and nothing else.
-//! Never decides anything; what is parsed is dropped.
+//! Baselines that are separate programs: the same parser and the same file calls, and nothing else. They decide nothing
+//! and drop what they parse.
 
 pub(crate) mod server;
 
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use transom_core::document::{Limits, parse_many};
 
-/// What a file may cost.
+/// The maximum cost of a file.
 const LIMITS: Limits = Limits { bytes: 256 << 20, nodes: 10_000_000, depth: 100 };
-/// Bytes of one written file, about those of a Secret with a kubeconfig.
+/// Bytes of one written file, about the size of a Secret with a kubeconfig.
 const WRITTEN: usize = 8 << 10;
 
-/// Which floor.
+/// Which baseline.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -31,7 +31,7 @@ enum Floor {
     Parse {
         /// Folders
         folders: Vec<PathBuf>,
-        /// Then write so many files into a folder, each by rename
+        /// Then write this many files into a folder, each by rename
         #[arg(long, requires = "into", default_value_t = 0)]
         write: usize,
         /// That folder
@@ -53,7 +53,7 @@ enum Floor {
     },
 }
 
-/// Is one.
+/// Runs one.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.floor {
         Floor::Parse { folders, write, into } => {
@@ -102,7 +102,7 @@ fn put(into: &Path, index: usize) -> Result<()> {
     Ok(())
 }
 
-/// Does each of so many things once, on all cores, as the agent does.
+/// Does each of this many tasks once, on all cores, as the agent does.
 fn share(many: usize, each: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<()> {

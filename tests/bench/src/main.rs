@@ -1,4 +1,4 @@
-//! What Transom costs, as ratios to floors measured in the same run. Never asserts a time: it only tells.
+//! What Transom costs, as ratios to baselines measured in the same run. Asserts no times.
 
 mod args;
 mod calls;

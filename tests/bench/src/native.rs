@@ -1,4 +1,4 @@
-//! What a controller without sandbox does with a kubeconfig: parse it, set the server, write it. Never checks anything.
+//! What a controller without a sandbox does with a kubeconfig: parse it, set the server, write it, without checks.
 
 use anyhow::{Context as _, Result};
 use serde_yaml::Value;
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_set_and_nothing_else() {
+    fn changes_only_the_server() {
         let text = "clusters:\n- cluster:\n    server: https://a\n  name: cluster\nkind: Config\n";
         assert_eq!(rewrite(text, "https://b").unwrap(), text.replace("https://a", "https://b"));
     }

@@ -1,4 +1,4 @@
-//! Whole processes: their wall time, CPU time and peak memory, as the kernel counts them. Never reads what they print.
+//! Whole processes: their wall time, CPU time and peak memory, as the kernel counts them. Ignores their output.
 
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -7,18 +7,18 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Milliseconds of a tick in which the kernel tells CPU time to programs.
+/// Milliseconds of a tick, the unit in which the kernel reports CPU time.
 const TICK_MILLIS: f64 = 10.0;
-/// The time that every run is told, so that each does the same.
+/// The current time for every run, so that each does the same.
 pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
 
-/// What is run.
+/// The programs to run.
 pub(crate) struct Programs {
     transom: PathBuf,
     floor: PathBuf,
 }
 
-/// What one process took.
+/// The cost of one process.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     /// From start to end.
@@ -35,12 +35,12 @@ impl Programs {
         Ok(Self { transom, floor })
     }
 
-    /// `transom` with these words.
+    /// `transom` with these arguments.
     pub(crate) fn transom(&self, words: &[&str]) -> Command {
         command(&self.transom, words)
     }
 
-    /// `transom-bench floor` with these words.
+    /// `transom-bench floor` with these arguments.
     pub(crate) fn floor(&self, words: &[&str]) -> Command {
         let mut command = command(&self.floor, &["floor"]);
         command.args(words);
@@ -54,7 +54,7 @@ fn command(program: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end; `3` is the end of a `render` that would change something.
+/// Runs it to its end; a `render` with changes exits with `3`.
 pub(crate) fn run(command: &mut Command) -> Result<Cost> {
     let before = children_millis()?;
     let start = Instant::now();
@@ -66,12 +66,12 @@ pub(crate) fn run(command: &mut Command) -> Result<Cost> {
     Ok(Cost { wall_millis, cpu_millis: children_millis()? - before })
 }
 
-/// Runs it to its end and gives the most memory that it ever had in use, in mebibytes.
+/// Runs it to its end and returns its peak memory, in mebibytes.
 pub(crate) fn peak(command: &mut Command) -> Result<f64> {
     let mut child = command.spawn().with_context(|| format!("failed to start {command:?}"))?;
     let mut peak = 0.0;
     loop {
-        // The kernel keeps the peak, so that a look now and then misses nothing but the very end.
+        // The kernel keeps the peak, so occasional looks miss nothing but the very end.
         peak = peak_of(child.id()).unwrap_or(peak);
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(peak),
@@ -81,24 +81,24 @@ pub(crate) fn peak(command: &mut Command) -> Result<f64> {
     }
 }
 
-/// The most memory that a process had in use so far, in mebibytes; none where it has ended.
+/// The peak memory of a process so far, in mebibytes; none if it has exited.
 pub(crate) fn peak_of(id: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok().map(|kibibytes| kibibytes / 1024.0)
 }
 
-/// CPU time of a process that runs.
+/// CPU time of a running process.
 pub(crate) fn cpu_millis(id: u32) -> Result<f64> {
     ticks(&format!("/proc/{id}/stat"), 11)
 }
 
-/// CPU time of all children that ended.
+/// CPU time of all children that have exited.
 fn children_millis() -> Result<f64> {
     ticks("/proc/self/stat", 13)
 }
 
-/// User and system time in a file of `/proc`, the first of the two at this place behind the name.
+/// User and system time in a file of `/proc`; the first of the two is at this position after the name.
 fn ticks(path: &str, at: usize) -> Result<f64> {
     let text = fs::read_to_string(path).with_context(|| format!("failed to read `{path}`"))?;
     sum(&text, at).map(|ticks| ticks * TICK_MILLIS).with_context(|| format!("failed to understand `{path}`"))
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_stand_behind_a_name_that_may_hold_anything() {
+    fn reads_times_after_a_process_name_with_any_characters() {
         let text = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 11 12 13 14 20 0 1 0 5";
         assert_eq!(sum(text, 11), Some(23.0));
         assert_eq!(sum(text, 13), Some(27.0));

@@ -1,32 +1,32 @@
-//! Times of short things that take turns, so that a slow moment of the machine hits all of them alike.
-//! Never for what takes longer than some milliseconds.
+//! Times of short tasks that run alternately, so that a slow moment of the machine affects all of them alike.
+//! Unsuitable for tasks longer than some milliseconds.
 
 use anyhow::Result;
 use std::time::Instant;
 
-/// Turns of each.
+/// Rounds for each.
 const ROUNDS: usize = 60;
-/// Runs in one turn that are not counted: what ran before left its own things in the caches.
+/// Uncounted runs in each round: the previous task has filled the caches with its own data.
 const WARM: usize = 10;
-/// Runs in one turn that are counted.
+/// Counted runs in each round.
 const COUNTED: usize = 40;
 
 /// Something to time.
 pub(crate) type Candidate<'a> = &'a mut dyn FnMut() -> Result<()>;
 
-/// What was found, in microseconds.
+/// The results, in microseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     /// The fastest.
     pub(crate) min: f64,
-    /// The one in the middle.
+    /// The median.
     pub(crate) median: f64,
 }
 
 /// Times the candidates, each in its place.
 ///
 /// # Errors
-/// With the first error of a candidate.
+/// The first error of a candidate.
 pub(crate) fn times<const N: usize>(candidates: [Candidate<'_>; N]) -> Result<[Times; N]> {
     let mut all: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(ROUNDS * COUNTED));
     let mut candidates = candidates;
@@ -49,14 +49,14 @@ fn of(times: &[f64]) -> Times {
     Times { min: times.iter().copied().fold(f64::INFINITY, f64::min), median: median(times) }
 }
 
-/// The one in the middle; nothing is endless.
+/// The median; infinity if there are no figures.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
-/// The smallest one that so many of a hundred do not exceed; nothing is endless.
+/// The smallest figure that this percentage of the figures does not exceed; infinity if there are none.
 pub(crate) fn percentile(figures: &[f64], percent: usize) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_does_not_see_the_outlier() {
+    fn a_median_ignores_an_outlier() {
         assert_eq!(median(&[1.0, 100.0, 2.0]), 2.0);
         assert_eq!(median(&[]), f64::INFINITY);
         assert_eq!(of(&[3.0, 1.0, 2.0]).min, 1.0);

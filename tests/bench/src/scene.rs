@@ -1,5 +1,5 @@
-//! What short things are measured on: one engine, the guests with their policies' settings, the documents of this folder.
-//! Never measures anything.
+//! The setting for measuring short tasks: one engine, the guests with their policies' settings, the documents of this
+//! folder.
 
 use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
@@ -20,27 +20,27 @@ const KUBECONFIG: &str = include_str!("../documents/kubeconfig.yaml");
 const KUBECONFIG_POLICY: &str = include_str!("../../../policies/external-managed-kubeconfig/policy.yaml");
 const TAINTS_POLICY: &str = include_str!("../../../policies/built-in-taints/policy.yaml");
 
-/// A guest with what it declared.
+/// A guest with its description.
 pub(crate) struct Asked {
     /// The compiled guest.
     pub(crate) guest: transom_engine::Guest,
-    /// What decisions need of it.
+    /// Its description, for decisions.
     pub(crate) described: catalogue::guest::Guest,
 }
 
-/// Everything that is put to guests.
+/// Everything that guests receive.
 pub(crate) struct Scene {
     /// The policy of kubeconfigs.
     pub(crate) policy: Policy,
-    /// Decides when.
+    /// Decides when to reconcile.
     pub(crate) trigger: Asked,
-    /// Decides what a kubeconfig says.
+    /// Decides the content of a kubeconfig.
     pub(crate) kubeconfig: Asked,
-    /// Decides which taints there are.
+    /// Decides the taints.
     pub(crate) taints: Asked,
     /// Does nothing.
     pub(crate) calm: Asked,
-    /// A HostedCluster and what lies beside it.
+    /// A HostedCluster and the objects beside it.
     pub(crate) objects: Vec<Object>,
     /// A ManagedCluster.
     pub(crate) managed: Object,
@@ -74,7 +74,7 @@ impl Scene {
         })
     }
 
-    /// What a guest knows beside its arguments.
+    /// The guest's context besides its arguments.
     pub(crate) fn context(asked: &Asked) -> Context {
         let agent = AgentFacts::new("local-cluster", None);
         Context { now_seconds: 1_795_000_000, settings: asked.described.settings.clone(), agent }
@@ -103,7 +103,7 @@ fn objects(text: &str) -> Result<Vec<Object>> {
     for parsed in parse_many(text.as_bytes(), limits) {
         let mut body = parsed.value?;
         if body["kind"] == "Secret" {
-            // The kubeconfig lies beside, for people to read.
+            // The kubeconfig is in a separate file, for human readers.
             body["data"] = serde_json::json!({"kubeconfig": STANDARD.encode(KUBECONFIG)});
         }
         let text = |pointer: &str| body.pointer(pointer).and_then(serde_json::Value::as_str).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The table of figures, for people and as JSON. Never judges by anything but ratio and target.
+//! The table of figures, for people and as JSON. Only ratio and target decide the verdict.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(crate) enum Figure {
     Millis(f64),
     /// Mebibytes.
     Mebibytes(f64),
-    /// Things that were counted.
+    /// A count.
     Count(f64),
 }
 
@@ -52,21 +52,21 @@ impl Figure {
 pub(crate) struct Row {
     /// What was measured.
     pub(crate) what: String,
-    /// What it is compared with.
+    /// The baseline.
     pub(crate) against: String,
     /// Its cost.
     pub(crate) figure: Figure,
-    /// The cost of what it is compared with.
+    /// The cost of the baseline.
     pub(crate) floor: Figure,
-    /// The ratio of the fastest runs, where `figure` and `floor` are medians of very many.
+    /// The ratio of the fastest runs, if `figure` and `floor` are medians of very many runs.
     pub(crate) fastest: Option<f64>,
-    /// The ratio to reach; nothing where the row only tells.
+    /// The target ratio; none if the row is informational.
     pub(crate) target: Option<f64>,
 }
 
 impl Row {
     fn ratio(&self) -> f64 {
-        // Nothing where nothing is allowed is as good as it gets.
+        // If the baseline is zero, zero is the best result.
         if self.figure.amount() == 0.0 { 0.0 } else { self.figure.amount() / self.floor.amount() }
     }
 
@@ -99,7 +99,7 @@ impl Row {
 pub(crate) struct Table(Vec<Row>);
 
 impl Table {
-    /// Takes in a row, and tells it at once: the whole takes minutes.
+    /// Adds a row, and prints it at once, because the whole run takes minutes.
     pub(crate) fn add(&mut self, row: Row) -> Result<()> {
         writeln!(io::stderr(), "    {}", row.cells().join("  "))?;
         self.0.push(row);
@@ -116,7 +116,8 @@ impl Table {
         }
         let rows: Vec<Value> = self.0.iter().map(Row::json).collect();
         if let Some(folder) = out.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("failed to make the folder `{}`", folder.display()))?;
+            fs::create_dir_all(folder)
+                .with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
         }
         let text = serde_json::to_string_pretty(&json!({ "rows": rows }))? + "\n";
         fs::write(out, text).with_context(|| format!("failed to write `{}`", out.display()))
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_judged_by_ratio_and_target() {
+    fn ratio_and_target_decide_the_verdict_of_a_row() {
         assert_eq!(row(6.0, Some(3.0)).reached(), Some(true));
         assert_eq!(row(6.1, Some(3.0)).reached(), Some(false));
         assert_eq!(row(6.0, None).reached(), None);

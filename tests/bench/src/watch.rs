@@ -1,5 +1,5 @@
-//! One changed file in a watched fleet: from its rename to the new result, and what it costs the agent.
-//! Never changes more than one file at a time.
+//! One changed file in a watched fleet: from its rename to the new result, and its cost for the agent. Changes one file
+//! at a time.
 
 use crate::directory::{fleet, shown};
 use crate::process::{self, Programs};
@@ -13,27 +13,27 @@ use std::thread;
 use std::time::{Duration, Instant};
 use transom_support::fleet::{Fleet, hosted_name, managed_name};
 
-/// Fleets, in HostedClusters.
+/// Sizes of the fleets, in HostedClusters.
 const FLEETS: [usize; 3] = [100, 1000, 10_000];
 /// Changes of each fleet.
 const CHANGES: usize = 60;
-/// What an idle agent costs is measured for so long.
+/// How long the cost of an idle agent is measured.
 const IDLE: Duration = Duration::from_secs(3);
-/// How long anything may take before this gives up.
+/// The deadline of every wait.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// The agent, which ends with this value.
+/// The agent, which ends when this value is dropped.
 struct Agent(Child);
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Where it has ended already both have nothing to do.
+        // If it has already exited, both do nothing.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// What one change took, in milliseconds.
+/// The cost of one change, in milliseconds.
 struct Cost {
     cpu: f64,
     wall: f64,
@@ -77,7 +77,7 @@ fn change(programs: &Programs, work: &Path, clusters: usize) -> Result<Cost> {
     Ok(Cost { cpu: spent / CHANGES as f64, wall: median(&walls) })
 }
 
-/// CPU time per time of an agent with nothing to do.
+/// CPU time of an idle agent, as a share of wall time.
 fn idle_share(agent: &Agent) -> Result<f64> {
     let before = process::cpu_millis(agent.0.id())?;
     thread::sleep(IDLE);
@@ -101,7 +101,7 @@ impl Watched {
         }
     }
 
-    /// Gives the Service another port by rename, and waits for the new result; the time in milliseconds.
+    /// Gives the Service another port by rename, and waits for the new result; returns the time in milliseconds.
     fn change(&self, agent: &mut Agent, turn: usize) -> Result<f64> {
         let text = fs::read_to_string(&self.manifest)
             .with_context(|| format!("failed to read `{}`", self.manifest.display()))?;

@@ -1,5 +1,5 @@
-//! The whole way of a kubeconfig, with the functions that the agent's pipeline calls, against a native rewrite of the
-//! same document. Never reads or writes a file.
+//! The whole path of a kubeconfig, with the functions that the agent's pipeline calls, against a native rewrite of the
+//! same document. Reads and writes no files.
 
 use crate::native;
 use crate::rounds::{Times, times};
@@ -26,7 +26,7 @@ const NOW: i64 = 1_795_000_000;
 /// The server that the native rewrite sets.
 pub(crate) const SERVER: &str = "https://kube-apiserver.clusters-hosted-00000.svc.cluster.local:6443";
 
-/// What a guest asked for, and what it is given.
+/// The inputs that a guest requested.
 pub(crate) struct Gathered {
     /// The primary as the guest sees it.
     pub(crate) view: Primary,
@@ -56,7 +56,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     })
 }
 
-/// The objects of the scene where the pipeline finds them.
+/// The objects of the scene, where the pipeline looks for them.
 pub(crate) struct Objects<'a> {
     scene: &'a Scene,
     objects: Vec<Arc<Object>>,
@@ -83,7 +83,7 @@ impl<'a> Objects<'a> {
         gathered.check(scene, &proposal)
     }
 
-    /// Asks what is needed, until nothing new is needed.
+    /// Asks the guest for its requirements until there are no new ones.
     pub(crate) fn gather(&self) -> Result<Gathered> {
         let asked = &self.scene.kubeconfig;
         let hosted = self.scene.hosted()?;
@@ -113,7 +113,7 @@ impl<'a> Objects<'a> {
         let inputs = inputs::cross(&found, described, |_, object, key| {
             let bytes = data(object, key).unwrap_or_default();
             let parsed = Source::parse(&bytes, &KubeconfigLimits::default())
-                .map_err(|error| Failure::known(error.word, error.to_string()))?;
+                .map_err(|error| Failure::known(error.reason, error.to_string()))?;
             let view = parsed.view();
             source = Some(parsed);
             Ok(view)
@@ -123,7 +123,7 @@ impl<'a> Objects<'a> {
 }
 
 impl Gathered {
-    /// Asks for the kubeconfig.
+    /// Asks the guest for the kubeconfig.
     pub(crate) fn transform(&self, scene: &Scene) -> Result<Proposal> {
         let asked = &scene.kubeconfig;
         let answer =
@@ -131,7 +131,7 @@ impl Gathered {
         Ok(answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?.answer)
     }
 
-    /// Holds the answer against the grant, and writes it out.
+    /// Checks the answer against the grant, and writes it.
     fn check(&self, scene: &Scene, proposal: &Proposal) -> Result<String> {
         let context = Scene::context(&scene.kubeconfig);
         let data = TemplateData { object: scene.hosted()?, agent: &context.agent };

@@ -1,4 +1,4 @@
-//! The audit log of the API server, read as values: who asked what, and what the answer was. Never holds a body.
+//! The audit log of the API server, read as values: who requested what, and the response. Contains no bodies.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The log of one cluster.
 pub struct Audit(PathBuf);
 
-/// A place in the log, to read what came after it.
+/// A position in the log, to read what follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(u64);
 
@@ -24,25 +24,25 @@ pub struct Line {
     pub verb: String,
     /// Path and query.
     pub uri: String,
-    /// Who asked.
+    /// The user who sent it.
     pub user: String,
-    /// What they call their program.
+    /// The name of the client program.
     pub user_agent: String,
-    /// HTTP status; 0 where the request was not answered.
+    /// HTTP status; 0 without a response.
     pub code: u16,
-    /// What was asked for; none where it is no resource (`/readyz`).
+    /// The object of the request; none if it is not a resource (`/readyz`).
     pub target: Option<Target>,
     /// Whether RBAC allowed it.
     pub allowed: bool,
-    /// The binding and role that allowed it, in the words of RBAC.
+    /// The binding and role that allowed it, as RBAC words it.
     pub reason: String,
-    /// When it came, RFC 3339 with microseconds.
+    /// When it was received, RFC 3339 with microseconds.
     pub received: String,
     /// When this stage was reached.
     pub reached: String,
 }
 
-/// What a request is about; empty where it names none.
+/// The object of a request; empty fields where it names none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// API group, empty for the core.
@@ -53,12 +53,12 @@ pub struct Target {
     pub subresource: String,
     /// Namespace.
     pub namespace: String,
-    /// Name; of a create only where the API server knows it before it reads the body.
+    /// Name; for a create, only if the API server knows it before it reads the body.
     pub name: String,
 }
 
 impl Line {
-    /// Whether it asks for a change, in vain or not.
+    /// Whether it requests a change, successful or not.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
@@ -74,20 +74,20 @@ impl Audit {
         self.since(Mark::default())
     }
 
-    /// The end of the log as it is now.
+    /// The current end of the log.
     pub fn mark(&self) -> Result<Mark> {
         let about = || format!("failed to look at `{}`", self.0.display());
         Ok(Mark(self.0.metadata().with_context(about)?.len()))
     }
 
-    /// Everything after a mark, in the order in which it was answered. A line may come a moment after the answer.
+    /// Everything after a mark, in the order of the responses. A line may appear a moment after its response.
     pub fn since(&self, mark: Mark) -> Result<Vec<Line>> {
         let about = || format!("failed to read `{}`", self.0.display());
         let mut file = File::open(&self.0).with_context(about)?;
         file.seek(SeekFrom::Start(mark.0)).with_context(about)?;
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(about)?;
-        // The last line may still be half written.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(|line| parse(line).with_context(about)).collect()
     }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_who_asked_what_and_got_what() {
+    fn a_line_gives_user_request_and_response() {
         let line = parse(
             r#"{"auditID":"a","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/n/secrets/s","verb":"get",
             "user":{"username":"u"},"userAgent":"p/1","objectRef":{"resource":"secrets","namespace":"n","name":"s","apiVersion":"v1"},

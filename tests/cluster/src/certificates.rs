@@ -1,4 +1,4 @@
-//! The certificates of one cluster: its own authority, the server's, and those of its users. Never shown or kept elsewhere.
+//! The certificates of one cluster: its own CA, the server's certificate, and those of its users.
 
 use anyhow::{Context as _, Result};
 use rcgen::{
@@ -8,10 +8,10 @@ use rcgen::{
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// By what the server may be called.
+/// The names of the server.
 const NAMES: [&str; 3] = ["localhost", "kubernetes.default", "kubernetes.default.svc"];
 
-/// The authority that server and users trust.
+/// The CA that server and users trust.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, each a PEM document.
@@ -29,7 +29,7 @@ impl fmt::Debug for Pair {
 }
 
 impl Authority {
-    /// A new one.
+    /// Generates a new CA.
     pub(crate) fn new() -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "transom-test-cluster");

@@ -1,5 +1,5 @@
-//! A wall clock for one process, which a test sets and moves while it runs; what only goes forward goes on as it is.
-//! Never the clock of the machine.
+//! A wall clock for one process, which a test sets and moves while the process runs; the monotonic clock is unaffected,
+//! and so is the clock of the machine.
 
 use crate::servers;
 use anyhow::{Context as _, Result};
@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The clock of the processes that were given it.
+/// The clock of the processes that use it.
 #[derive(Debug)]
 pub struct Clock {
     file: PathBuf,
 }
 
 impl Clock {
-    /// One that shows a time, written `2026-11-21 08:00:00`, when its process starts.
+    /// A clock that shows a time, written `2026-11-21 08:00:00`, when its process starts.
     ///
     /// # Errors
     /// When its file cannot be written.
@@ -24,10 +24,10 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Makes a program go by it.
+    /// Makes a program use this clock.
     ///
     /// # Errors
-    /// When `cargo xtask servers` has not prepared what it takes.
+    /// When `cargo xtask servers` has not prepared the required library.
     pub fn wear<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command> {
         let library = servers::beside("libfaketimeMT.so.1")?;
         Ok(command
@@ -38,7 +38,7 @@ impl Clock {
             .env("TZ", "UTC"))
     }
 
-    /// Moves it: as if it had shown this time when its process started.
+    /// Moves the clock, as if it had shown this time when its process started.
     ///
     /// # Errors
     /// When its file cannot be written.
@@ -46,7 +46,7 @@ impl Clock {
         self.write(&format!("@{time}"))
     }
 
-    /// Has it show this time, until it is moved.
+    /// Stops the clock at this time until it is moved.
     ///
     /// # Errors
     /// When its file cannot be written.
@@ -55,7 +55,7 @@ impl Clock {
     }
 
     fn write(&self, text: &str) -> Result<()> {
-        // Renamed into place: the process reads the file at every look at the clock.
+        // Renamed into place: the process reads the file whenever it reads the clock.
         let fresh = self.file.with_extension("new");
         let moved = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &self.file));
         moved.with_context(|| format!("failed to write `{}`", self.file.display()))

@@ -1,4 +1,4 @@
-//! One cluster: etcd and kube-apiserver in a folder of their own, gone with the value. Never shared between processes.
+//! One cluster: etcd and kube-apiserver in their own folder, removed when the value is dropped.
 
 use crate::audit::Audit;
 use crate::certificates::{Authority, Pair};
@@ -18,23 +18,23 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long the servers may take to serve; far more than they need on a busy machine.
+/// The deadline for the servers to become ready; far longer than needed on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(180);
-/// How long one look at readiness may take.
+/// The deadline of one readiness check.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What may differ between clusters.
+/// Options of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether etcd flushes to disk; slower, and of use only where the machine may fail.
+    /// Whether etcd flushes to disk; slower, and useful only if the machine may fail.
     pub fsync: bool,
     /// More flags for the API server, such as `--max-mutating-requests-inflight=1`.
     pub apiserver: Vec<String>,
 }
 
-/// A running cluster. Ends with the value, also in a panic, and with the process, also when that is killed.
+/// A running cluster. Ends when the value is dropped, also in a panic, and with the process, even if that is killed.
 pub struct Cluster {
-    // Order matters: the group ends first, then its processes are reaped, then the folder goes.
+    // Order matters: the group ends first, then its processes are reaped, then the folder is removed.
     _keeper: Keeper,
     apiserver: Process,
     etcd: Process,
@@ -71,7 +71,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until the API server says that it is ready, and reads what it just read from etcd.
+    /// Waits until the API server reports readiness and reads current data from etcd.
     pub async fn ready(&self) -> Result<()> {
         wait::until("a ready API server", DEADLINE, async || {
             self.etcd.check()?;
@@ -82,7 +82,7 @@ impl Cluster {
         .await
     }
 
-    /// Its own word on readiness may be some seconds old; the namespace is made at its first start.
+    /// The server's own readiness may be some seconds old; it creates the namespace at its first start.
     async fn look(&self) -> kube::Result<()> {
         let client = self.objects.client();
         for (path, name) in [("", "readyz"), ("/api/v1/namespaces", "default")] {
@@ -131,22 +131,22 @@ impl Cluster {
         self.folder.path()
     }
 
-    /// The certificate of the authority of the API server, PEM.
+    /// The certificate of the CA of the API server, PEM.
     pub fn authority(&self) -> String {
         self.authority.pem()
     }
 
-    /// A certificate of that authority for a server of a test on `127.0.0.1` or `localhost`: a proxy, a webhook.
+    /// A certificate of that CA for a test's server on `127.0.0.1` or `localhost`: a proxy, a webhook.
     pub fn serving_certificate(&self) -> Result<Pair> {
         self.authority.server()
     }
 
-    /// The user who may do everything (`system:masters`).
+    /// The user with all permissions (`system:masters`).
     pub fn admin(&self) -> &User {
         &self.admin
     }
 
-    /// The objects of the cluster through the eyes of the admin.
+    /// The objects of the cluster, as the admin sees them.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
@@ -156,18 +156,18 @@ impl Cluster {
         Audit::new(self.folder.path().join("audit.log"))
     }
 
-    /// A user by certificate; it may nothing but what RBAC gives its name and groups.
+    /// A user by certificate, with only the permissions that RBAC gives to its name and groups.
     pub fn user(&self, name: &str, groups: &[&str]) -> Result<User> {
         Ok(User::with_certificate(name, &self.authority.client(name, groups)?))
     }
 
-    /// A service account with a token for an hour; namespace and account are made where they are missing.
+    /// A service account with a token for an hour; creates the namespace and the account if they are missing.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
         let token = self.objects.token(namespace, name).await?;
         Ok(User::with_token(&format!("system:serviceaccount:{namespace}:{name}"), &token))
     }
 
-    /// A kubeconfig as YAML; it holds the user's credential.
+    /// A kubeconfig as YAML; it contains the user's credential.
     pub fn kubeconfig(&self, user: &User) -> Result<String> {
         self.kubeconfig_at(user, &self.server())
     }
@@ -177,7 +177,7 @@ impl Cluster {
         user.kubeconfig(server, &self.authority.pem())
     }
 
-    /// Writes the kubeconfig of a user into the folder of the cluster, and gives its path.
+    /// Writes the kubeconfig of a user into the folder of the cluster, and returns its path.
     pub fn write_kubeconfig(&self, user: &User) -> Result<PathBuf> {
         let path = self.folder.path().join(format!("{}.kubeconfig", user.name().replace(':', "-")));
         fs::write(&path, self.kubeconfig(user)?).with_context(|| format!("failed to write `{}`", path.display()))?;

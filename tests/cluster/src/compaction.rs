@@ -1,4 +1,4 @@
-//! etcd forgets its history on demand, so that a watch that was away too long is told so. Never touches what is current.
+//! Compacts etcd's history on demand, so that an old watch expires. Current data stays.
 
 use crate::cluster::Cluster;
 use anyhow::{Context as _, Result};
@@ -8,8 +8,8 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 impl Cluster {
-    /// Compacts etcd to its present revision: a watch from before gets 410 where the API server has no cache of watches.
-    /// One that has keeps recent events of its own until it is restarted; then it refuses what is from before that.
+    /// Compacts etcd to its current revision: an older watch gets 410 if the API server has no watch cache. A server
+    /// with a watch cache keeps recent events until it restarts; after that it refuses older revisions.
     pub async fn compact(&self) -> Result<()> {
         let about = "failed to compact etcd";
         let address = self.etcd_server().parse().context(about)?;
@@ -21,7 +21,7 @@ impl Cluster {
     }
 }
 
-/// etcd speaks JSON beside its own protocol.
+/// etcd accepts JSON beside its own protocol.
 async fn ask(etcd: &Client, path: &str, body: &Value) -> Result<Value> {
     let request = Request::new(path).create(&PostParams::default(), body.to_string().into_bytes())?;
     Ok(etcd.request(request).await?)

@@ -1,4 +1,4 @@
-//! The real CRDs, installed as they were published. Never applied on the client's side: some are larger than that allows.
+//! The real CRDs, installed as published. Applied on the server side only: some are too large for client-side apply.
 
 use crate::cluster::Cluster;
 use crate::{servers, wait};
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
 
-/// How long a CRD may take until it is served; far more than it needs.
+/// The deadline for a CRD to be served; far longer than needed.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// The label of a CRD that takes any field of any type.
+/// The label of a CRD that accepts any field of any type.
 pub const LOOSE: &str = "test/loose";
-/// Where CRDs are.
+/// The path of CRDs.
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 impl Cluster {
@@ -37,7 +37,7 @@ impl Cluster {
         self.install("fleetpolicies.transom.dev", transom_api::crd::policy().to_string().into_bytes()).await
     }
 
-    /// Installs one that takes any field of any type, as CRDs of old did; it bears a label that tells.
+    /// Installs a CRD that accepts any field of any type, as older CRDs did; a label marks it.
     pub async fn install_loose_crd(&self, name: &str) -> Result<()> {
         let mut crd: Value = serde_yaml::from_slice(&published(name)?)?;
         crd["metadata"]["labels"] = json!({LOOSE: "true"});
@@ -55,7 +55,7 @@ impl Cluster {
     async fn install(&self, name: &str, text: Vec<u8>) -> Result<()> {
         let about = || format!("failed to install the CRD `{name}`");
         let mut request = Request::new(PATH).create(&PostParams::default(), text).with_context(about)?;
-        // The API server reads YAML itself, so that what it gets is what was published.
+        // The API server parses YAML itself, so it gets exactly the published text.
         request.headers_mut().insert("content-type", "application/yaml".parse().with_context(about)?);
         self.objects().client().request::<Value>(request).await.with_context(about)?;
         self.wait_for_crd(name).await

@@ -1,20 +1,20 @@
-//! The command lines of the two servers and the files that they name. Never decides where anything lies.
+//! The command lines of the two servers and the files that they name.
 
 use crate::certificates::{self, Authority};
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::Path;
 
-/// Every request once, when it is answered; a watch also when it begins. Nobody is left out.
+/// Each request once, when it is answered; a watch also when it begins. All users are included.
 const AUDIT: &str =
     "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
 
-/// Where the servers listen, all on loopback.
+/// The ports of the servers, all on loopback.
 #[derive(Clone, Copy)]
 pub(crate) struct Ports {
-    /// etcd for its client.
+    /// etcd's client port.
     pub(crate) etcd: u16,
-    /// etcd for members, of which there is one.
+    /// etcd's peer port; there is only one member.
     pub(crate) peer: u16,
     /// The API server.
     pub(crate) apiserver: u16,
@@ -60,11 +60,11 @@ pub(crate) fn apiserver(folder: &Path, ports: Ports, authority: &Authority) -> R
         format!("--service-account-signing-key-file={}", file("service-accounts.key", &private)?),
         "--service-cluster-ip-range=172.30.0.0/16".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
-        // Endpoints of the API server itself may not be on loopback, and nobody needs them.
+        // The endpoints of the API server's own Service may not be on loopback, and no test needs them.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--audit-policy-file={}", file("audit-policy.yaml", AUDIT)?),
         format!("--audit-log-path={}", folder.join("audit.log").display()),
-        // One file, however long: the default turns to another one at 100 MB.
+        // A single file of any length: by default the log rotates at 100 MB.
         "--audit-log-maxsize=1000000".to_owned(),
     ])
 }

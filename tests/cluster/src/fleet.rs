@@ -1,5 +1,5 @@
-//! The generated fleet on a real API server. Never as in the files where the server decides: it gives identifiers,
-//! versions, cluster addresses and node ports itself.
+//! The generated fleet on a real API server. The server assigns identifiers, versions, cluster addresses and node ports
+//! itself, so these differ from the files.
 
 use crate::cluster::Cluster;
 use crate::objects::{Objects, documents};
@@ -10,15 +10,15 @@ use transom_support::fleet::Fleet;
 
 /// The namespace of the HostedClusters.
 const NAMESPACE: &str = "clusters";
-/// Files on their way at the same time.
+/// Files that are uploaded concurrently.
 const PARALLEL: usize = 16;
 /// What the server sets in the metadata of an object.
 const SET_BY_SERVER: [&str; 5] = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"];
 
-/// What came of it.
+/// What was installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Installed {
-    /// Objects that were created, the namespace of the HostedClusters aside.
+    /// Created objects, without the namespace of the HostedClusters.
     pub objects: usize,
 }
 
@@ -34,7 +34,7 @@ impl Cluster {
     }
 }
 
-/// Creates the objects of one file in order; who names an owner by the identifier in the file gets its real one.
+/// Creates the objects of one file in order; owner references by an identifier from the file get the real identifier.
 async fn install(objects: &Objects, text: String) -> Result<usize> {
     let mut identifiers: Vec<(Value, String)> = Vec::new();
     let documents = documents(&text)?;
@@ -64,7 +64,8 @@ fn prepare(object: &mut Value, identifiers: &[(Value, String)]) {
     }
 }
 
-/// Addresses and node ports are the server's to give; node ports are fewer than a fleet has Services, so there are none.
+/// The server assigns addresses and node ports. A fleet has more Services than there are node ports, so none are
+/// requested.
 fn prepare_service(spec: &mut Value) {
     let Some(fields) = spec.as_object_mut() else { return };
     fields.remove("clusterIP");

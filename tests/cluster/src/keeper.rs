@@ -1,19 +1,19 @@
-//! The process group of a cluster, led by a shell that outlives us by a moment: it ends the servers and removes their
-//! folder however we end, also when we are killed. Never ends anything outside its group.
+//! The process group of a cluster, led by a shell that outlives the test process for a moment: it kills the servers and
+//! removes their folder however the test process ends, even by a kill. Touches nothing outside its group.
 
 use anyhow::{Context as _, Result};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Waits for the end of its input, which comes when we end.
+/// Waits for the end of its input, which comes when the test process ends.
 const SCRIPT: &str = r#"trap "" INT TERM HUP; cat >/dev/null; rm -rf -- "$1"; kill -KILL 0"#;
 
-/// The leader of the group; the group ends, and the folder goes, with the value.
+/// The leader of the group; when the value is dropped, the group ends and the folder is removed.
 pub(crate) struct Keeper(Child);
 
 impl Keeper {
-    /// Starts the leader; `folder` goes with the group.
+    /// Starts the leader; `folder` is removed with the group.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "keeper"]).arg(folder).process_group(0);
@@ -21,7 +21,7 @@ impl Keeper {
         shell.spawn().context("failed to start `sh`, which ends the servers when we end").map(Self)
     }
 
-    /// What a server's group is set to.
+    /// The process group for the servers.
     pub(crate) fn group(&self) -> Result<i32> {
         i32::try_from(self.0.id()).context("failed to read the id of a process group")
     }
@@ -30,7 +30,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // Where it has ended already there is nothing to wait for.
+        // If it has already exited, there is nothing to wait for.
         drop(self.0.wait());
     }
 }

@@ -1,5 +1,5 @@
-//! A real etcd and kube-apiserver for tests, and for playing: RBAC on, every request in an audit log, no controllers.
-//! Never used by what ships, and never a cluster that is not its own.
+//! A real etcd and kube-apiserver for tests and experiments: RBAC on, every request in an audit log, no controllers.
+//! Not part of the shipped agent; uses only clusters that it started itself.
 
 mod audit;
 mod certificates;

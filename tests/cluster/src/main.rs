@@ -1,4 +1,4 @@
-//! A cluster to play with, until Ctrl-C. Never more than the library can do.
+//! A cluster for experiments, until Ctrl-C.
 
 mod play;
 mod show;

@@ -1,4 +1,4 @@
-//! The API server's own counters, as it prints them. Never a copy of them: each look asks anew.
+//! The API server's own counters, as it prints them; each look reads them again.
 
 use crate::cluster::Cluster;
 use anyhow::{Context as _, Result};
@@ -6,7 +6,7 @@ use kube::api::GetParams;
 use kube::core::Request;
 use std::collections::BTreeMap;
 
-/// What the API server printed at `/metrics`, once. Starts from zero when the API server is started again.
+/// What the API server printed at `/metrics`, once. Counters restart from zero with the API server.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(Vec<Sample>);
 
@@ -22,7 +22,7 @@ struct Sample {
 pub type Requests = BTreeMap<(String, String), u64>;
 
 impl Cluster {
-    /// The API server's counters as they are now.
+    /// The API server's current counters.
     pub async fn metrics(&self) -> Result<Metrics> {
         let about = "failed to read the metrics of the API server";
         let look = Request::new("").get("metrics", &GetParams::default()).context(about)?;
@@ -52,7 +52,7 @@ impl Metrics {
                     resource.push_str(label(key));
                 }
             }
-            // A counter: whole, and far below where f64 ends.
+            // A counter is an integer, far below the precision limit of f64.
             *requests.entry((label("verb").to_owned(), resource)).or_default() += sample.value as u64;
         }
         requests
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_summed_by_verb_and_resource() {
+    fn sums_requests_by_verb_and_resource() {
         let text = "# TYPE apiserver_request_total counter\n\
             apiserver_request_total{code=\"200\",group=\"\",resource=\"secrets\",subresource=\"\",verb=\"GET\"} 2\n\
             apiserver_request_total{code=\"404\",group=\"\",resource=\"secrets\",subresource=\"\",verb=\"GET\"} 1\n\
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_braces_in_a_label_stay_in_it() {
+    fn label_values_may_contain_quotes_and_braces() {
         let found = sample(r#"x{a="b\"c,d=}",e="f"} 3"#).unwrap();
         assert_eq!((found.labels["a"].as_str(), found.labels["e"].as_str()), (r#"b\"c,d=}"#, "f"));
     }

@@ -1,4 +1,4 @@
-//! What the controller of namespaces would do, which does not run: empties a namespace and lets it go. Never more than that.
+//! A replacement for the namespace controller, which does not run here: empties a deleted namespace and finalizes it.
 
 use crate::cluster::Cluster;
 use crate::wait;
@@ -10,11 +10,11 @@ use kube::discovery::{Discovery, Scope, verbs};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a namespace may take to be gone.
+/// The deadline for a namespace to be gone.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Cluster {
-    /// Deletes a namespace, so that it is Terminating and takes no new objects; it stays so until it is finalised.
+    /// Deletes a namespace, so that it is Terminating and accepts no new objects until it is finalized.
     pub async fn delete_namespace(&self, name: &str) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.objects().client().clone());
         let deleted = namespaces.delete(name, &DeleteParams::default()).await;
@@ -22,7 +22,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes all that is in a deleted namespace, finalises it, and waits until it is gone.
+    /// Deletes everything in a deleted namespace, finalizes it, and waits until it is gone.
     pub async fn finalize_namespace(&self, name: &str) -> Result<()> {
         self.empty(name).await?;
         let about = || format!("failed to finalise namespace `{name}`");

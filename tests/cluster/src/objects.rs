@@ -1,4 +1,4 @@
-//! Objects of any kind in one cluster, given and read as JSON. Never knows a kind by heart: it asks the API server.
+//! Objects of any kind in one cluster, as JSON. Asks the API server for the kinds.
 
 use anyhow::{Context as _, Result};
 use futures::TryFutureExt as _;
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The field manager of what tests apply.
+/// The field manager for objects that tests apply.
 const OWNER: &str = "test";
 
-/// The objects of a cluster through the eyes of one user.
+/// The objects of a cluster, as one user sees them.
 pub struct Objects {
     client: Client,
     known: Mutex<BTreeMap<(String, String), (ApiResource, Scope)>>,
 }
 
 impl Objects {
-    /// No kind known yet.
+    /// Starts without any known kind.
     pub fn new(client: Client) -> Self {
         Self { client, known: Mutex::default() }
     }
@@ -32,7 +32,7 @@ impl Objects {
         &self.client
     }
 
-    /// The objects of a kind; `api_version` is group and version, no namespace means all of them.
+    /// The objects of a kind; `api_version` is group and version, and no namespace means all namespaces.
     pub async fn api(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Result<Api<DynamicObject>> {
         let (resource, scope) = self.resolve(api_version, kind).await?;
         Ok(match namespace {
@@ -43,7 +43,7 @@ impl Objects {
         })
     }
 
-    /// Creates an object with its status: what the API server left out of `status` is written as its subresource.
+    /// Creates an object with its status: what the API server dropped from `status` is written through the subresource.
     pub async fn create(&self, object: Value) -> Result<DynamicObject> {
         let what = named(&object);
         let (api, object) = self.parsed(object).await?;
@@ -68,7 +68,7 @@ impl Objects {
         Ok(self.client.request(request).await?)
     }
 
-    /// Applies an object on the server's side, with force, as `test`; its `status` is not written.
+    /// Applies an object on the server side, with force, as `test`; does not write its `status`.
     pub async fn apply(&self, object: Value) -> Result<DynamicObject> {
         let what = named(&object);
         let (api, object) = self.parsed(object).await?;
@@ -85,12 +85,12 @@ impl Objects {
         Ok(())
     }
 
-    /// A namespace; nothing happens where it is there.
+    /// Creates a namespace unless it exists.
     pub async fn namespace(&self, name: &str) -> Result<()> {
         self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).map_ok(drop).await
     }
 
-    /// A token of a service account, made with its namespace where they are missing.
+    /// A token of a service account; creates the account and its namespace if they are missing.
     pub(crate) async fn token(&self, namespace: &str, name: &str) -> Result<String> {
         self.namespace(namespace).await?;
         let account =
@@ -133,7 +133,7 @@ impl Objects {
     }
 }
 
-/// The documents of a YAML text, empty ones left out.
+/// The documents of a YAML text, without empty ones.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
     use serde::Deserialize as _;
     let documents = serde_yaml::Deserializer::from_str(text).map(Value::deserialize);
@@ -143,7 +143,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// Kind and name as an error calls them.
+/// Kind and name for an error message.
 fn named(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];

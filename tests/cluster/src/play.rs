@@ -1,4 +1,4 @@
-//! Starts a cluster with all CRDs and a fleet, and tells how to use it. Never stops by itself.
+//! Starts a cluster with all CRDs and a fleet, and explains how to use it. Runs until stopped.
 
 use crate::show;
 use anyhow::{Context as _, Result};
@@ -15,12 +15,12 @@ pub(crate) struct Args {
     /// ManagedClusters; the first belong to the HostedClusters
     #[arg(long, default_value_t = 10)]
     managed: usize,
-    /// A program `transom` that works on the fleet and is shown at it; then the cluster ends
+    /// A program `transom` that runs on the fleet as a demonstration; then the cluster ends
     #[arg(long)]
     show: Option<PathBuf>,
 }
 
-/// Runs until it is told to end.
+/// Runs until stopped.
 pub(crate) async fn run(args: Args) -> Result<()> {
     tokio::select! {
         ended = play(&args) => ended,

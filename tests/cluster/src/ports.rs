@@ -1,5 +1,5 @@
-//! Loopback ports for servers that must find theirs again after a restart. Never one of the range that the system gives
-//! to outgoing connections: it could be taken while a server is down.
+//! Loopback ports for servers that must get the same port after a restart. Avoids the system's range for outgoing
+//! connections: such a port could be taken while a server is down.
 
 use anyhow::{Context as _, Result};
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u32 = 10_000;
 /// Ports of one process.
 const SLOT: u32 = 150;
-/// Slots below the range of outgoing connections, which begins at 32768.
+/// Slots below the range for outgoing connections, which begins at 32768.
 const SLOTS: u32 = 150;
 
 /// Ports given so far in this process.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
-/// A port that is free now; another one at each call, and other ones than in processes that run beside this one.
+/// A free port; a different one at each call, and in each concurrent process.
 pub(crate) fn free() -> Result<u16> {
     let slot = FIRST + std::process::id() % SLOTS * SLOT;
     let next = || u16::try_from(slot + GIVEN.fetch_add(1, Ordering::Relaxed) % SLOT).ok();

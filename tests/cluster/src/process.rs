@@ -1,4 +1,4 @@
-//! One server as a process that can be killed, frozen and started again. Never started outside its cluster's group.
+//! One server as a process that can be killed, frozen and restarted. Belongs to the process group of its cluster.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use transom_support::wait;
 
-/// How long a frozen process may take to stand still; far more than it needs.
+/// The deadline for a frozen process to stop; far longer than needed.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Lines of a log that an error shows.
 const TAIL: usize = 15;
@@ -25,12 +25,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// A server that does not run yet; its output is appended to `log`.
+    /// A server that is not started yet; its output is appended to `log`.
     pub(crate) fn new(name: &'static str, program: PathBuf, flags: Vec<String>, log: PathBuf, group: i32) -> Self {
         Self { name, program, flags, log, group, child: Mutex::new(None) }
     }
 
-    /// Starts it, without waiting until it serves; an error where it runs already.
+    /// Starts it without waiting until it serves; an error if it is already running.
     pub fn start(&self) -> Result<()> {
         let mut child = self.child();
         ensure!(child.is_none(), "{} runs already", self.name);
@@ -44,7 +44,7 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it (SIGKILL) and waits for its end; nothing where it does not run.
+    /// Kills it (SIGKILL) and waits for its end; does nothing if it is not running.
     pub fn kill(&self) -> Result<()> {
         let Some(mut child) = self.child().take() else { return Ok(()) };
         child.kill().with_context(|| format!("failed to kill {}", self.name))?;
@@ -52,7 +52,7 @@ impl Process {
         Ok(())
     }
 
-    /// Freezes it where it is (SIGSTOP), and waits until all of it stands still; its connections stay open and silent.
+    /// Freezes it (SIGSTOP), and waits until all its threads have stopped; its connections stay open and silent.
     pub fn freeze(&self) -> Result<()> {
         self.signal("-STOP")?;
         let id = self.id().with_context(|| format!("{} does not run", self.name))?;
@@ -60,22 +60,22 @@ impl Process {
         Ok(())
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Lets it continue (SIGCONT).
     pub fn thaw(&self) -> Result<()> {
         self.signal("-CONT")
     }
 
-    /// Its process id; none where it does not run.
+    /// Its process id; none if it is not running.
     pub fn id(&self) -> Option<u32> {
         self.child().as_ref().map(Child::id)
     }
 
-    /// All that it has printed since the cluster was made.
+    /// Its entire output since the cluster was created.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(&self.log).with_context(|| format!("failed to read `{}`", self.log.display()))
     }
 
-    /// An error with the end of its log where it has ended by itself.
+    /// An error with the end of its log if it has exited by itself.
     pub(crate) fn check(&self) -> Result<()> {
         let ended = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
         let Some(status) = ended else { return Ok(()) };
@@ -98,19 +98,19 @@ impl Process {
     }
 }
 
-/// Whether every thread of a process is stopped: the signal reaches one of them, and the others a moment later.
+/// Whether every thread of a process is stopped: the signal reaches one thread first, and the others a moment later.
 fn is_stopped(id: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{id}/task")) else { return false };
     threads.flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The state stands behind the name, which is in parentheses.
+        // The state follows the name, which is in parentheses.
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     })
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The group has been ended before; this only reaps.
+        // The group has already been killed; this only reaps.
         drop(self.kill());
     }
 }

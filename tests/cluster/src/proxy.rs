@@ -1,4 +1,4 @@
-//! A proxy in front of an API server that gives wrong answers when it is told to. Never asks anything by itself.
+//! A proxy in front of an API server that gives wrong responses on demand.
 
 use crate::cluster::Cluster;
 use crate::user::{self, User};
@@ -21,23 +21,23 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-/// What becomes of every request.
+/// What happens to every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered with a code and some text, and, where seconds are given, told when to come again.
+    /// It gets a status code and a text, and a Retry-After time if seconds are given.
     Code(u16, Option<u32>),
-    /// It is answered with 200 and a page of HTML.
+    /// It gets status 200 and an HTML page.
     NoJson,
-    /// It is carried out, and half of the answer is lost: what comes is well-formed HTTP and no JSON.
+    /// The server handles it, but half of the response is lost: the client gets well-formed HTTP and invalid JSON.
     Half,
 }
 
-/// A body on its way through.
+/// A forwarded body.
 type Counted = UnsyncBoxBody<Bytes, <Body as hyper::body::Body>::Error>;
-/// When requests met the fault that was told last.
+/// When requests met the current fault.
 type Met = Arc<Mutex<Vec<Instant>>>;
 
-/// A proxy at work; its connections end with the value.
+/// A running proxy; its connections end when the value is dropped.
 pub struct Proxy {
     address: SocketAddr,
     fault: Arc<Mutex<Option<Fault>>>,
@@ -49,7 +49,7 @@ pub struct Proxy {
     serving: JoinHandle<()>,
 }
 
-/// What every connection needs.
+/// The data that every connection needs.
 #[derive(Clone)]
 struct Behind {
     client: Client,
@@ -62,7 +62,8 @@ struct Behind {
 }
 
 impl Proxy {
-    /// Starts one that carries everything as it is. Callers need a token to be known: it ends their TLS.
+    /// Starts one that forwards everything unchanged. Clients need a token to authenticate: the proxy terminates their
+    /// TLS.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("failed to listen for a proxy")?;
         let address = listener.local_addr().context("failed to ask for the address of a proxy")?;
@@ -89,45 +90,45 @@ impl Proxy {
         Ok(Self { address, fault, stops, late, cuts, met, gone, serving })
     }
 
-    /// Its address; plain HTTP, so that what it says needs no certificate.
+    /// Its address; plain HTTP, so that its responses need no certificate.
     pub fn server(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Treats every request so from now on, or well again; watches that are open go on.
+    /// Applies a fault to every request from now on, or none; open watches continue.
     pub fn fail(&self, fault: Option<Fault>) {
         held(&self.met).clear();
         *held(&self.fault) = fault;
     }
 
-    /// Holds up requests whose path and query contain a text, or lets all of them go on.
+    /// Holds back requests whose path and query contain a text, or releases all of them.
     pub fn hold(&self, path: Option<&'static str>) {
         held(&self.met).clear();
         self.stops.send_replace(path);
     }
 
-    /// Carries out every write at once and gives its answer only so much later, or lets all answers come; what is read or
-    /// watched comes at once.
+    /// Forwards every write at once but delays its response by this time, or releases all responses; reads and watches
+    /// are not delayed.
     pub fn answer_writes_late(&self, by: Option<Duration>) {
         self.late.send_replace(by);
     }
 
-    /// Ends what is open, so that watches are asked for again.
+    /// Closes open connections, so that clients watch again.
     pub fn cut(&self) {
         self.cuts.send_replace(());
     }
 
-    /// How many requests met the fault that was told last, or were held up since.
+    /// How many requests met the current fault, or were held back since.
     pub fn met(&self) -> usize {
         held(&self.met).len()
     }
 
-    /// When each of them did.
+    /// When each of them did so.
     pub fn times(&self) -> Vec<Instant> {
         held(&self.met).clone()
     }
 
-    /// How many answers said 410: what was asked for lies before what the API server remembers.
+    /// How many responses had code 410: the requested revision is older than what the API server keeps.
     pub fn gone(&self) -> usize {
         self.gone.load(Ordering::SeqCst)
     }
@@ -150,7 +151,7 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
     let service = service_fn(move |request| answer(asked.clone(), request));
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // Whoever breaks a connection has seen it.
+        // The client has noticed when its connection breaks.
         _ = connection => {}
         _ = behind.cuts.changed() => {}
     }
@@ -180,7 +181,7 @@ async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Respon
     }?;
     let late = *behind.late.borrow();
     if let Some(late) = late.filter(|_| writes) {
-        // Answers that are held back come when nothing is late any more.
+        // Delayed responses are released when the delay is removed.
         drop(timeout(late, behind.late.wait_for(Option::is_none)).await);
     }
     Ok(answer.map(|body| counted(body, behind.gone)))
@@ -193,7 +194,7 @@ async fn carried(client: &Client, request: Request<Incoming>) -> Result<Response
     Ok(client.send(Request::from_parts(head, Body::from(bytes))).await?)
 }
 
-/// The same body; it is counted where it says that the past is gone, as it does to a watch from before.
+/// The same body; counts an expiry that the server reports inside the stream of an older watch.
 fn counted(body: Body, gone: Arc<AtomicUsize>) -> Counted {
     const TOLD: &[u8] = br#""code":410"#;
     let told = |data: &Bytes| data.windows(TOLD.len()).any(|part| part == TOLD);
@@ -206,7 +207,7 @@ fn counted(body: Body, gone: Arc<AtomicUsize>) -> Counted {
     body.map_frame(look).boxed_unsync()
 }
 
-/// The first half of the first piece that comes; of a watch that is within an event.
+/// The first half of the first chunk; for a watch this ends within an event.
 async fn half(answer: Response<Body>) -> Result<Response<Body>> {
     let (mut head, mut body) = answer.into_parts();
     head.headers.remove(CONTENT_LENGTH);

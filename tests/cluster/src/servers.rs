@@ -1,4 +1,4 @@
-//! Where the servers and the CRDs lie. Never builds them: that is what `cargo xtask servers` does.
+//! The paths of the servers and the CRDs. `cargo xtask servers` builds them.
 
 use anyhow::{Context as _, Result, ensure};
 use std::env;
@@ -11,7 +11,7 @@ pub(crate) fn folder() -> Result<PathBuf> {
     folder.context("TRANSOM_SERVERS is not set; run `cargo xtask servers`, it prints what to set")
 }
 
-/// A server's binary: that of `KUBEBUILDER_ASSETS` where it is set, else that of the folder.
+/// The binary of a server: from `KUBEBUILDER_ASSETS` if set, else from the folder.
 pub(crate) fn binary(name: &str) -> Result<PathBuf> {
     let (variable, folder) = match env::var_os("KUBEBUILDER_ASSETS") {
         Some(assets) => ("KUBEBUILDER_ASSETS", PathBuf::from(assets)),
@@ -22,22 +22,22 @@ pub(crate) fn binary(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The real kubectl, which speaks to no cluster unless it is told to.
+/// The real kubectl, without a default cluster.
 pub fn kubectl() -> Result<Command> {
     Ok(Command::new(binary("kubectl")?))
 }
 
-/// The real helm, which speaks to no cluster unless it is told to.
+/// The real helm, without a default cluster.
 pub fn helm() -> Result<Command> {
     Ok(Command::new(beside("helm")?))
 }
 
-/// The real registration controller of Open Cluster Management, which speaks to no cluster unless it is told to.
+/// The real registration controller of Open Cluster Management, without a default cluster.
 pub fn registration() -> Result<Command> {
     Ok(Command::new(beside("registration")?))
 }
 
-/// A file that is never one of `KUBEBUILDER_ASSETS`.
+/// A file that does not come from `KUBEBUILDER_ASSETS`.
 pub(crate) fn beside(name: &str) -> Result<PathBuf> {
     let path = folder()?.join(name);
     ensure!(path.is_file(), "TRANSOM_SERVERS holds no `{name}`; run `cargo xtask servers`");

@@ -1,5 +1,5 @@
-//! The main job on a real API server, shown step by step: the agent under its least rights, and what kubectl sees then.
-//! Never shows what a Secret holds.
+//! The main task on a real API server, shown step by step: the agent with least privilege, and what kubectl shows
+//! afterwards. Shows no content of a Secret.
 
 use crate::play::say;
 use anyhow::{Context as _, Result, bail};
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use transom_test_cluster::{Cluster, User};
 
-/// Where the agent would run.
+/// The namespace of the agent.
 const NAMESPACE: &str = "transom";
 
-/// Has a program `transom` work on the fleet, once and then once more.
+/// Runs a program `transom` on the fleet twice.
 pub(crate) async fn show(cluster: &Cluster, transom: &Path) -> Result<()> {
     say("==> the agent gets the rights that `transom rbac` prints, and no others");
     let agent = cluster.service_account(NAMESPACE, "transom").await?;
@@ -23,7 +23,7 @@ pub(crate) async fn show(cluster: &Cluster, transom: &Path) -> Result<()> {
     let kubectl = |words: &[&str]| done(cluster.kubectl(cluster.admin())?.args(words));
     kubectl(&["get", "secrets", "-A", "--field-selector", "metadata.name=external-managed-kubeconfig"])?;
     kubectl(&["get", "managedclusters", "-o", "custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key"])?;
-    say("==> once more: nothing differs, nothing is written");
+    say("==> second run: everything is in sync, nothing is written");
     let before = writes(cluster, &agent)?;
     once(transom, &kubeconfig)?;
     say(&format!("    writes of the first run: {before}; of the second: {}", writes(cluster, &agent)? - before));

@@ -1,5 +1,5 @@
-//! The webhook of Open Cluster Management for ManagedClusters, as far as it looks at taints, played as it was measured
-//! (`ocm-measured.md`). Never looks at anything else of them.
+//! The webhook of Open Cluster Management for ManagedClusters, as far as it handles taints, reproduced as measured
+//! (`ocm-measured.md`).
 
 use crate::webhook::Say;
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 /// The time that it sets.
 pub const TAINTED_AT: &str = "2026-11-21T09:00:00Z";
 
-/// What it says to a request: it refuses a time that the client sets and a time that is left out of an
-/// unchanged taint, compares with the first old taint of the same key, sets the others, and drops empty values.
+/// Its response to a request: it refuses a time that the client sets and a missing time in an unchanged taint, compares
+/// with the first old taint of the same key, sets the other times, and drops empty values.
 pub fn set_taint_times(request: &Value) -> Say {
     let list = |object: &str| request[object]["spec"]["taints"].as_array().cloned().unwrap_or_default();
     let (old, mut new) = (list("oldObject"), list("object"));

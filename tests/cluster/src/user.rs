@@ -1,4 +1,4 @@
-//! Who speaks to the cluster, and the kubeconfig to do it. Never shows a credential.
+//! A user of the cluster and its kubeconfig. Shows no credential.
 
 use crate::certificates::Pair;
 use anyhow::{Context as _, Result};
@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// A user of one cluster; cluster-admin only where it was made so.
+/// A user of one cluster; cluster-admin only if created as such.
 #[derive(Clone)]
 pub struct User {
     name: String,
@@ -34,17 +34,17 @@ impl User {
         Self { name: "nobody".to_owned(), credential: json!({}) }
     }
 
-    /// As RBAC and the audit log know it, `system:serviceaccount:<namespace>:<name>` for a service account.
+    /// Its name in RBAC and the audit log, `system:serviceaccount:<namespace>:<name>` for a service account.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its token, to search for it where it must not be; none where it has a certificate.
+    /// Its token, so that a test can search for leaks; none for a user with a certificate.
     pub fn token(&self) -> Option<&str> {
         self.credential["token"].as_str()
     }
 
-    /// A kubeconfig as YAML, for a server with this authority.
+    /// A kubeconfig as YAML, for a server with this CA.
     pub(crate) fn kubeconfig(&self, server: &str, authority: &str) -> Result<String> {
         let cluster = json!({"server": server, "certificate-authority-data": STANDARD.encode(authority)});
         let document = json!({
@@ -63,7 +63,7 @@ impl fmt::Debug for User {
     }
 }
 
-/// A client that sends each request once: what a test counts is what it asked for.
+/// A client without retries: a test counts exactly its own requests.
 pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     let read = Kubeconfig::from_yaml(kubeconfig).context("failed to read a kubeconfig of our own")?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;

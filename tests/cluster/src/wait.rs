@@ -1,12 +1,12 @@
-//! Waits for a state, with a deadline, without holding up the runtime. Never for time to pass.
+//! Waits for a state, with a deadline, without blocking the runtime. Not for waiting a fixed time.
 
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks until something is seen; after `deadline` an error that names what never came. An error of a look ends it.
+/// Looks until it gets a value; after `deadline` an error names what did not appear. An error of a look ends the wait.
 pub async fn until<T>(what: &str, deadline: Duration, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
     loop {

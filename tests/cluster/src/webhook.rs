@@ -1,4 +1,4 @@
-//! An admission webhook on loopback, over TLS as an API server wants it. Never decides: a test gives its answers.
+//! An admission webhook on loopback, over TLS as an API server requires. The test provides its responses.
 
 use crate::objects::Objects;
 use crate::wait;
@@ -19,10 +19,10 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const KIND: &str = "MutatingWebhookConfiguration";
-/// How long the API server may take to follow a configuration; far more than it needs on a busy machine.
+/// The deadline for the API server to use a configuration; far longer than needed on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// What a webhook says to a request.
+/// A webhook's response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Say {
     /// Allowed, with these JSON patch operations.
@@ -33,20 +33,20 @@ pub enum Say {
 
 type Answer = dyn Fn(&Value) -> Say + Send + Sync;
 
-/// What the API server asks a webhook about: creations and updates of one resource.
+/// What the API server sends to a webhook: creations and updates of one resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Asks<'a> {
-    /// Name of the configuration, and the first part of that of the webhook: `<name>.example.org`.
+    /// Name of the configuration, and the first part of the webhook's name: `<name>.example.org`.
     pub name: &'a str,
     /// Group of the resource, which has version `v1`.
     pub group: &'a str,
     /// The resource.
     pub resource: &'a str,
-    /// What the configuration says besides, such as a selector.
+    /// Further fields of the configuration, such as a selector.
     pub scope: &'a Value,
 }
 
-/// A webhook that answers until its handle goes.
+/// A webhook that answers until its handle is dropped.
 pub struct Webhook {
     url: String,
     authority: String,
@@ -76,30 +76,30 @@ impl Webhook {
         Ok(Self { url, authority: own.cert.pem(), asked, serving })
     }
 
-    /// How often it was asked.
+    /// How often it was called.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Answers no more, and ends its connections.
+    /// Stops answering and closes its connections.
     pub async fn stop(mut self) -> Result<()> {
         self.serving.abort();
         ensure!((&mut self.serving).await.is_err(), "a webhook had ended before it was stopped");
         Ok(())
     }
 
-    /// Has the API server ask it, and waits until it does: `probe` is applied until then, whatever comes of it.
+    /// Makes the API server call it, and waits until it does: applies `probe` until then, whatever the result.
     pub async fn install(&self, objects: &Objects, asks: Asks<'_>, probe: Value) -> Result<()> {
         objects.apply(self.configuration(asks)).await?;
         wait::until("a webhook that is asked", DEADLINE, async || {
-            // Whether it is allowed is the webhook's business.
+            // The webhook decides whether it is allowed.
             drop(objects.apply(probe.clone()).await);
             Ok((self.asked() > 0).then_some(()))
         })
         .await
     }
 
-    /// Takes a configuration away; the API server follows soon.
+    /// Removes a configuration; the API server notices soon.
     pub async fn uninstall(objects: &Objects, name: &str) -> Result<()> {
         let configurations = objects.api(ADMISSION, KIND, None).await?;
         configurations.delete(name, &DeleteParams::default()).await?;
@@ -127,7 +127,7 @@ impl Drop for Webhook {
     }
 }
 
-/// Answers the requests of one connection; one that breaks is the API server's to try again.
+/// Answers the requests of one connection; if the connection breaks, the API server retries.
 async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: &Answer, asked: &AtomicUsize) -> Result<()> {
     let mut stream = BufReader::new(acceptor.accept(stream).await?);
     loop {

@@ -1,4 +1,4 @@
-//! A wire to an API server that can be cut, held up, slowed and silenced, as networks are. Never looks into what it carries.
+//! A network link to an API server that can be cut, held back, slowed and silenced. Does not inspect the traffic.
 
 use anyhow::{Context as _, Result};
 use std::io::{self, Read as _, Write as _};
@@ -7,24 +7,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes that are carried at once.
+/// Bytes that are forwarded at once.
 const CHUNK: usize = 16 * 1024;
 
-/// What a wire does with what it is given.
+/// What a link does with its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carries {
     /// Carries it.
     #[default]
     All,
-    /// Holds everything up, in both directions; it comes later, as it does when a network was parted for a while.
+    /// Holds back everything, in both directions; it arrives later, as after a network partition.
     Nothing,
-    /// Holds up what goes to the server; what the server says still comes.
+    /// Holds back data to the server; data from the server still arrives.
     Answers,
-    /// So many bytes per second and connection, in both directions.
+    /// This many bytes per second and connection, in both directions.
     Slowly(u32),
 }
 
-/// A wire to an API server.
+/// A link to an API server.
 pub struct Wire {
     address: SocketAddr,
     gate: Arc<Gate>,
@@ -40,9 +40,9 @@ struct Gate {
 struct State {
     carries: Carries,
     cut: bool,
-    /// How many connections there were so far.
+    /// Number of connections so far.
     made: u64,
-    /// Connections before this one carry nothing any more.
+    /// Connections before this number carry nothing any more.
     silent_before: u64,
     open: Vec<TcpStream>,
 }
@@ -54,7 +54,7 @@ enum Way {
 }
 
 impl Wire {
-    /// A wire to a server, `https://127.0.0.1:<port>`; its threads end with the process.
+    /// A link to a server, `https://127.0.0.1:<port>`; its threads end with the process.
     pub fn to(server: &str) -> Result<Self> {
         let target = server.trim_start_matches("https://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen for a wire")?;
@@ -63,7 +63,7 @@ impl Wire {
         let gate = Arc::clone(&wire.gate);
         thread::spawn(move || {
             for from in listener.incoming().flatten() {
-                // Whoever cannot be reached behind the wire is as good as cut off.
+                // If the server behind the link is unreachable, the connection counts as cut.
                 drop(join(from, &target, &gate));
             }
         });
@@ -75,14 +75,14 @@ impl Wire {
         format!("https://{}", self.address)
     }
 
-    /// What it does from now on with what it is given; what was held up comes first. Mends what was cut.
+    /// What it does with data from now on; held-back data comes first. Repairs a cut.
     pub fn carry(&self, carries: Carries) {
         let mut state = self.gate.state();
         (state.carries, state.cut) = (carries, false);
         self.gate.changed.notify_all();
     }
 
-    /// Ends every connection, and each new one at once.
+    /// Closes every connection, and each new one at once.
     pub fn cut(&self) {
         let mut state = self.gate.state();
         state.cut = true;
@@ -92,7 +92,7 @@ impl Wire {
         self.gate.changed.notify_all();
     }
 
-    /// The connections that are open stay so and carry nothing any more, for good; new ones work.
+    /// Open connections stay open but carry nothing any more, permanently; new ones work.
     pub fn silence(&self) {
         let mut state = self.gate.state();
         state.silent_before = state.made;
@@ -104,7 +104,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until so many bytes of a connection may go on.
+    /// Waits until this many bytes of a connection may pass.
     fn pass(&self, number: u64, way: Way, length: usize) {
         let held = |state: &mut State| {
             let parted = match state.carries {

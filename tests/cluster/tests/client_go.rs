@@ -1,5 +1,5 @@
-//! A kubeconfig as we write it against the same one as client-go writes it: byte for byte, so that neither rewrites the
-//! other's. The real kubectl is client-go; it speaks to no cluster here.
+//! A kubeconfig as Transom writes it compared with client-go's output: byte for byte, so that neither rewrites the
+//! other's. The real kubectl is client-go; it connects to no cluster here.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use transom_test_cluster::kubectl;
 
 const CASE: &str = "../../policies/external-managed-kubeconfig/cases/T12-client-certificate/given.yaml";
 
-/// What client-go makes of a kubeconfig in a file.
+/// client-go's version of a kubeconfig in a file.
 fn rewritten(file: &Path) -> Result<String> {
     let written = kubectl()?.arg("--kubeconfig").arg(file).args(["config", "view", "--raw"]).output()?;
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
@@ -58,7 +58,7 @@ fn unchanged(view: &SourceView) -> Proposal {
     }
 }
 
-/// Users of every kind of credential, and a cluster with all that one may say.
+/// Users with every kind of credential, and a cluster with all possible fields.
 fn every_kind() -> Result<Value> {
     let mut config = admin()?;
     let user = config["users"][0]["user"].clone();
@@ -90,7 +90,7 @@ fn every_kind() -> Result<Value> {
     Ok(config)
 }
 
-/// The text that we write for an unchanged answer.
+/// The text that Transom writes for an unchanged answer.
 fn ours(bytes: &[u8], server: Option<&str>) -> Result<String> {
     let limits = KubeconfigLimits::default();
     let source = Source::parse(bytes, &limits)?;
@@ -109,7 +109,7 @@ fn ours(bytes: &[u8], server: Option<&str>) -> Result<String> {
 }
 
 #[test]
-fn what_client_go_wrote_is_written_again_byte_for_byte() -> Result<()> {
+fn rewrites_client_go_output_byte_for_byte() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("config");
     for config in [admin()?, every_kind()?] {
@@ -117,7 +117,7 @@ fn what_client_go_wrote_is_written_again_byte_for_byte() -> Result<()> {
         let theirs = rewritten(&file)?;
         ensure!(ours(theirs.as_bytes(), None)? == theirs, "an unchanged document is written otherwise");
         fs::write(&file, &theirs)?;
-        // Then client-go moves the server, and so do we.
+        // Then both client-go and Transom change the server.
         let moved = ours(theirs.as_bytes(), Some("moved.example.com"))?;
         let name = config["clusters"][0]["name"].as_str().context("a name")?;
         let port = "--server=https://moved.example.com:6443";
@@ -179,7 +179,7 @@ fn texts() -> Vec<String> {
     all
 }
 
-/// JSON as a reader of YAML 1.1 takes it: nothing in it can end a line.
+/// JSON for a reader of YAML 1.1: escaped so that nothing in it ends a line.
 fn ascii(json: &str) -> String {
     let escaped = |letter: char| match letter {
         '\u{7f}' | '\u{80}'.. => format!("\\U{:08x}", u32::from(letter)),
@@ -189,11 +189,11 @@ fn ascii(json: &str) -> String {
 }
 
 #[test]
-fn texts_and_keys_are_quoted_and_folded_as_client_go_does() -> Result<()> {
+fn quotes_and_folds_texts_and_keys_like_client_go() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("config");
     let texts = texts();
-    // yaml.v2 does not order keys of digits and letters alike: which comes first depends on how it sorts.
+    // yaml.v2 has no consistent order for keys of digits and letters: the result depends on its sorting algorithm.
     let keys = texts.iter().filter(|text| !text.starts_with(|first: char| first.is_ascii_digit()));
     let mut keyed: serde_json::Map<_, _> =
         keys.map(|text| (text.clone(), json!([text, {"deeper": {"deep": text}}]))).collect();
@@ -214,7 +214,7 @@ fn texts_and_keys_are_quoted_and_folded_as_client_go_does() -> Result<()> {
     Ok(())
 }
 
-/// Clusters that take fields from others, by name, as client-go resolves them.
+/// Clusters with merged fields, by name, as client-go resolves them.
 const MERGED: &str = r#"
 apiVersion: v1
 kind: Config
@@ -235,7 +235,7 @@ users: []
 "#;
 
 #[test]
-fn merge_keys_are_resolved_as_client_go_does() -> Result<()> {
+fn resolves_merge_keys_like_client_go() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("config");
     fs::write(&file, MERGED)?;
@@ -246,7 +246,7 @@ fn merge_keys_are_resolved_as_client_go_does() -> Result<()> {
     let theirs = by_name(&serde_yaml::from_str(&rewritten(&file)?)?);
     let limits = Limits { bytes: 1 << 20, nodes: 10_000, depth: 20 };
     let mut ours = by_name(&parse_one(MERGED.as_bytes(), limits)?);
-    // A quoted one is a field that client-go does not know and drops.
+    // A quoted merge key is a field that client-go does not know and drops.
     let quoted = ours.get_mut("\"quoted\"").and_then(Value::as_object_mut).context("no such cluster")?;
     ensure!(quoted.remove("<<").is_some(), "a quoted key was merged");
     ensure!(ours.len() == 8 && ours == theirs, "{ours:#?} {theirs:#?}");

@@ -1,5 +1,5 @@
-//! The cluster itself: it starts, tells users apart, logs every request, takes the real CRDs with the fleet, and keeps
-//! its data when its servers are killed. Never anything of the agent.
+//! The test cluster itself: it starts, distinguishes users, logs every request, accepts the real CRDs with the fleet,
+//! and keeps its data when its servers are killed. Runs no agent.
 
 use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use transom_support::fleet::{self, Fleet};
 use transom_test_cluster::{Cluster, Line, Mark, Options, User, wait};
 
-/// For what comes within a moment.
+/// The deadline for short waits.
 const DEADLINE: Duration = Duration::from_secs(60);
 const HOSTED: &str = "hypershift.openshift.io/v1beta1";
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
@@ -21,7 +21,7 @@ const CRDS: [&str; 3] = [
     "klusterlets.operator.open-cluster-management.io",
 ];
 
-/// Whether a user may read a secret, as the API server answers.
+/// Whether the API server lets a user read a secret.
 async fn may_read(cluster: &Cluster, user: &User, name: &str) -> Result<bool> {
     let client = cluster.client(user).await?;
     let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::namespaced(client, "default");
@@ -40,14 +40,14 @@ async fn line(cluster: &Cluster, since: Mark, wanted: impl Fn(&Line) -> bool) ->
 }
 
 #[tokio::test]
-async fn users_have_only_the_rights_that_they_are_given_and_all_is_logged() -> Result<()> {
+async fn users_have_only_their_permissions_and_requests_are_audited() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let (nobody, somebody) = (cluster.user("nobody", &[])?, cluster.user("somebody", &["readers"])?);
     let agent = cluster.service_account("transom", "agent").await?;
     cluster.objects().apply_manifest(RIGHTS).await?;
     let mark = cluster.audit().mark()?;
     for (user, may) in [(&nobody, false), (&somebody, true), (&agent, true), (cluster.admin(), true)] {
-        // Rights come to the API server by a watch of its own.
+        // The API server learns of new permissions by a watch.
         wait::until("the rights", DEADLINE, async || Ok((may_read(&cluster, user, "any").await? == may).then_some(())))
             .await?;
     }
@@ -79,12 +79,12 @@ subjects:
 ";
 
 #[tokio::test]
-async fn the_real_crds_take_the_fleet_with_its_status() -> Result<()> {
+async fn the_real_crds_accept_the_fleet_with_its_status() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_all_crds().await?;
     let before = cluster.metrics().await?.requests();
     let installed = cluster.install_fleet(Fleet { clusters: 12, managed: 20, seed: 1 }).await?;
-    // One of the HostedClusters has no klusterlet namespace yet: five objects each, four for that one.
+    // One of the HostedClusters has no klusterlet namespace yet: each has five objects, that one has four.
     assert_eq!(installed.objects, 12 * 5 - 1 + 20);
     let hosted = cluster.objects().api(HOSTED, "HostedCluster", Some("clusters")).await?;
     let hosted = hosted.get(&fleet::hosted_name(0)).await?;
@@ -105,7 +105,7 @@ async fn the_real_crds_take_the_fleet_with_its_status() -> Result<()> {
 }
 
 #[tokio::test]
-async fn killed_and_frozen_servers_come_back_with_their_data() -> Result<()> {
+async fn servers_recover_with_their_data_from_kill_and_freeze() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     let object: Value =
@@ -127,7 +127,7 @@ async fn killed_and_frozen_servers_come_back_with_their_data() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_is_terminating_until_it_is_finalised() -> Result<()> {
+async fn a_deleted_namespace_terminates_until_finalized() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.objects().namespace("home").await?;
     let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "home"}});
@@ -144,7 +144,7 @@ async fn a_deleted_namespace_is_terminating_until_it_is_finalised() -> Result<()
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_cluster_that_ends() -> Result<()> {
+async fn a_stopped_cluster_leaves_nothing() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let left = Left::of(&cluster);
     let version = cluster.kubectl(cluster.admin())?.args(["version", "-o", "json"]).output()?;
@@ -156,7 +156,7 @@ async fn nothing_is_left_of_a_cluster_that_ends() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_is_left_when_the_process_is_killed() -> Result<()> {
+async fn a_killed_process_leaves_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let told = folder.path().join("told");
     let mut process = Command::new(std::env::current_exe()?);
@@ -182,7 +182,7 @@ async fn holds_a_cluster_until_it_is_killed() -> Result<()> {
     std::future::pending().await
 }
 
-/// The paths that a cluster has while it lives: its folder, and its processes in `/proc`.
+/// The paths of a running cluster: its folder, and its processes in `/proc`.
 struct Left(Vec<String>);
 
 impl Left {
@@ -196,14 +196,14 @@ impl Left {
         Self(text.split(' ').map(str::to_owned).collect())
     }
 
-    /// Those that are still there.
+    /// Those that still exist.
     fn seen(&self) -> Vec<String> {
         self.0.iter().filter(|path| std::path::Path::new(path).exists()).cloned().collect()
     }
 }
 
 #[tokio::test]
-async fn a_watch_from_before_a_compaction_is_told_that_it_is_too_old() -> Result<()> {
+async fn a_watch_from_before_a_compaction_is_too_old() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let object = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
     let old = cluster.objects().create(object("a")).await?.metadata.resource_version.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The program behind `cargo xtask cluster` and `cargo xtask demo --cluster`, run to its end as people run it.
-//! Never builds anything but the agent that is shown.
+//! The program behind `cargo xtask cluster` and `cargo xtask demo --cluster`, run to its end as users run it. Builds
+//! only the demonstrated agent.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use transom_e2e::program;
 use transom_support::wait;
 
-/// For servers that start, and a fleet that is made.
+/// The deadline for starting servers and creating a fleet.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// The program with what it says in a file; killed when its handle goes.
+/// The program with its output in a file; killed when its handle is dropped.
 struct Playing(Child);
 
 impl Playing {
@@ -23,7 +23,7 @@ impl Playing {
         Ok(Self(program.spawn().context("failed to start the program")?))
     }
 
-    /// Waits until it ends, well.
+    /// Waits until it exits successfully.
     fn end(&mut self) -> Result<()> {
         let status = wait::until("the end of the program", DEADLINE, || self.0.try_wait().ok().flatten())?;
         ensure!(status.success(), "it ended with {status}");
@@ -33,14 +33,14 @@ impl Playing {
 
 impl Drop for Playing {
     fn drop(&mut self) {
-        // Where it has ended already both have nothing to do.
+        // If it has already exited, both do nothing.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
 #[test]
-fn the_main_job_is_shown_to_the_end_and_the_second_run_writes_nothing() -> Result<()> {
+fn shows_the_main_task_and_the_second_run_writes_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log");
     let transom = program::binary()?.display().to_string();
@@ -48,7 +48,8 @@ fn the_main_job_is_shown_to_the_end_and_the_second_run_writes_nothing() -> Resul
     let ended = playing.end();
     let said = fs::read_to_string(&log)?;
     ended.with_context(|| said.clone())?;
-    // Three secrets, and a taint of the one ManagedCluster that is not available; one has a taint that it should not.
+    // Three secrets, and a taint on the one ManagedCluster that is not available; one has a taint that it should not
+    // have.
     let last = said.lines().rfind(|line| line.contains("writes of the first run")).context("it shows no writes")?;
     ensure!(last.trim() == "writes of the first run: 5; of the second: 0", "{last}");
     let secrets = said.lines().filter(|line| line.starts_with("klusterlet-hosted-")).count();
@@ -58,7 +59,7 @@ fn the_main_job_is_shown_to_the_end_and_the_second_run_writes_nothing() -> Resul
 }
 
 #[test]
-fn a_cluster_to_play_with_is_there_until_it_is_told_to_end() -> Result<()> {
+fn a_playground_cluster_runs_until_stopped() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log");
     let mut playing = Playing::start(&["--hosted", "2", "--managed", "3"], &log)?;
@@ -68,14 +69,14 @@ fn a_cluster_to_play_with_is_there_until_it_is_told_to_end() -> Result<()> {
     })?;
     let after = |word: &str| said.lines().find_map(|line| Some(line.split_once(word)?.1.trim().to_owned()));
     let kubeconfig = after("export KUBECONFIG=").with_context(|| said.clone())?;
-    // What it tells people to type.
+    // The commands that it suggests.
     let line = said.lines().find(|line| line.contains(" get hostedclusters")).context("it tells no command")?;
     let mut words = line.split_whitespace();
     let mut kubectl = Command::new(words.next().context("no command")?);
     let output = kubectl.args(words).args(["-o", "name"]).env("KUBECONFIG", &kubeconfig).output()?;
     let shown = String::from_utf8(output.stdout)?;
     ensure!(shown.lines().count() == 5, "it shows {shown}{}", String::from_utf8_lossy(&output.stderr));
-    // The kind of our own is there, too: a policy is taken as it ships.
+    // Our own kind is installed, too: it accepts the bundled policies.
     let program = line.split_whitespace().next().context("no command")?;
     let policy = program::policy("built-in-taints");
     let applied = Command::new(program).args(["apply", "-f"]).arg(policy).env("KUBECONFIG", &kubeconfig).output()?;

@@ -1,5 +1,5 @@
-//! The kind `FleetPolicy` on a real API server: what a directory accepts it accepts, what a directory refuses it refuses, and
-//! a policy and its status read back as they were written. Never an agent.
+//! The kind `FleetPolicy` on a real API server: it accepts and refuses the same policies as a directory, and a policy
+//! and its status read back unchanged. Runs no agent.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -12,10 +12,10 @@ use transom_api::{API_VERSION, State};
 use transom_core::policy::{check, manifest};
 use transom_test_cluster::{Cluster, Options, wait};
 
-/// For what comes within a moment.
+/// The deadline for short waits.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Where policies are.
-const PATH: &str = "/apis/transom.dev/v1alpha1/policies";
+/// The path of policies.
+const PATH: &str = "/apis/transom.dev/v1alpha1/fleetpolicies";
 const CRD: &str = include_str!("../../../host/deploy/crd.yaml");
 
 fn policies() -> PathBuf {
@@ -26,7 +26,7 @@ fn shipped(name: &str) -> Result<Value> {
     Ok(serde_yaml::from_str(&std::fs::read_to_string(policies().join(name).join("policy.yaml"))?)?)
 }
 
-/// The shipped policies, with the settings of each of their cases.
+/// The bundled policies, with the settings of each of their cases.
 fn accepted() -> Result<Vec<Value>> {
     let mut worn = shipped("external-managed-kubeconfig")?;
     worn["metadata"]["name"] = json!("worn");
@@ -60,7 +60,7 @@ async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.objects().apply_manifest(CRD).await?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
-    // A kind is served a moment before it is found.
+    // A kind is served a moment before discovery lists it.
     let api = wait::until("the kind FleetPolicy", DEADLINE, async || {
         Ok(cluster.objects().api(API_VERSION, "FleetPolicy", None).await.ok())
     });
@@ -68,7 +68,7 @@ async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
     Ok((cluster, api))
 }
 
-/// As `kubectl` creates: a field that the schema does not know is refused.
+/// Creates like `kubectl`: the server refuses a field that the schema does not know.
 async fn create(api: &Api<DynamicObject>, policy: &Value) -> Result<Value, String> {
     let request = Request::new(PATH).create(&PostParams::default(), policy.to_string().into_bytes());
     let mut request = request.map_err(|error| format!("not judged: {error}"))?;
@@ -82,7 +82,7 @@ async fn create(api: &Api<DynamicObject>, policy: &Value) -> Result<Value, Strin
 }
 
 #[tokio::test]
-async fn what_a_directory_accepts_is_accepted_and_reads_back_equal() -> Result<()> {
+async fn accepts_what_a_directory_accepts_and_reads_it_back_equal() -> Result<()> {
     let (_cluster, api) = cluster().await?;
     for policy in accepted()? {
         let written = manifest::parse(&policy)?;
@@ -96,9 +96,9 @@ async fn what_a_directory_accepts_is_accepted_and_reads_back_equal() -> Result<(
     Ok(())
 }
 
-/// Of all that `core::policy::check` refuses, only the stars of `keepUntilAbsent` are left to the agent: counting them
-/// costs more than a rule may.
-/// Of a shipped policy (`k`ubeconfig or `t`aints): where another value stands, which one (null removes it).
+/// Of everything that `core::policy::check` refuses, only the stars of `keepUntilAbsent` are left to the agent:
+/// counting them costs more than a rule may. The bundled policy (`k`ubeconfig or `t`aints), the path, and the new value
+/// (null removes the field).
 const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/metadata/name", r#""A""#),
     ('k', "/metadata/name", r#""aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa""#),
@@ -205,7 +205,7 @@ const REFUSED: &[(char, &str, &str)] = &[
     ),
 ];
 
-/// A policy with another value at a place.
+/// A policy with another value at a path.
 fn changed(mut policy: Value, place: &str, value: &str) -> Result<Value> {
     let value: Value = serde_json::from_str(value)?;
     let (parent, name) = place.rsplit_once('/').context("a place has a name")?;
@@ -222,7 +222,7 @@ fn changed(mut policy: Value, place: &str, value: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn what_a_directory_refuses_is_refused() -> Result<()> {
+async fn refuses_what_a_directory_refuses() -> Result<()> {
     let (_cluster, api) = cluster().await?;
     let (kubeconfig, taints) = (shipped("external-managed-kubeconfig")?, shipped("built-in-taints")?);
     let mut wrong = Vec::new();
@@ -256,7 +256,7 @@ async fn nulls_are_absent_fields_for_both() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
+async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
     let (cluster, api) = cluster().await?;
     let policy = shipped("built-in-taints")?;
     create(&api, &policy).await.map_err(anyhow::Error::msg)?;
@@ -297,10 +297,14 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
     let words: Vec<_> = shown.split_whitespace().take(8).collect();
     assert_eq!(
         words,
-        ["policy.transom.dev/built-in-taints", "ManagedCluster", "False", "GuestTrapped", "1", "1", "0", "1"].map(
+        ["fleetpolicy.transom.dev/built-in-taints", "ManagedCluster", "False", "GuestTrapped", "1", "1", "0", "1"].map(
             |word| {
-                // Without another kind of the category the name stands alone.
-                if shown.starts_with("policy.") { word } else { word.trim_start_matches("policy.transom.dev/") }
+                // Without another kind of the category the name is unique.
+                if shown.starts_with("fleetpolicy.") {
+                    word
+                } else {
+                    word.trim_start_matches("fleetpolicy.transom.dev/")
+                }
             }
         )
     );
@@ -309,7 +313,7 @@ async fn a_status_reads_back_equal_and_is_shown() -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_more_role_is_applied_beside_the_others_and_write_grants_are_one_list() -> Result<()> {
+async fn applies_one_more_role_and_replaces_write_grants_as_one_list() -> Result<()> {
     let (cluster, api) = cluster().await?;
     create(&api, &shipped("built-in-taints")?).await.map_err(anyhow::Error::msg)?;
     create(&api, &shipped("external-managed-kubeconfig")?).await.map_err(anyhow::Error::msg)?;
@@ -323,7 +327,7 @@ async fn one_more_role_is_applied_beside_the_others_and_write_grants_are_one_lis
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(name.to_owned())
     };
-    // Roles are told apart by name.
+    // Roles are distinguished by name.
     let more = json!({"role": "more", "kind": "ConfigMap", "namespace": "a", "name": "b"});
     let name = apply("external-managed-kubeconfig", json!({"grant": {"read": [more]}}))?;
     let roles = |policy: &DynamicObject| -> Vec<String> {
@@ -338,7 +342,7 @@ async fn one_more_role_is_applied_beside_the_others_and_write_grants_are_one_lis
         .collect();
     expected.push("more".to_owned());
     assert_eq!(roles(&api.get(&name).await?), expected);
-    // Nothing tells grants to write apart, two of one kind least of all: who changes one says them all.
+    // Nothing distinguishes write grants, especially two of one kind: a change must list all of them.
     let write =
         json!([{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a.example/b"]}]);
     let whole = apply("built-in-taints", json!({"grant": {"write": write}}));

@@ -1,4 +1,4 @@
-//! Arguments to put to guests: small, plausible, without a credential. Never what a test is about.
+//! Arguments for guests: small, plausible, without a credential.
 
 use serde_json::json;
 use transom_core::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
@@ -14,7 +14,7 @@ pub fn context(settings: &str) -> Context {
     }
 }
 
-/// A managed cluster that is available and carries a taint of its user.
+/// A managed cluster that is available and has a taint of its user.
 pub fn managed_cluster() -> ManagedCluster {
     ManagedCluster {
         reference: ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "spoke-1"),
@@ -42,7 +42,7 @@ pub fn managed_cluster() -> ManagedCluster {
     }
 }
 
-/// A hosted cluster with an uid and a few fields.
+/// A hosted cluster with a uid and a few fields.
 pub fn hosted_cluster() -> Primary {
     Primary {
         reference: ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), "demo"),

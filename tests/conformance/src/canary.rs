@@ -1,4 +1,4 @@
-//! A kubeconfig full of canaries, and the search for them. Never prints what it finds: only where it was planted.
+//! A kubeconfig full of canaries, and the search for them. Reports where a canary was planted, not its text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,37 +8,37 @@ use transom_core::contract::credentials::SourceView;
 use transom_core::contract::decide::{Input, InputValue, Protocol, Service, ServicePort};
 use transom_core::reference::ObjectRef;
 
-/// Bytes by which a stretch is found quickly; none that is planted is shorter.
+/// Length of the prefix that finds a piece quickly; every planted piece is at least this long.
 const START: usize = 8;
 
-/// What every planted text begins with; `searches-itself.wat` looks for it, too.
+/// The start of every planted text; `searches-itself.wat` looks for it, too.
 pub const MARK: &str = "PLANTEDCANARY";
 
-/// Pieces of credentials that must not be found, each with the place that it comes from.
+/// Pieces of credentials that must not be found, each with its place of origin.
 pub struct Canaries {
     planted: Vec<(String, Vec<u8>)>,
 }
 
 impl Canaries {
-    /// With the mark that all planted texts share.
+    /// Starts with the mark that all planted texts share.
     pub fn new() -> Self {
         let mut canaries = Self { planted: Vec::new() };
         canaries.plant("the mark", MARK.as_bytes());
         canaries
     }
 
-    /// Looks for these bytes, raw and in base64 wherever they start in it.
+    /// Searches for these bytes, raw and in base64 at any offset.
     fn plant(&mut self, place: &str, bytes: &[u8]) {
         self.planted.push((place.to_owned(), bytes.to_vec()));
         for skipped in 0..3 {
-            // Whole groups of three, from each of the three places where a group can begin.
+            // Whole groups of three, from each of the three offsets at which a group can begin.
             let rest = bytes.get(skipped..).unwrap_or_default();
             let whole = rest.get(..rest.len() / 3 * 3).unwrap_or_default();
             self.planted.push((format!("{place}, in base64"), STANDARD.encode(whole).into_bytes()));
         }
     }
 
-    /// Looks for every stretch of a PEM document: of its text, and of the bytes that it stands for.
+    /// Searches for every piece of a PEM document: of its text, and of its decoded bytes.
     pub fn plant_pem(&mut self, place: &str, pem: &str) {
         let lines: Vec<&str> = pem.lines().filter(|line| !line.starts_with("-----")).collect();
         for (number, line) in lines.iter().enumerate().filter(|(_, line)| line.len() == 64) {
@@ -49,7 +49,7 @@ impl Canaries {
         }
     }
 
-    /// How many texts are looked for.
+    /// The number of texts in the search.
     pub fn count(&self) -> usize {
         self.planted.len()
     }
@@ -73,7 +73,7 @@ impl Default for Canaries {
     }
 }
 
-/// A kubeconfig with a canary wherever something may hide that must not cross.
+/// A kubeconfig with a canary in every place that could hide something a guest must not receive.
 pub fn document(authority: &str, certificate: &str, key: &str) -> Value {
     let planted = |place: &str| format!("{MARK}-{place}");
     let encoded = |text: &str| STANDARD.encode(text);

@@ -1,5 +1,5 @@
-//! Components for tests: hostile ones from text under `tests/fixtures/hostile`, built ones from `target/guests`.
-//! Never builds a guest: that is `cargo xtask guests`.
+//! Components for tests: hostile ones from text under `tests/fixtures/hostile`, built ones from `target/guests`, which
+//! `cargo xtask guests` builds.
 
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A component that was built from Rust.
+/// A component built from Rust.
 ///
 /// # Errors
 /// When it has not been built; the message says how.
@@ -24,11 +24,11 @@ pub fn built(name: &str) -> Result<Vec<u8>> {
 
 /// A fixture in text form as a component of its world, `taints-guest` unless its first line says `;; world: ...`.
 ///
-/// The text holds what is special about the fixture; what every guest has (self-description, allocator, an empty
-/// answer at 1024) comes from `common.wat`. A fixture that declares its own memory starts it with `(memory`.
+/// The text contains the special part of the fixture; the part that every guest has (self-description, allocator, an
+/// empty answer at 1024) comes from `common.wat`. A fixture that declares its own memory starts it with `(memory`.
 ///
 /// # Errors
-/// When there is no such fixture, or its text is no module of its world.
+/// When there is no such fixture, or its text is not a module of its world.
 pub fn hostile(name: &str) -> Result<Vec<u8>> {
     let folder = root().join("tests/fixtures/hostile");
     let read = |name: &str| {
@@ -38,28 +38,28 @@ pub fn hostile(name: &str) -> Result<Vec<u8>> {
     complete(&read(name)?, &read("common")?).with_context(|| format!("failed to encode fixture `{name}`"))
 }
 
-/// A guest that answers as it should and has this text beside; the world is `taints-guest`.
+/// A guest that answers correctly and contains this text in addition; the world is `taints-guest`.
 ///
 /// # Errors
-/// When the text is no part of a module.
+/// When the text is not part of a module.
 pub fn good_with(text: &str) -> Result<Vec<u8>> {
     let read = |name: &str| fs::read_to_string(root().join("tests/fixtures/hostile").join(name).with_extension("wat"));
     complete(&format!("{}\n{text}", read("good")?), &read("common")?)
 }
 
-/// A guest of the world `taints-guest` from what is special about it.
+/// A guest of the world `taints-guest` from its special part.
 ///
 /// # Errors
-/// When the text is no part of a module.
+/// When the text is not part of a module.
 pub fn taints_component(special: &str) -> Result<Vec<u8>> {
     let common = fs::read_to_string(root().join("tests/fixtures/hostile/common.wat"))?;
     complete(special, &common)
 }
 
-/// A guest of the world `taints-guest` as a compiler leaves it, a core module, from what is special about it.
+/// A guest of the world `taints-guest` as a compiler outputs it, a core module, from its special part.
 ///
 /// # Errors
-/// When the text is no part of a module.
+/// When the text is not part of a module.
 pub fn taints_module(special: &str) -> Result<Vec<u8>> {
     let common = fs::read_to_string(root().join("tests/fixtures/hostile/common.wat"))?;
     module(&whole(special, &common), "taints-guest")
@@ -70,20 +70,20 @@ fn complete(special: &str, common: &str) -> Result<Vec<u8>> {
     component(&whole(special, common), world)
 }
 
-/// The text of a module: what is special about it, and what every guest has.
+/// The text of a module: its special part, and the part that every guest has.
 fn whole(special: &str, common: &str) -> String {
     let memory = if special.contains("(memory ") { "" } else { "(memory (export \"memory\") 1)" };
     format!("(module\n{special}\n{memory}\n{common})")
 }
 
-/// A guest that holds every primary for one reason, which its description declares. The word has at most 64 bytes.
+/// A guest that suspends every primary for one reason, which its description declares. The reason has at most 64 bytes.
 ///
 /// # Errors
-/// When its text is no module of its world.
+/// When its text is not a module of its world.
 pub fn holding_for(word: &str) -> Result<Vec<u8>> {
     let path = root().join("tests/fixtures/hostile/common.wat");
     let common = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    // The reason "Seen" stands at 544, and its length where the description points at it.
+    // The reason "Seen" is at 544, and its length is where the description points.
     let length = format!("\\20\\02\\00\\00\\{:02x}\\00\\00\\00", word.len());
     let common = common.replacen(r"\20\02\00\00\04\00\00\00", &length, 1).replace("\"Seen\"", &format!("\"{word}\""));
     let special = format!(
@@ -103,15 +103,15 @@ pub fn holding_for(word: &str) -> Result<Vec<u8>> {
 /// A core module in text form as a component of a world.
 ///
 /// # Errors
-/// When the text is no module of that world.
+/// When the text is not a module of that world.
 pub fn component(text: &str, world: &str) -> Result<Vec<u8>> {
     ComponentEncoder::default().validate(true).module(&module(text, world)?)?.encode()
 }
 
-/// The same as a compiler leaves it: a core module that says which world it is of.
+/// The same as a compiler outputs it: a core module that names its world.
 ///
 /// # Errors
-/// When the text is no module.
+/// When the text is not a module.
 pub fn module(text: &str, world: &str) -> Result<Vec<u8>> {
     let mut module = wat::parse_str(text)?;
     let mut resolve = Resolve::default();
@@ -124,11 +124,11 @@ pub fn module(text: &str, world: &str) -> Result<Vec<u8>> {
 /// A component with one more core module, instantiated after the first. The component has `modules` of them already.
 ///
 /// # Errors
-/// When the text is no module.
+/// When the text is not a module.
 pub fn with_module(mut component: Vec<u8>, modules: u8, text: &str) -> Result<Vec<u8>> {
     let module = wat::parse_str(text)?;
     section(&mut component, 1, &module);
-    // One core instance: of that module, with no arguments.
+    // One core instance of that module, without arguments.
     section(&mut component, 2, &[1, 0, modules, 0]);
     Ok(component)
 }

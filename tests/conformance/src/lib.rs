@@ -1,5 +1,4 @@
-//! What the conformance tests share: fixtures as components, and arguments to put to them.
-//! Never a test itself.
+//! Shared by the conformance tests: fixtures as components, and arguments for them.
 
 pub mod arguments;
 pub mod canary;

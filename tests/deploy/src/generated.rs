@@ -1,4 +1,4 @@
-//! The files below `host` that are made from the sources. Never written by hand: `cargo xtask deploy` writes them.
+//! The files below `host` that are generated from the sources. `cargo xtask deploy` writes them.
 
 use crate::rendered;
 use anyhow::{Context as _, Result};
@@ -9,28 +9,28 @@ use std::process::Command;
 use transom_api::KnownReason;
 use transom_e2e::program;
 
-/// The policies that ship, and the words for both and for neither of them.
+/// The bundled policies, with the file name suffixes for both and for neither of them.
 const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
 const BOTH: &str = "both";
 const NONE: &str = "none";
-/// The dashboards that ship.
+/// The bundled dashboards.
 const DASHBOARDS: [&str; 3] = ["agent", "generation", "service-level"];
-/// The flags of `transom run` in both ways of installing, as far as rights depend on them.
+/// The flags of `transom run` in both ways of installing that affect permissions.
 const INSTALLED: [&str; 5] = ["--policy-objects", "--lease-namespace", "transom", "--admin-address", "0.0.0.0:8080"];
 
-/// A file that is made.
+/// A generated file.
 #[derive(Debug)]
 pub struct Generated {
     /// Its path from the root.
     pub path: String,
-    /// What it must hold.
+    /// Its required content.
     pub text: String,
 }
 
-/// All of them; the chart has copies, because helm reads nothing outside of its folder.
+/// All of them; the chart contains copies, because helm reads nothing outside its folder.
 ///
 /// # Errors
-/// When the binary cannot be built or refuses, or a policy cannot be read.
+/// When the binary cannot be built or fails, or a policy cannot be read.
 pub fn all() -> Result<Vec<Generated>> {
     let crd = read("host/deploy/crd.yaml")?;
     let mut all = vec![
@@ -58,7 +58,7 @@ pub fn all() -> Result<Vec<Generated>> {
     Ok(all)
 }
 
-/// Rules and dashboards, which `cargo xtask monitoring` writes, as both ways of installing take them.
+/// Rules and dashboards from `cargo xtask monitoring`, in the form for both ways of installing.
 fn monitoring() -> Result<Vec<Generated>> {
     let rules = read("host/deploy/monitoring/rules.yaml")?;
     let mut all = vec![
@@ -96,7 +96,7 @@ fn read(path: &str) -> Result<String> {
     fs::read_to_string(program::root().join(path)).with_context(|| format!("failed to read `{path}`"))
 }
 
-/// What `transom rbac` prints, with a line about it.
+/// The output of `transom rbac`, with a header line.
 fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
     let mut flags = [&["--name", "transom"], &INSTALLED[..], &["--secret-reads", reads]].concat();
     flags.extend(read_only.then_some("--read-only"));
@@ -121,10 +121,11 @@ fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
     ))
 }
 
-/// What `transom explain` says a word is where it is no reason of a guest.
+/// The origins in `transom explain` that are not guests.
 const OF_THE_AGENT: [&str; 4] = ["agent", "state", "condition", "cause"];
 
-/// Every reason with cause and cure, as a page: the agent's own from their table, those of guests as `transom explain` says.
+/// Every reason with cause and remedy, as a page: the agent's own from their table, those of guests from `transom
+/// explain`.
 fn reasons() -> Result<String> {
     let mut text = "# Reasons: why something is as it is\n\nMade by `cargo xtask deploy`. The same word stands in conditions, Events, metrics and logs, and `transom explain <word>` says what stands here.\n\n| reason | cause | cure |\n|---|---|---|\n".to_owned();
     // Writing to a string does not fail.
@@ -144,7 +145,8 @@ fn reasons() -> Result<String> {
     Ok(text)
 }
 
-/// What `transom explain <word>` says of the word of one guest: several may use it, each for something of its own.
+/// The output of `transom explain <word>` for the reason of one guest: several guests may use a reason with different
+/// meanings.
 fn of_guest(explained: &str, word: &str, whose: &str) -> Result<(String, String)> {
     let head = format!("{word} ({whose})");
     let mut block = explained.lines().skip_while(|line| *line != head).skip(1);
@@ -158,7 +160,7 @@ fn explain(word: Option<&str>) -> Result<String> {
     rendered::said(Command::new(program::binary()?).arg("explain").args(word))
 }
 
-/// Writes what differs; gives the paths.
+/// Writes what differs; returns the paths.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -178,7 +180,7 @@ impl Generated {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// Whether it lies in the tree as it must.
+    /// Whether the committed file has the required content.
     pub fn is_current(&self) -> bool {
         fs::read_to_string(self.full()).is_ok_and(|text| text == self.text)
     }
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_of_several_guests_has_a_text_for_each() {
+    fn a_reason_of_several_guests_has_a_text_for_each() {
         let explained = "Gone (agent)\n  What it means: a1\n  What to do:    a2\nGone (taints)\n  What it means: b1\n  What to do:    b2\nGone (trigger)\n  What it means: c1\n  What to do:    c2\n";
         for (whose, first, second) in [("agent", "a1", "a2"), ("taints", "b1", "b2"), ("trigger", "c1", "c2")] {
             assert_eq!(of_guest(explained, "Gone", whose).unwrap(), (first.to_owned(), second.to_owned()));

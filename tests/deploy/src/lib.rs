@@ -1,5 +1,5 @@
-//! What operators apply: how it is generated and rendered, and the pages that say how, for the tests beside this crate.
-//! Never part of what ships, and never a second place that says what is applied.
+//! What operators apply: how it is generated and rendered, and the pages that explain it, for the tests beside this
+//! crate. Not part of the shipped agent.
 
 pub mod generated;
 pub mod page;

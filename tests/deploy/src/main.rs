@@ -1,4 +1,4 @@
-//! Writes the generated files into the tree and says which: what `cargo xtask deploy` runs. Never anything else.
+//! Writes the generated files into the tree and lists them: `cargo xtask deploy` runs this.
 
 use std::io::Write as _;
 use transom_test_deploy::generated;

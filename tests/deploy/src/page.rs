@@ -1,5 +1,4 @@
-//! A page of `host/docs` as its reader follows it: the commands of its blocks, run as they stand there. Never a command that
-//! the page does not have, and none of it left out.
+//! A page of `host/docs` as its reader follows it: runs every command of its blocks as written, and no other.
 
 use crate::rendered::said;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -11,7 +10,7 @@ use std::process::Command;
 use transom_e2e::program;
 use transom_test_cluster::{Cluster, helm, kubectl};
 
-/// The commands of one page, and which of them were followed.
+/// The commands of one page, and which of them were run.
 #[derive(Debug)]
 pub struct Page {
     name: &'static str,
@@ -23,7 +22,7 @@ impl Page {
     /// Reads a page.
     ///
     /// # Errors
-    /// When there is none, or it has no command.
+    /// When the page does not exist, or has no command.
     pub fn read(name: &'static str) -> Result<Self> {
         let path = program::root().join("host/docs").join(name);
         let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
@@ -32,10 +31,10 @@ impl Page {
         Ok(Self { name, commands, followed: RefCell::default() })
     }
 
-    /// The one command with all these words, with what the reader puts in for `<...>`.
+    /// The one command with all these words, with `<...>` filled in.
     ///
     /// # Errors
-    /// When none has them, or several do, or a `<...>` is left.
+    /// When no command has them, or several do, or a `<...>` remains.
     pub fn command(&self, words: &[&str], fill: &[(&str, &str)]) -> Result<String> {
         let [index] = self.found(words)[..] else {
             bail!("{}: not exactly one command has {words:?}: {:#?}", self.name, self.commands);
@@ -66,10 +65,10 @@ impl Page {
         (0..self.commands.len()).filter(|index| has(&self.commands[*index])).collect()
     }
 
-    /// Whether every command of the page was followed.
+    /// Checks that every command of the page was run.
     ///
     /// # Errors
-    /// With those that were not.
+    /// With the commands that were not run.
     pub fn is_followed(&self) -> Result<()> {
         let followed = self.followed.borrow();
         let left = self.commands.iter().enumerate().filter(|(index, _)| !followed.contains(index));
@@ -79,11 +78,11 @@ impl Page {
     }
 }
 
-/// A shell at the root of the repository, as the admin of a cluster, with the real kubectl and helm and nothing else of
-/// whoever runs the test.
+/// A shell at the root of the repository, as the admin of a cluster, with the real kubectl and helm and nothing else
+/// from the user's environment.
 ///
 /// # Errors
-/// When there are no such programs.
+/// When these programs do not exist.
 pub fn shell(cluster: &Cluster, command: &str) -> Result<Command> {
     let mut bash = Command::new("bash");
     bash.args(["-o", "errexit", "-o", "pipefail", "-c", command]).current_dir(program::root());
@@ -103,15 +102,15 @@ pub fn shell(cluster: &Cluster, command: &str) -> Result<Command> {
     Ok(bash)
 }
 
-/// Runs a command of a page, and gives what it printed.
+/// Runs a command of a page, and returns its output.
 ///
 /// # Errors
-/// With what it complained of.
+/// With its standard error.
 pub fn run(cluster: &Cluster, command: &str) -> Result<String> {
     said(&mut shell(cluster, command)?).with_context(|| format!("`{command}`"))
 }
 
-/// The commands of the `console` blocks: what stands behind `$`, with the lines that go on, without what was printed.
+/// The commands of the `console` blocks: the text after `$`, with continuation lines, without output.
 fn commands(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     let (mut in_block, mut goes_on) = (false, false);
@@ -167,7 +166,7 @@ $ none: 1
     }
 
     #[test]
-    fn commands_are_read_as_a_shell_would_get_them() {
+    fn reads_commands_as_a_shell_would() {
         assert_eq!(
             page().commands,
             ["one --flag    # a remark", "two \\\n--more <name>", "three 'a\nb' | four", "five"]
@@ -175,7 +174,7 @@ $ none: 1
     }
 
     #[test]
-    fn a_command_is_found_by_its_words_and_what_nobody_followed_is_told() {
+    fn finds_a_command_by_its_words_and_reports_unused_ones() {
         let page = page();
         assert!(page.command(&["six"], &[]).is_err(), "nobody says six");
         assert!(page.command(&["e"], &[]).is_err(), "several do");

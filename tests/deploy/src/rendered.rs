@@ -1,4 +1,4 @@
-//! What helm and kustomize make of the files: objects as JSON. Never applies anything.
+//! The output of helm and kustomize for the files: objects as JSON. Applies nothing.
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize as _;
@@ -18,7 +18,7 @@ pub fn folder(name: &str) -> PathBuf {
 /// The objects of the chart with these arguments.
 ///
 /// # Errors
-/// With what helm said.
+/// With helm's error.
 pub fn chart(arguments: &[&str]) -> Result<Vec<Value>> {
     let mut helm = helm()?;
     helm.args(["template", "transom"]).arg(folder("chart")).args(["--namespace", "transom", "--include-crds"]);
@@ -28,13 +28,13 @@ pub fn chart(arguments: &[&str]) -> Result<Vec<Value>> {
 /// The objects of a folder for kustomize.
 ///
 /// # Errors
-/// With what kubectl said.
+/// With kubectl's error.
 pub fn kustomization(name: &str) -> Result<Vec<Value>> {
     let mut kubectl = kubectl()?;
     objects(&said(kubectl.arg("kustomize").arg(folder(name)))?)
 }
 
-/// A kustomization of an operator: the base with components on top. It goes with the value.
+/// A kustomization of an operator: the base with components on top. It is removed when the value is dropped.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -50,7 +50,7 @@ pub fn overlay(components: &[&str]) -> Result<TempDir> {
     Ok(overlay)
 }
 
-/// What a command prints; what it complains of is the error when it fails.
+/// The standard output of a command; on failure its standard error is the error.
 ///
 /// # Errors
 /// When it cannot be started, or fails.
@@ -64,7 +64,7 @@ pub fn said(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).context("a command printed something else than text")
 }
 
-/// The objects of a text of YAML; documents that hold only comments are none.
+/// The objects of a YAML text; documents with only comments do not count.
 ///
 /// # Errors
 /// When it is not well-formed.
@@ -79,7 +79,7 @@ pub fn objects(text: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// `Kind namespace/name`, by which objects are told apart.
+/// `Kind namespace/name`, which identifies an object.
 pub fn name(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let place = match text("/metadata/namespace") {

@@ -1,4 +1,4 @@
-//! The binary as a running process. Never left behind: it is killed when its handle goes.
+//! The binary as a running process. It is killed when its handle is dropped.
 
 use crate::bound::Bound;
 use anyhow::{Context as _, Result, ensure};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use transom_support::wait;
 
-/// How long the agent may take for anything; far more than it needs on a busy machine.
+/// The deadline for anything that the agent does; far longer than needed on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A running agent with its log.
@@ -16,7 +16,7 @@ pub const DEADLINE: Duration = Duration::from_secs(120);
 pub struct Agent {
     child: Child,
     log: PathBuf,
-    /// Ends after the process, which is in it.
+    /// Dropped after the process, which runs inside it.
     bound: Option<Bound>,
 }
 
@@ -36,7 +36,7 @@ impl Agent {
         Ok(Self { child, log, bound: None })
     }
 
-    /// The same within a bound of its memory.
+    /// The same within a memory limit.
     ///
     /// # Errors
     /// As for [`Agent::start`].
@@ -46,7 +46,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Everything that it has said.
+    /// Its entire output.
     ///
     /// # Errors
     /// When its log cannot be read.
@@ -54,7 +54,7 @@ impl Agent {
         Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
 
-    /// Bytes of memory that it holds now.
+    /// Bytes of memory that it uses now.
     ///
     /// # Errors
     /// When it is not running.
@@ -62,7 +62,7 @@ impl Agent {
         self.bytes("VmRSS:")
     }
 
-    /// The most bytes of memory that it ever held.
+    /// Its peak memory in bytes.
     ///
     /// # Errors
     /// When it is not running.
@@ -70,10 +70,10 @@ impl Agent {
         self.bytes("VmHWM:")
     }
 
-    /// The most bytes that it and all that it started ever took together, where the kernel counts that.
+    /// The peak memory in bytes of it and its children together, if the kernel counts that.
     ///
     /// # Errors
-    /// When it has no bound, has ended, or anything was killed because the bound was passed.
+    /// When it has no limit, has exited, or a process was killed for exceeding the limit.
     pub fn held(&mut self) -> Result<Option<u64>> {
         let ended = self.ended()?;
         let peak = self.bound.as_ref().context("it has no bound")?.held()?;
@@ -88,10 +88,10 @@ impl Agent {
         Ok(kibibytes * 1024)
     }
 
-    /// The processes that it started and that go on: their numbers.
+    /// The ids of its running child processes.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system does not provide this.
     pub fn children(&self) -> Result<Vec<u32>> {
         let own = self.child.id().to_string();
         let mut children = Vec::new();
@@ -104,15 +104,15 @@ impl Agent {
         Ok(children)
     }
 
-    /// How it ended, where it has.
+    /// Its exit status; none while it is running.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system does not provide this.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Ends it at once, wherever it is.
+    /// Kills it at once.
     ///
     /// # Errors
     /// When it cannot be killed.
@@ -122,20 +122,20 @@ impl Agent {
         Ok(())
     }
 
-    /// Sends it a signal, as `kill` spells it.
+    /// Sends it a signal, named as for `kill`.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has already exited.
     pub fn signal(&self, signal: &str) -> Result<()> {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
         ensure!(sent.success(), "the agent had ended before it got {signal}");
         Ok(())
     }
 
-    /// Asks it to end, and says what it said.
+    /// Asks it to exit, and returns its output.
     ///
     /// # Errors
-    /// When it does not end, or not well.
+    /// When it does not exit, or exits with an error.
     pub fn stop(mut self) -> Result<String> {
         self.signal("-TERM")?;
         let status = wait::until("the end of the agent", DEADLINE, || self.child.try_wait().ok().flatten())?;
@@ -144,22 +144,22 @@ impl Agent {
     }
 }
 
-/// The state of a process, and the number of its parent; nothing where there is none.
+/// The state of a process, and the id of its parent; none if it does not exist.
 fn process(number: u32) -> Option<(String, String)> {
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // Before them stands a name in parentheses, which may hold spaces.
+    // A name in parentheses precedes them and may contain spaces.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
 }
 
-/// Whether a process has ended; nobody may have asked yet how.
+/// Whether a process has ended, even if it was not reaped yet.
 pub fn has_ended(number: u32) -> bool {
     process(number).is_none_or(|(state, _)| state == "Z")
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Where it has ended already both have nothing to do.
+        // If it has already exited, both do nothing.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,5 +1,5 @@
-//! A bound on the memory of a program and of all that it starts: a control group where one can be made, else a resource
-//! limit. Never no bound: where neither can be had, whoever wants one gets an error.
+//! A limit on the memory of a program and of all its children: a control group if possible, else a resource limit. If
+//! neither is available, this is an error.
 
 use crate::agent::DEADLINE;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use transom_support::wait;
 
-/// A bound for what is started within it.
+/// A limit for what is started within it.
 #[derive(Debug)]
 pub struct Bound {
     bytes: u64,
@@ -18,18 +18,18 @@ pub struct Bound {
 
 #[derive(Debug)]
 enum Way {
-    /// All processes together, page cache and kernel memory too; the kernel kills one of them beyond.
+    /// All processes together, including page cache and kernel memory; the kernel kills one of them beyond the limit.
     Group(Group),
-    /// `RLIMIT_DATA` of each process: memory of its own that it may write. Address space that is only reserved, as
-    /// wasmtime does, does not count; what is mapped and was never touched does. Beyond, an allocation fails.
+    /// `RLIMIT_DATA` of each process: its private writable memory. Address space that is only reserved, as wasmtime
+    /// does, does not count; memory that is mapped but untouched does. Beyond the limit, an allocation fails.
     Limit,
 }
 
-/// A control group of our own.
+/// A control group created by the test.
 #[derive(Debug)]
 struct Group {
     folder: PathBuf,
-    /// Which files it has.
+    /// The names of its files.
     version: &'static Version,
 }
 
@@ -47,11 +47,11 @@ const VERSIONS: [Version; 2] = [
 ];
 
 impl Bound {
-    /// A bound of so many bytes. Where it holds for each process alone, the program gets what its children do not take
-    /// together, and each child has a bound of its own that the program sets: `children` bytes for all of them.
+    /// A limit of this many bytes. If the limit applies to each process alone, the program gets what its children do
+    /// not use together, and it sets a limit for each child: `children` bytes for all of them.
     ///
     /// # Errors
-    /// When there is no way to bound memory.
+    /// When there is no way to limit memory.
     pub fn new(bytes: u64, children: u64) -> Result<Self> {
         match Group::new(bytes) {
             Some(group) => Ok(Self { bytes, way: Way::Group(group) }),
@@ -59,7 +59,7 @@ impl Bound {
         }
     }
 
-    /// A bound by resource limit, whatever else there is.
+    /// A resource limit, even if a control group is possible.
     ///
     /// # Errors
     /// When the shell knows no such limit.
@@ -70,7 +70,7 @@ impl Bound {
         Ok(bound)
     }
 
-    /// The command within the bound; its process is the one of the command.
+    /// The command within the limit; the resulting process is the command itself.
     pub fn on(&self, command: &Command) -> Command {
         let mut within = Command::new("sh");
         let bound = match &self.way {
@@ -93,24 +93,24 @@ impl Bound {
         within
     }
 
-    /// The most bytes that were ever taken within, and whether nothing was killed for it. Without a group the kernel counts
-    /// nothing, and beyond the limit the program itself ends.
+    /// The peak bytes within the limit; fails if a process was killed for it. Without a group the kernel counts
+    /// nothing, and a program beyond the limit exits by itself.
     ///
     /// # Errors
-    /// When something was killed, or the kernel does not say.
+    /// When a process was killed, or the kernel does not provide this.
     pub fn held(&self) -> Result<Option<u64>> {
         let Way::Group(group) = &self.way else { return Ok(None) };
         let events = fs::read_to_string(group.folder.join(group.version.events))?;
         let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill ")).context("no count of kills")?;
         ensure!(killed.trim() == "0", "{killed} processes were killed beyond {} MiB", self.bytes >> 20);
-        // A kernel before 5.19 keeps no peak of a group of the second version.
+        // A kernel before 5.19 has no peak value for a cgroup v2 group.
         let peak = fs::read_to_string(group.folder.join(group.version.peak)).ok();
         Ok(peak.and_then(|peak| peak.trim().parse().ok()))
     }
 }
 
 impl Group {
-    /// Beside or below the group that this process is in, or at the root; nothing where none can be made.
+    /// Beside or below the group of this process, or at the root; none if no group can be created.
     fn new(bytes: u64) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut places = Vec::new();
@@ -145,7 +145,7 @@ impl Group {
         group.set(bytes).ok().map(|()| group)
     }
 
-    /// Sets the limit, and tries whether a process can enter.
+    /// Sets the limit, and checks that a process can enter.
     fn set(&self, bytes: u64) -> Result<()> {
         fs::write(self.folder.join(self.version.limit), bytes.to_string())?;
         let enter = format!("echo $$ > '{}'", self.folder.join("cgroup.procs").display());
@@ -159,7 +159,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that was killed leaves it a little later. One that stays keeps it, and is seen there.
+        // A killed process leaves the group a little later. A process that remains keeps the group, where it can be
+        // seen.
         drop(wait::until("the end of a control group", DEADLINE, || fs::remove_dir(&self.folder).ok()));
     }
 }
@@ -168,7 +169,7 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
-    /// Whether a shell may hold so many MiB in a child of its own, within a bound.
+    /// Whether a shell can allocate this many MiB in a child process within a limit.
     fn holds(bound: &Bound, mebibytes: u64) -> bool {
         let script = format!("head -c {mebibytes}m /dev/zero | tail -c {mebibytes}m > /dev/null && echo whole");
         let mut command = Command::new("sh");
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_more_than_its_bound_ends_and_what_takes_less_does_not() {
+    fn kills_a_process_only_beyond_its_bound() {
         for bound in [Bound::new(64 << 20, 0).unwrap(), Bound::limit(64 << 20).unwrap()] {
             assert!(holds(&bound, 20), "{bound:?}");
             assert!(bound.held().is_ok_and(|peak| peak.is_none_or(|peak| peak > 20 << 20)), "{bound:?}");

@@ -1,4 +1,4 @@
-//! Texts that must never be shown, and the search for them. Never prints what it finds: only where it was planted.
+//! Texts that must never be shown, and the search for them. Reports where a text was planted, not the text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ pub struct Canaries {
 }
 
 impl Canaries {
-    /// Makes a text for a place, and looks for it from now on: as it is, and in base64 wherever it starts there.
+    /// Creates a text for a place and searches for it from now on: raw, and in base64 at any offset.
     pub fn plant(&mut self, place: &str) -> String {
         let number = self.planted.len();
         let text = format!("canary{number:05}{}", "qZ7xW2vK9".repeat(3));
@@ -18,7 +18,7 @@ impl Canaries {
         text
     }
 
-    /// Looks for a text that is there already, in the same ways.
+    /// Searches for an existing text in the same ways.
     pub fn look_for(&mut self, place: &str, text: &str) {
         self.planted.push((place.to_owned(), text.to_owned()));
         for skipped in 0..3 {
@@ -28,12 +28,12 @@ impl Canaries {
         }
     }
 
-    /// How many texts are looked for.
+    /// The number of texts in the search.
     pub fn count(&self) -> usize {
         self.planted.len()
     }
 
-    /// The places whose texts are in some output.
+    /// The places whose texts appear in some output.
     pub fn found_in(&self, output: &[u8]) -> Vec<&str> {
         let output = String::from_utf8_lossy(output);
         self.planted
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_canary_is_found_raw_and_in_base64_wherever_it_starts() {
+    fn finds_a_canary_raw_and_in_base64_at_any_offset() {
         let mut canaries = Canaries::default();
         let text = canaries.plant("token");
         assert_eq!(canaries.found_in(b"nothing of the kind"), Vec::<&str>::new());

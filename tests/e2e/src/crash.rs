@@ -1,4 +1,4 @@
-//! The agent killed at random instants, over and over, and what it leaves then. For tests and soak alike.
+//! Kills the agent at random moments, over and over, and checks what it leaves. Used by tests and soak.
 
 use crate::agent::{Agent, DEADLINE};
 use crate::secret::Secret;
@@ -13,36 +13,36 @@ use std::time::{Duration, Instant};
 use transom_support::numbers::Numbers;
 use transom_support::wait;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Crash {
     /// HostedClusters, and as many ManagedClusters.
     pub clusters: usize,
     /// How often the agent is killed.
     pub kills: usize,
-    /// Chooses the instants and what changes between them.
+    /// Chooses the moments and the changes between them.
     pub seed: u64,
 }
 
-/// What was seen.
+/// What was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survived {
-    /// Kills that met the agent at work, not at its end.
+    /// Kills that met the agent while working, not at its end.
     pub at_work: usize,
     /// Kills that met it between the first and the last byte of a file.
     pub unfinished: usize,
-    /// Visible files that were read whole meanwhile.
+    /// Visible files that were read completely meanwhile.
     pub read: usize,
     /// Files that were compared with the undisturbed run.
     pub compared: usize,
 }
 
 impl Crash {
-    /// Kills an agent over and over while its fleet changes, and compares what the last start leaves with what an
-    /// undisturbed run makes of the same fleet.
+    /// Kills an agent over and over while its fleet changes, and compares the result of the last start with that of an
+    /// undisturbed run on the same fleet.
     ///
     /// # Errors
-    /// When they differ, when half a file was ever visible, or when something is left over.
+    /// When they differ, when an incomplete file was ever visible, or when temporary files remain.
     pub fn run(self) -> Result<Survived> {
         let stage = Stage::new(self.clusters, self.clusters)?;
         let undisturbed = Instant::now();
@@ -61,7 +61,7 @@ impl Crash {
         Ok(Survived { at_work, unfinished, read: read.into_inner(), compared })
     }
 
-    /// Gives how many kills met the agent at work, and how many in the middle of a file.
+    /// Returns how many kills met the agent while working, and how many in the middle of a file.
     fn kill_all(self, stage: &Stage, span: Duration) -> Result<(usize, usize)> {
         let mut numbers = Numbers::new(self.seed, 0);
         let (mut at_work, mut unfinished) = (0, 0);
@@ -69,7 +69,7 @@ impl Crash {
             self.disturb(stage, &mut numbers)?;
             let mut command = stage.run()?;
             command.args(["--now", NOW]);
-            // A watching agent has no end of its own, one that works once may have ended before it is killed.
+            // A watching agent does not exit by itself; one that runs once may have exited before it is killed.
             if round % 2 == 0 {
                 command.arg("--once");
             }
@@ -83,7 +83,7 @@ impl Crash {
         Ok((at_work, unfinished))
     }
 
-    /// What a user does meanwhile: new ports for some clusters, some results thrown away.
+    /// What a user does meanwhile: new ports for some clusters, some results deleted.
     fn disturb(self, stage: &Stage, numbers: &mut Numbers) -> Result<()> {
         for _ in 0..self.clusters / 2 {
             let index = (numbers.take() % self.clusters as u64) as usize;
@@ -110,7 +110,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Reads every visible result over and over; each must be whole whenever it is seen.
+/// Reads every visible result over and over; each must be complete at all times.
 fn read_all(stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> {
     loop {
         let last = over.load(Ordering::Relaxed);
@@ -139,7 +139,7 @@ fn whole(folder: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Compares with an undisturbed run over the same manifests; gives the number of files compared.
+/// Compares with an undisturbed run over the same manifests; returns the number of compared files.
 fn compare(stage: &Stage, clusters: usize) -> Result<usize> {
     let other = Stage::new(0, 0)?;
     for (path, _) in tree::contents(&stage.fleet)?.iter().filter(|(path, _)| !path.starts_with(".transom")) {

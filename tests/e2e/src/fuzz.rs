@@ -1,5 +1,5 @@
-//! Mutated cases, mutated policies and damaged own folders against the binary, from a seed: for a short test and
-//! `cargo xtask fuzz`. A panic, a hang, a shown credential, an unknown exit code or damage that stays is a finding.
+//! Mutated cases, mutated policies and damaged own folders against the binary, from a seed: for a short test and `cargo
+//! xtask fuzz`. Findings are a panic, a hang, a shown credential, an unknown exit code, and damage that stays.
 
 mod damage;
 mod dice;
@@ -14,30 +14,30 @@ use program::{Kind, Transom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How much is tried.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Fuzz {
     /// Chooses everything: attempt `n` of a seed is the same in every run.
     pub seed: u64,
-    /// At least so many attempts.
+    /// The minimum number of attempts.
     pub attempts: u64,
-    /// And until so much time is over.
+    /// The minimum duration.
     pub time: Duration,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Tried {
-    /// Attempts, by what was tried.
+    /// Attempts by kind.
     pub attempts: [u64; 3],
-    /// How many texts were planted that must not be shown.
+    /// Number of planted texts that must not be shown.
     pub canaries: usize,
-    /// One sentence for each attempt that went wrong, with its number and where its input was kept.
+    /// One sentence for each failed attempt, with its number and the path of its input.
     pub findings: Vec<String>,
 }
 
 impl Fuzz {
-    /// Tries it all. What went wrong is kept below a folder.
+    /// Runs all attempts. The inputs of failed ones are kept below a folder.
     ///
     /// # Errors
     /// When something could not be tried at all, or a planted credential is not found where it is shown on purpose.
@@ -53,7 +53,7 @@ impl Fuzz {
                 break;
             }
             let mut dice = Dice::new(self.seed, number);
-            // Cases are the most, as they hold the credentials.
+            // Most attempts are cases, because they contain the credentials.
             let what = [0, 1, 0, 2][usize::try_from(number % 4)?];
             let attempt = match what {
                 0 => case(&transom, &cases, &mut dice)?,
@@ -80,7 +80,7 @@ struct Attempt {
     wrong: Option<String>,
 }
 
-/// The search finds what is shown on purpose: one that finds nothing then is blind.
+/// Proves that the search works: it must find what is shown on purpose.
 fn sees(transom: &Transom, cases: &[plant::Case], seed: u64) -> Result<()> {
     let good = cases.iter().find(|case| case.path.ends_with("external-managed-kubeconfig/cases/G03-available"));
     let good = good.context("there is no case G03-available")?;

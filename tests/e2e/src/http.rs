@@ -1,14 +1,14 @@
-//! One request over plain HTTP, for the agent's admin server and for Prometheus. Never keeps a connection.
+//! One request over plain HTTP, for the agent's admin server and for Prometheus. Keeps no connection.
 
 use anyhow::{Context as _, Result};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long one answer may take.
+/// The deadline for one response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub struct Answer {
     /// The status.
@@ -20,15 +20,15 @@ pub struct Answer {
 /// Gets a path.
 ///
 /// # Errors
-/// When nobody answers, or not in HTTP.
+/// When there is no response, or it is not HTTP.
 pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     send(address, "GET", path)
 }
 
-/// The sum of a metric of the agent over those of its lines that hold a text.
+/// The sum of a metric of the agent over its lines that contain a text.
 ///
 /// # Errors
-/// As of [`get`].
+/// As for [`get`].
 pub fn metric(admin: SocketAddr, name: &str, holding: &str) -> Result<f64> {
     let text = get(admin, "/metrics")?.body;
     let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(holding));
@@ -36,10 +36,10 @@ pub fn metric(admin: SocketAddr, name: &str, holding: &str) -> Result<f64> {
     Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
 }
 
-/// Gets a path as whoever holds a token.
+/// Gets a path with a token.
 ///
 /// # Errors
-/// As of [`get`].
+/// As for [`get`].
 pub fn get_as(address: SocketAddr, path: &str, token: &str) -> Result<Answer> {
     ask(address, "GET", path, &format!("Authorization: Bearer {token}\r\n"))
 }
@@ -47,12 +47,12 @@ pub fn get_as(address: SocketAddr, path: &str, token: &str) -> Result<Answer> {
 /// Sends a request without a body.
 ///
 /// # Errors
-/// As of [`get`].
+/// As for [`get`].
 pub fn send(address: SocketAddr, method: &str, path: &str) -> Result<Answer> {
     ask(address, method, path, "")
 }
 
-/// HTTP/1.0: the answer ends with the connection.
+/// HTTP/1.0: the response ends with the connection.
 fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -65,7 +65,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Result<A
     Ok(Answer { status, body: body.to_owned() })
 }
 
-/// A text as it stands in a query.
+/// A text, escaped for a query.
 pub fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_no_plain_letter_is_escaped() {
+    fn escapes_everything_except_plain_letters() {
         assert_eq!(escaped("rate(a_b{c=\"d\"}[5m])"), "rate%28a_b%7Bc%3D%22d%22%7D%5B5m%5D%29");
     }
 }

@@ -1,5 +1,5 @@
-//! The binary `transom` at work on real folders, for the tests beside this crate and `cargo xtask soak`.
-//! Never looks into the agent: what it does is judged by its exit codes, its output and the files that it leaves.
+//! The binary `transom` running on real folders, for the tests beside this crate and `cargo xtask soak`. Treats the
+//! agent as a black box: checks its exit codes, its output and its files.
 
 pub mod agent;
 pub mod bound;

@@ -1,4 +1,4 @@
-//! Where the binary and the built components are. Never another binary than the one of these sources.
+//! The paths of the binary and the built components. The binary is always built from these sources.
 
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// The binary `transom` with the features that it has in the whole workspace, built once for a process: `cargo test` makes it only for the tests of its own package.
+/// The binary `transom` with the features that it has in the whole workspace, built once per process: `cargo test`
+/// builds it only for the tests of its own package.
 ///
 /// # Errors
 /// When it cannot be built.
@@ -18,7 +19,7 @@ pub fn binary() -> Result<&'static Path> {
     }
 }
 
-/// Names the binary that was built with the tests, so that it is not built a second time with features of its own.
+/// Names the binary that was built with the tests, so that it is not built again with other features.
 const GIVEN: &str = "TRANSOM_BINARY";
 
 fn build() -> Result<PathBuf> {
@@ -42,14 +43,14 @@ fn build() -> Result<PathBuf> {
     executable.context("cargo built `transom` and named no executable")
 }
 
-/// The executable that a message of cargo names.
+/// The executable that a cargo message names.
 fn executable_of(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let is_ours = message.pointer("/target/name")?.as_str()? == "transom";
     message.get("executable")?.as_str().filter(|_| is_ours).map(PathBuf::from)
 }
 
-/// The file of a policy that ships.
+/// The file of a bundled policy.
 pub fn policy(name: &str) -> PathBuf {
     root().join("policies").join(name).join("policy.yaml")
 }
@@ -59,10 +60,10 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A component that was built.
+/// A built component.
 ///
 /// # Errors
-/// When it has not been; the message says how.
+/// When it has not been built; the message says how.
 pub fn component(name: &str) -> Result<Vec<u8>> {
     let target = binary()?.parent().and_then(Path::parent).context("the binary lies in no target folder")?;
     let path = target.join("guests").join(name).with_extension("wasm");

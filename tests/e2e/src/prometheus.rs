@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes one agent, and promtool. Never left behind: it is killed when its handle goes.
+//! A real Prometheus that scrapes one agent, and promtool. It is killed when its handle is dropped.
 
 use crate::agent::DEADLINE;
 use crate::{http, program};
@@ -21,7 +21,7 @@ pub struct Prometheus {
 /// `prometheus` or `promtool`, as `cargo xtask servers` prepared them.
 ///
 /// # Errors
-/// When they were not.
+/// When they do not exist.
 pub fn tool(name: &str) -> Result<PathBuf> {
     let folder = std::env::var_os("TRANSOM_SERVERS").map(PathBuf::from);
     let folder = folder.context("TRANSOM_SERVERS is not set; run `cargo xtask servers`, it prints what to set")?;
@@ -30,7 +30,7 @@ pub fn tool(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where rules and dashboards lie.
+/// The folder of rules and dashboards.
 pub fn monitoring() -> PathBuf {
     program::root().join("host/deploy/monitoring")
 }
@@ -38,7 +38,7 @@ pub fn monitoring() -> PathBuf {
 /// Every expression of the dashboards, and the sides of every comparison of the rules.
 ///
 /// # Errors
-/// When a file cannot be read, or is not in the form that is expected.
+/// When a file cannot be read, or does not have the expected form.
 pub fn expressions() -> Result<BTreeSet<String>> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(monitoring().join("dashboards"))? {
@@ -71,7 +71,7 @@ impl Prometheus {
     /// Starts one in a folder; it scrapes the address and evaluates the rules every second.
     ///
     /// # Errors
-    /// When it cannot be started, or does not get ready.
+    /// When it cannot be started, or does not become ready.
     pub fn start(folder: &Path, agent: SocketAddr) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let rules = monitoring().join("rules.yaml").canonicalize()?;
@@ -82,7 +82,7 @@ impl Prometheus {
                 {"targets": [agent.to_string()], "labels": {"namespace": "transom"}}]}],
         });
         fs::write(folder.join("prometheus.yaml"), config.to_string())?;
-        // Nobody else takes the port in the short while until Prometheus does.
+        // No other process takes the port in the short time until Prometheus does.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let log = File::create(folder.join("log"))?;
         let child = Command::new(tool("prometheus")?)
@@ -101,7 +101,7 @@ impl Prometheus {
         Ok(started)
     }
 
-    /// The values of an expression now.
+    /// The current values of an expression.
     ///
     /// # Errors
     /// When Prometheus refuses the expression.
@@ -110,7 +110,7 @@ impl Prometheus {
         let document: Value = serde_json::from_str(&answer.body)?;
         ensure!(document["status"] == "success", "`{expression}`: {}", document["error"]);
         let rows = document["data"]["result"].as_array().context("the answer has no result")?;
-        // A scalar is one pair, a vector is rows with a pair each.
+        // A scalar is one pair; a vector is rows with one pair each.
         let pairs: Vec<&Value> = match document["data"]["resultType"].as_str() {
             Some("vector") => rows.iter().map(|row| &row["value"][1]).collect(),
             _ => rows.iter().skip(1).collect(),
@@ -118,10 +118,10 @@ impl Prometheus {
         pairs.into_iter().map(|value| Ok(value.as_str().context("no value")?.parse()?)).collect()
     }
 
-    /// Waits until an expression has a value that is as the test wants it; what is not a number is none.
+    /// Waits until an expression has an accepted value; NaN does not count.
     ///
     /// # Errors
-    /// When it never has.
+    /// When it never gets one.
     pub fn wait_for(&self, expression: &str, is: impl Fn(f64) -> bool) -> Result<()> {
         let look =
             || self.query(expression).ok().filter(|values| values.iter().any(|value| !value.is_nan() && is(*value)));
@@ -129,7 +129,7 @@ impl Prometheus {
         Ok(())
     }
 
-    /// What its rules say: the errors of those that cannot be reconciled.
+    /// The errors of its rules that cannot be evaluated.
     ///
     /// # Errors
     /// When Prometheus does not answer.
@@ -145,7 +145,7 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // Where it has ended already both have nothing to do.
+        // If it has already exited, both do nothing.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,4 +1,4 @@
-//! Secrets with kubeconfigs, read as a client would. Never shows more of one than its server and its stamp.
+//! Secrets with kubeconfigs, read as a client would read them. Shows only the server and the ownership labels.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -7,10 +7,10 @@ use serde_yaml::Value;
 use std::path::Path;
 use std::{fmt, fs};
 
-/// A kubeconfig, with the stamp of the secret that holds it.
+/// A kubeconfig, with the ownership labels of its secret.
 #[derive(Clone, PartialEq)]
 pub struct Secret {
-    /// Which component made it; empty when none did.
+    /// The component that created it; empty if there is none.
     pub component: String,
     /// The server of its first cluster.
     pub server: String,
@@ -28,7 +28,7 @@ impl Secret {
     /// The one Secret with a kubeconfig among the documents of a file.
     ///
     /// # Errors
-    /// When there is none, or any part of it is not what it should be.
+    /// When there is none, or any part of it is invalid.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
         Self::parse(&text).with_context(|| format!("failed to use `{}`", path.display()))
@@ -37,11 +37,11 @@ impl Secret {
     /// The one Secret with a kubeconfig among the documents of a text.
     ///
     /// # Errors
-    /// When there is none, or any part of it is not what it should be.
+    /// When there is none, or any part of it is invalid.
     pub fn parse(text: &str) -> Result<Self> {
         let mut documents = text.split("\n---\n").filter(|document| document.contains("kind: Secret"));
         let document = documents.next().context("there is no Secret")?;
-        // Errors of the parser may quote what they parse.
+        // Parser errors may quote the input.
         let secret: Value = serde_yaml::from_str(document).ok().context("the Secret is not YAML")?;
         let encoded = secret["data"]["kubeconfig"].as_str().context("the Secret has no kubeconfig")?;
         let bytes = STANDARD.decode(encoded).ok().context("the kubeconfig is not base64")?;
@@ -54,7 +54,7 @@ impl Secret {
         Ok(Self { component: component.to_owned(), server, rest })
     }
 
-    /// Whether everything but the server is equal.
+    /// Whether everything except the server is equal.
     pub fn carries(&self, source: &Self) -> bool {
         self.rest == source.rest
     }

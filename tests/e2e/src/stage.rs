@@ -1,4 +1,4 @@
-//! A folder with a generated fleet, and with policies where a test changes them. Never shared between tests.
+//! A folder with a generated fleet, and with policies if a test changes them. Not shared between tests.
 
 use crate::agent::{Agent, DEADLINE};
 use crate::program;
@@ -15,23 +15,23 @@ use transom_core::reference::{LOCAL, ObjectRef};
 use transom_support::fleet::{self, File, Fleet};
 use transom_support::wait;
 
-/// The time that runs which are compared work with.
+/// The current time for all runs that are compared.
 pub const NOW: &str = "2026-11-21T08:00:00Z";
 /// Chooses the keys and identifiers of every fleet here.
 const SEED: u64 = 7;
 
-/// A fleet in a folder of its own, which goes with it.
+/// A fleet in its own folder, which is removed with it.
 #[derive(Debug)]
 pub struct Stage {
     folder: TempDir,
     /// The folder of manifests.
     pub fleet: PathBuf,
-    /// The folder of policies; none is there unless the test puts one.
+    /// The folder of policies; it exists only if the test creates it.
     pub policies: PathBuf,
 }
 
 impl Stage {
-    /// Writes a fleet: so many HostedClusters, each with a ManagedCluster, and `managed` in all.
+    /// Writes a fleet: this many HostedClusters, each with a ManagedCluster, and `managed` ManagedClusters in all.
     ///
     /// # Errors
     /// When it cannot be generated or written.
@@ -45,7 +45,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// `transom`, away from the sources and with nothing in its environment that changes what it logs.
+    /// `transom`, outside the source tree and without environment variables that change its log.
     ///
     /// # Errors
     /// When there is no binary.
@@ -55,7 +55,7 @@ impl Stage {
         Ok(command)
     }
 
-    /// `transom run` on the fleet, with the policies of the stage where it has some.
+    /// `transom run` on the fleet, with the policies of the stage if it has any.
     ///
     /// # Errors
     /// When there is no binary.
@@ -76,7 +76,7 @@ impl Stage {
         Ok(self.run()?.args(["--once", "--now", NOW]).output()?)
     }
 
-    /// Starts the agent and has it watch.
+    /// Starts the agent in watch mode.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -84,7 +84,7 @@ impl Stage {
         Agent::start(&mut self.run()?, self.folder.path().join("log"))
     }
 
-    /// Where something lies in the folder of the stage.
+    /// A path in the folder of the stage.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -104,18 +104,18 @@ impl Stage {
         self.fleet.join(format!("managed/{name}.yaml"))
     }
 
-    /// The secret that the agent makes for a HostedCluster.
+    /// The managed secret of a HostedCluster.
     pub fn secret(&self, index: usize) -> PathBuf {
         let namespace = format!("klusterlet-{}", fleet::managed_name(index));
         self.own().join(format!("objects/{namespace}/Secret.external-managed-kubeconfig.yaml"))
     }
 
-    /// What the agent lays over a ManagedCluster.
+    /// The agent's patch of a ManagedCluster.
     pub fn patch(&self, name: &str) -> PathBuf {
         self.own().join(format!("patches/_cluster/ManagedCluster.{name}_cluster.open-cluster-management.io.yaml"))
     }
 
-    /// The keys of the taints of a ManagedCluster, with what the agent lays over it.
+    /// The keys of the taints of a ManagedCluster, including the agent's patch.
     ///
     /// # Errors
     /// When the folder or the object cannot be read.
@@ -128,13 +128,13 @@ impl Stage {
         Ok(taints.iter().filter_map(|taint| Some(taint["key"].as_str()?.to_owned())).collect())
     }
 
-    /// What the agent says about a HostedCluster.
+    /// The agent's status of a HostedCluster.
     pub fn hosted_status(&self, index: usize) -> PathBuf {
         let name = fleet::hosted_name(index);
         self.own().join(format!("status/external-managed-kubeconfig/clusters.{name}.yaml"))
     }
 
-    /// What the agent says about a policy.
+    /// The agent's status of a policy.
     pub fn policy_status(&self, policy: &str) -> PathBuf {
         self.own().join(format!("status/{policy}.yaml"))
     }
@@ -142,7 +142,7 @@ impl Stage {
     /// Replaces a text in a file.
     ///
     /// # Errors
-    /// When the file does not hold it.
+    /// When the file does not contain it.
     pub fn edit(&self, path: &Path, from: &str, to: &str) -> Result<()> {
         let text = fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
         if !text.contains(from) {
@@ -151,28 +151,28 @@ impl Stage {
         put(path, text.replacen(from, to, 1).as_bytes())
     }
 
-    /// Waits until the agent made a secret that is as the test wants it.
+    /// Waits until the agent has created an accepted secret.
     ///
     /// # Errors
-    /// When it never is.
+    /// When this never happens.
     pub fn wait_for_secret(&self, index: usize, what: &str, is: impl Fn(&Secret) -> bool) -> Result<Secret> {
         let path = self.secret(index);
         Ok(wait::until(what, DEADLINE, || Secret::read(&path).ok().filter(&is))?)
     }
 
-    /// Waits until the agent made a secret, whatever kind of credential it holds.
+    /// Waits until the agent has created a secret, with any kind of credential.
     ///
     /// # Errors
-    /// When it never does.
+    /// When this never happens.
     pub fn wait_for_secret_file(&self, index: usize) -> Result<()> {
         let path = self.secret(index);
         Ok(wait::until("the secret", DEADLINE, || path.exists().then_some(()))?)
     }
 
-    /// Waits until a file holds a text.
+    /// Waits until a file contains a text.
     ///
     /// # Errors
-    /// When it never does.
+    /// When this never happens.
     pub fn wait_for_text(&self, path: &Path, text: &str) -> Result<()> {
         let what = format!("`{text}` in {}", path.display());
         let look = || fs::read_to_string(path).ok().filter(|there| there.contains(text)).map(|_| ());
@@ -182,16 +182,16 @@ impl Stage {
     /// Waits until a file is gone.
     ///
     /// # Errors
-    /// When it never is.
+    /// When this never happens.
     pub fn wait_for_end(&self, path: &Path) -> Result<()> {
         let what = format!("the end of {}", path.display());
         Ok(wait::until(&what, DEADLINE, || (!path.exists()).then_some(()))?)
     }
 
-    /// Writes a policy that ships, with some texts replaced.
+    /// Writes a bundled policy, with some texts replaced.
     ///
     /// # Errors
-    /// When the policy does not hold one of them.
+    /// When the policy does not contain one of them.
     pub fn put_policy(&self, name: &str, changes: &[(&str, &str)]) -> Result<()> {
         let mut text = fs::read_to_string(program::policy(name))?;
         for (from, to) in changes {
@@ -202,7 +202,7 @@ impl Stage {
     }
 }
 
-/// Writes beside the file and renames, so that a watcher never sees half of it.
+/// Writes a temporary file and renames it, so that a watcher never sees half of it.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -214,14 +214,14 @@ pub fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::rename(&draft, path).with_context(|| format!("failed to put `{}` in place", path.display()))
 }
 
-/// Where the port for clients stands, and what it is.
+/// The position and value of the port for clients.
 pub(crate) fn port_of(text: &str) -> Option<(usize, &str)> {
     let end = text.rfind("\n    protocol: TCP\n    targetPort: client")?;
     let start = text.get(..end)?.rfind("port: ")? + "port: ".len();
     Some((start, text.get(start..end)?))
 }
 
-/// The files of a fleet, generated once for a process: its keys take time.
+/// The files of a fleet, generated once per process, because generating keys takes time.
 fn files(clusters: usize, managed: usize) -> Result<Vec<File>> {
     static KNOWN: Mutex<BTreeMap<(usize, usize), Vec<File>>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A component replaced under a running agent while its fleet changes all the time. For tests and soak alike.
+//! Replaces a component under a running agent while its fleet changes all the time. Used by tests and soak.
 
 use crate::agent::Agent;
 use crate::program;
@@ -15,12 +15,12 @@ use transom_support::fleet;
 
 /// The policy whose component is replaced.
 pub const POLICY: &str = "external-managed-kubeconfig";
-/// The two versions, each with the end of the server's host that only it writes.
+/// The two versions, each with the end of the server's host name that only it writes.
 const VERSIONS: [(&str, &str); 2] = [("kubeconfig", ".svc.cluster.local"), ("fixture-second", ".svc")];
-/// The generator makes the fourth cluster unavailable and the sixth without a home.
+/// The generator makes the fourth cluster unavailable and the sixth without a namespace.
 const WAITING: [usize; 2] = [3, 5];
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Swap {
     /// HostedClusters; at most 20.
@@ -29,19 +29,19 @@ pub struct Swap {
     pub swaps: usize,
 }
 
-/// What was seen.
+/// What was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swapped {
     /// Changes of the fleet meanwhile.
     pub edits: usize,
-    /// Secrets that were read meanwhile, each of one version.
+    /// Secrets that were read meanwhile; each came from one version.
     pub read: usize,
     /// Memory after each swap, in bytes.
     pub memory: Vec<u64>,
 }
 
 impl Swapped {
-    /// By how many bytes the most of the last half is above the most of the first.
+    /// The difference in bytes between the maximum of the second half and that of the first.
     pub fn growth(&self) -> u64 {
         let (first, last) = self.memory.split_at(self.memory.len() / 2);
         let most = |half: &[u64]| half.iter().copied().max().unwrap_or_default();
@@ -50,7 +50,7 @@ impl Swapped {
 }
 
 impl Swap {
-    /// Replaces the component over and over, and compares what is written with what each version writes.
+    /// Replaces the component over and over, and compares every written secret with the output of each version.
     ///
     /// # Errors
     /// When a reconcile is lost, or a secret mixes two versions.
@@ -78,8 +78,8 @@ impl Swap {
         Ok(Swapped { edits: edits.into_inner(), read: read.into_inner(), memory })
     }
 
-    /// Replaces the component; each time every secret must become the new version's before the next.
-    /// Gives the memory after each.
+    /// Replaces the component; each time every secret must reach the new version before the next swap. Returns the
+    /// memory after each.
     fn swap_all(self, stage: &Stage, agent: &Agent, versions: &Versions) -> Result<Vec<u64>> {
         let one = |round: usize| {
             versions.put(stage, round % 2)?;
@@ -90,7 +90,7 @@ impl Swap {
     }
 }
 
-/// The two versions: bytes, and the digest that the agent stamps.
+/// The two versions: their bytes, and the digest that the agent writes as an annotation.
 struct Versions {
     bytes: [Vec<u8>; 2],
     digests: Mutex<BTreeMap<String, usize>>,
@@ -108,7 +108,7 @@ impl Versions {
         put(&stage.policies.join(POLICY).join("decide.wasm"), bytes)
     }
 
-    /// Which version wrote a secret by its content; the same digest must always come with the same version.
+    /// The version that wrote a secret, by its content; equal digests must always mean the same version.
     fn version_of(&self, secret: &Secret) -> Result<usize> {
         let host = secret.server.rsplit_once(':').map_or("", |(host, _)| host);
         let version =
@@ -129,7 +129,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Waits until every secret was written by a version from the last state of its Service.
+    /// Waits until every secret was written by a version from the latest state of its Service.
     fn wait_for_all(&self, stage: &Stage, clusters: usize, version: usize) -> Result<()> {
         for index in ready(clusters) {
             let text = fs::read_to_string(stage.hosted(index))?;
@@ -145,7 +145,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Reads every secret over and over; each must be one version's, whenever it is seen.
+    /// Reads every secret over and over; each must come from one version at all times.
     fn read_all(&self, stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             for path in tree::files(&stage.own().join("objects"))? {
@@ -165,7 +165,7 @@ fn ready(clusters: usize) -> impl Iterator<Item = usize> {
     (0..clusters).filter(|index| !WAITING.contains(index))
 }
 
-/// Changes the port of one Service after the other, and waits for none of them but the last.
+/// Changes the port of one Service after the other, and waits for the last one only.
 fn edit_all(stage: &Stage, clusters: usize, over: &AtomicBool, edits: &AtomicUsize) -> Result<()> {
     let mut port = 10_000;
     while !over.load(Ordering::Relaxed) {
@@ -177,7 +177,7 @@ fn edit_all(stage: &Stage, clusters: usize, over: &AtomicBool, edits: &AtomicUsi
             let (before, after) = text.split_at(at);
             put(&path, format!("{before}{}", after.replacen(old, &port.to_string(), 1)).as_bytes())?;
             edits.fetch_add(1, Ordering::Relaxed);
-            // One at a time reaches its secret, so that changes and swaps go on beside each other and neither starves.
+            // One change at a time reaches its secret, so that changes and swaps run concurrently and neither starves.
             if index == 0 {
                 let reached = |secret: &Secret| secret.server.ends_with(&format!(":{port}"));
                 stage.wait_for_secret(index, &format!("the port of {}", fleet::hosted_name(index)), reached)?;

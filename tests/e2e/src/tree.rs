@@ -1,4 +1,4 @@
-//! What lies in a folder, as a value that can be compared. Never shows the content of a file: it may be a secret.
+//! The content of a folder, as a comparable value. Shows no file content: it may be a secret.
 
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A file that was not written again is the same file with the same time.
+/// A file that was not rewritten has the same inode and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Print {
     /// The file itself.
@@ -18,10 +18,10 @@ pub struct Print {
     pub modified: SystemTime,
 }
 
-/// Every file below a folder, in order; none when the folder is not there. What goes away meanwhile is left out.
+/// Every file below a folder, in order; none if the folder does not exist. Files deleted meanwhile are skipped.
 ///
 /// # Errors
-/// When a folder cannot be listed for another reason than being gone.
+/// When an existing folder cannot be listed.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     walk(folder, &mut found).with_context(|| format!("failed to list `{}`", folder.display()))?;
@@ -58,10 +58,10 @@ pub fn contents(folder: &Path) -> Result<BTreeMap<PathBuf, u64>> {
     })
 }
 
-/// The print of every file below a folder, by relative path.
+/// The inode and time of every file below a folder, by relative path.
 ///
 /// # Errors
-/// When one cannot be looked at.
+/// When the metadata of one cannot be read.
 pub fn prints(folder: &Path) -> Result<BTreeMap<PathBuf, Print>> {
     by_path(folder, |path| {
         let about = fs::metadata(path)?;

@@ -1,5 +1,5 @@
-//! A generated fleet of HostedClusters and ManagedClusters as manifests in files. The same fleet for the same numbers;
-//! never an object that an agent could not work with, though some have to wait or are held.
+//! A generated fleet of HostedClusters and ManagedClusters as manifests in files. Equal numbers give an equal fleet;
+//! the agent can work with every object, though some must wait or are suspended.
 
 mod hosted;
 mod managed;
@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Distinct certificate authorities in a fleet: generating one for each cluster would take hours.
+/// The number of CAs in a fleet: generating one for each cluster would take hours.
 const IDENTITIES: u64 = 3;
 
 /// What to generate.
@@ -20,7 +20,7 @@ pub struct Fleet {
     pub clusters: usize,
     /// Number of ManagedClusters.
     pub managed: usize,
-    /// Chooses identifiers and keys; one seed, one fleet.
+    /// Chooses identifiers and keys; one seed gives one fleet.
     pub seed: u64,
 }
 
@@ -29,7 +29,7 @@ pub struct Fleet {
 pub struct File {
     /// Path in the fleet's folder.
     pub path: String,
-    /// Its text, with credentials in it.
+    /// Its text, including credentials.
     pub text: String,
     /// Number of objects in it.
     pub objects: usize,
@@ -46,7 +46,7 @@ pub struct Written {
     pub bytes: usize,
 }
 
-/// What kept a fleet from being made.
+/// An error while generating a fleet.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     /// Its keys.
@@ -58,7 +58,7 @@ pub enum FleetError {
 }
 
 impl Fleet {
-    /// All files of the fleet, made one after the other.
+    /// All files of the fleet, generated one after the other.
     pub fn files(self) -> Result<impl Iterator<Item = File>, IdentityError> {
         let identities: Result<Vec<Identity>, IdentityError> =
             (0..IDENTITIES.min(self.clusters as u64)).map(|place| Identity::generate(self.seed, place)).collect();
@@ -72,7 +72,7 @@ impl Fleet {
         Ok(hosted.chain(managed))
     }
 
-    /// Writes all files below a folder, which is made where it is missing; secrets are for the owner's eyes only.
+    /// Writes all files below a folder, which is created if missing; only the owner may read secrets.
     pub fn write(self, folder: &Path) -> Result<Written, FleetError> {
         for sub in ["hosted", "managed"] {
             let path = folder.join(sub);
@@ -104,18 +104,18 @@ fn place(kind: u64, index: usize) -> u64 {
     kind << 40 | index as u64
 }
 
-/// A time in 2026, one minute after the other.
+/// A time in 2026; each index is one minute later.
 fn minute(index: usize) -> String {
     let (day, hour, minute) = (index / 1440 % 28 + 1, index / 60 % 24, index % 60);
     format!("2026-02-{day:02}T{hour:02}:{minute:02}:00Z")
 }
 
-/// Where the cluster of this index is.
+/// The region of the cluster with this index.
 fn region(index: usize) -> &'static str {
     ["us-east-1", "us-west-2", "eu-central-1", "ap-southeast-2"][index % 4]
 }
 
-/// What the cluster of this index is for.
+/// The environment of the cluster with this index.
 fn environment(index: usize) -> &'static str {
     ["production", "staging", "development"][index % 3]
 }

@@ -1,5 +1,5 @@
-//! Real certificate authorities and client certificates, as HyperShift makes them: RSA 2048, keys in PKCS#1. Generated from
-//! a seed, so that every run has the same; never a key that protects anything.
+//! Real CAs and client certificates, as HyperShift makes them: RSA 2048, keys in PKCS#1. Generated from a seed, so that
+//! every run has the same; the keys protect nothing.
 
 use crate::numbers::Numbers;
 use rcgen::{
@@ -12,10 +12,10 @@ use rsa::sha2::Sha256;
 use rsa::signature::{SignatureEncoding as _, Signer as _};
 use rsa::{RsaPrivateKey, RsaPublicKey};
 
-/// A certificate authority with one administrator's certificate and key; each a PEM document.
+/// A CA with one administrator's certificate and key; each a PEM document.
 #[derive(Clone)]
 pub struct Identity {
-    /// The authority's own certificate.
+    /// The CA's own certificate.
     pub ca: String,
     /// The administrator's certificate (`system:admin` in `system:masters`).
     pub certificate: String,
@@ -23,7 +23,7 @@ pub struct Identity {
     pub key: String,
 }
 
-/// What kept an identity from being made.
+/// An error while generating an identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The key.
@@ -38,7 +38,7 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// The identity of a seed and a place in it; takes about a second without optimisation of the RSA arithmetic.
+    /// The identity for a seed and a place in it; takes about a second if the RSA arithmetic is not optimised.
     pub fn generate(seed: u64, place: u64) -> Result<Self, IdentityError> {
         let mut numbers = Numbers::new(seed, place);
         let authority = CertifiedIssuer::self_signed(authority(&mut numbers)?, Key::generate(&mut numbers)?)?;
@@ -128,7 +128,7 @@ mod tests {
     use x509_cert::der::{DecodePem as _, Encode as _};
 
     #[test]
-    fn an_identity_is_what_it_says_and_the_same_each_time() {
+    fn an_identity_has_the_given_facts_and_is_reproducible() {
         let identity = Identity::generate(1, 2).unwrap();
         assert_eq!(identity.key, Identity::generate(1, 2).unwrap().key);
         let ca = Certificate::from_pem(&identity.ca).unwrap();

@@ -1,5 +1,5 @@
-//! What tests and tools share: a generated fleet of manifests, its identities, and waiting for a state.
-//! Never used by what ships.
+//! Shared by tests and tools: a generated fleet of manifests, its identities, and waiting for a state. Not part of the
+//! shipped agent.
 
 pub mod fleet;
 pub mod identity;

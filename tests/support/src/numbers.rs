@@ -1,4 +1,4 @@
-//! Numbers from a seed, the same on every machine and in every version. Never for anything that must be secret.
+//! Numbers from a seed, the same on every machine and in every version. Not for secrets.
 
 use rsa::rand_core::{CryptoRng, Error, RngCore, impls};
 
@@ -7,7 +7,7 @@ use rsa::rand_core::{CryptoRng, Error, RngCore, impls};
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// The stream of a seed and a place in it, so that two things of one seed do not share numbers.
+    /// The stream for a seed and a place in it, so that two things of one seed do not share numbers.
     pub fn new(seed: u64, place: u64) -> Self {
         let mut start = Self(seed);
         let mixed = start.take() ^ place.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -56,7 +56,7 @@ impl RngCore for Numbers {
     }
 }
 
-/// Said on purpose: the keys of a generated fleet are to be the same in every run, so they protect nothing.
+/// Implemented on purpose: the keys of a generated fleet must be the same in every run, so they protect nothing.
 impl CryptoRng for Numbers {}
 
 #[cfg(test)]
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_splitmix64() {
+    fn numbers_match_splitmix64() {
         let mut numbers = Numbers(0);
         assert_eq!([numbers.take(), numbers.take()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
     }
 
     #[test]
-    fn uuids_have_their_form_and_differ_by_place() {
+    fn uuids_are_well_formed_and_differ_by_place() {
         let uuid = Numbers::new(1, 1).uuid();
         assert_eq!(uuid.len(), 36);
         assert_eq!(uuid.as_bytes()[14], b'4');

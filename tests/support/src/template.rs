@@ -1,6 +1,6 @@
-//! Fills the places of a template. Never a language: `{{name}}` is replaced, everything else stays as it is.
+//! Fills the placeholders of a template: `{{name}}` is replaced, everything else stays as it is.
 
-/// The template with each `{{name}}` replaced by its value; a name without a value stays, so that the reader of the
+/// The template with each `{{name}}` replaced by its value; a name without a value stays, where the reader of the
 /// manifest sees it.
 pub(crate) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(template.len() * 2);
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_filled_and_unknown_ones_stay() {
+    fn fills_placeholders_and_keeps_unknown_ones() {
         assert_eq!(fill("a {{b}}{{b}} {{c}} }} {{", &[("b", "x")]), "a xx {{c}} }} {{");
     }
 }

@@ -1,11 +1,11 @@
-//! Waits for a state, with a deadline. Never for time to pass: a test that needs that is wrong.
+//! Waits for a state, with a deadline. Not for waiting a fixed time: a test that needs that is wrong.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Looks until something is seen; after `deadline` an error that names what never came.
+/// Looks until it gets a value; after `deadline` an error names what did not appear.
 pub fn until<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T, TooLate> {
     let start = Instant::now();
     loop {
@@ -19,7 +19,7 @@ pub fn until<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option
     }
 }
 
-/// What never came.
+/// What did not appear.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLate {
     what: String,
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_seen_is_given_and_what_is_not_is_named() {
+    fn returns_what_appears_and_names_what_does_not() {
         let mut looks = 0;
         let seen = until("three looks", Duration::from_secs(60), || {
             looks += 1;

@@ -1,4 +1,4 @@
-//! The generated fleet is what it says: manifests that parse, each object once, the same for the same seed.
+//! The generated fleet: manifests that parse, each object once, equal for equal seeds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +24,7 @@ fn objects() -> Result<BTreeMap<String, Vec<Value>>, Box<dyn Error>> {
 }
 
 #[test]
-fn every_object_is_there_once() -> Result<(), Box<dyn Error>> {
+fn every_object_exists_once() -> Result<(), Box<dyn Error>> {
     let objects = objects()?;
     assert_eq!(objects.len(), FLEET.clusters + FLEET.managed);
     let mut seen = BTreeSet::new();
@@ -56,7 +56,7 @@ fn admin_kubeconfigs_have_the_size_and_form_of_real_ones() -> Result<(), Box<dyn
 }
 
 #[test]
-fn states_and_names_of_all_kinds_are_there() -> Result<(), Box<dyn Error>> {
+fn contains_every_kind_of_state_and_name() -> Result<(), Box<dyn Error>> {
     let objects = objects()?;
     let available = |path: &str, kind: &str, condition: &str| -> Option<String> {
         let object = objects.get(path)?.iter().find(|object| object["kind"] == kind)?;
@@ -90,7 +90,7 @@ fn one_seed_gives_one_fleet() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn it_is_written_below_a_folder() -> Result<(), Box<dyn Error>> {
+fn writes_the_fleet_below_a_folder() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let written = Fleet { clusters: 1, managed: 1, seed: 7 }.write(&folder.path().join("new"))?;
     assert_eq!((written.files, written.objects), (2, 6));

@@ -1,5 +1,5 @@
-//! Rust text without what is not code: comments and the insides of literals, line by line as it was.
-//! Never a parser: it knows only where code stops, so that words can be searched in it.
+//! Rust text without comments and the contents of literals, with the same lines. Not a parser: it knows only where code
+//! stops, so that words can be searched in it.
 
 /// The text with comments and literals blanked; lines keep their numbers.
 pub fn only(text: &str) -> String {
@@ -39,7 +39,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Length of a block comment with those in it.
+/// Length of a block comment, including nested ones.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while let Some(rest) = text.get(at..) {
@@ -61,7 +61,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// Length of a literal between two of these quotes, escapes respected.
+/// Length of a literal between two of these quotes, with escapes.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, char) in text.char_indices().skip(1) {
@@ -84,7 +84,7 @@ fn character(text: &str) -> usize {
     }
 }
 
-/// Length of `r"…"` or `r#"…"#`; 0 where it is none.
+/// Length of `r"…"` or `r#"…"#`; 0 if it is not a raw string.
 fn raw_string(text: &str) -> usize {
     let hashes = text[1..].bytes().take_while(|byte| *byte == b'#').count();
     if !text[1 + hashes..].starts_with('"') {
@@ -94,7 +94,7 @@ fn raw_string(text: &str) -> usize {
     text[2 + hashes..].find(&end).map_or(text.len(), |at| 2 + hashes + at + end.len())
 }
 
-/// Whether the word stands in the code, not as part of a longer one.
+/// Whether the code contains the word, not as part of a longer one.
 pub fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| {
         let before = code[..at].chars().next_back();
@@ -120,7 +120,7 @@ pub fn test_lines(code: &str) -> Vec<bool> {
     marks
 }
 
-/// The line after the module whose attributes start here; the same line where no module follows.
+/// The line after the module whose attributes start here; the same line if no module follows.
 fn module_end(lines: &[&str], start: usize) -> usize {
     let mut at = start;
     while lines.get(at).is_some_and(|line| line.starts_with("#[")) {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_literals_are_blanked() {
+    fn blanks_comments_and_literals() {
         let text = "let a = \"unsafe \\\" {\"; // unsafe\nlet b = r#\"unsafe \"x\" \"#; /* unsafe /* a */ b */ let c = '\"'; let d: &'static str = b\"unsafe\";";
         let code = only(text);
         assert!(!code.contains("unsafe"), "{code}");
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_whole() {
+    fn matches_whole_words() {
         assert!(has_word("pub unsafe fn a()", "unsafe"));
         assert!(!has_word("#![forbid(unsafe_code)]", "unsafe"));
     }
 
     #[test]
-    fn test_modules_end_where_their_brace_closes() {
+    fn test_modules_end_at_their_closing_brace() {
         let code = "fn a() {}\n#[cfg(test)]\n#[expect(x)]\nmod tests {\n    fn b() {\n    }\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n#[cfg(test)]\nuse a;\n";
         let marked: Vec<usize> = test_lines(code).iter().enumerate().filter(|(_, is)| **is).map(|(at, _)| at).collect();
         assert_eq!(marked, [1, 2, 3, 4, 5, 6, 8, 9]);

@@ -1,10 +1,10 @@
-//! Who may import whom: arrows point to core and api, only the agent sees two adapters at once, and host and guest
-//! meet only in wit. Never about versions.
+//! Which package may depend on which: arrows point to core and api, only the agent uses two adapters together, and host
+//! and guest share only wit. Versions do not matter.
 
 use crate::finding::{Finding, Rule};
 use crate::packages::{Dependency, Package};
 
-/// What a package may use of ours, and what it must never use of others.
+/// The workspace packages that a package may use, and the external ones that it must not use.
 struct Border {
     ours: &'static [&'static str],
     never: &'static [&'static str],
@@ -13,7 +13,7 @@ struct Border {
 /// The cluster's client, which only `host/cluster` knows.
 const KUBE: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 
-/// The border of a package of the host, by folder.
+/// The rule for a package of the host, by folder.
 fn border(folder: &str) -> Option<Border> {
     Some(match folder {
         "host/api" => Border { ours: &[], never: &["tokio", "tracing", "wasmtime"] },
@@ -33,13 +33,13 @@ fn border(folder: &str) -> Option<Border> {
     })
 }
 
-/// Dependencies that cross a border.
+/// Dependencies that break a rule.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     packages.iter().flat_map(|package| of_package(package, packages)).collect()
 }
 
 fn of_package(package: &Package, packages: &[Package]) -> Vec<Finding> {
-    // Tools and tests look at everything; nothing that ships looks at them.
+    // Tools and tests may use everything; nothing that ships may use them.
     if package.folder == "host/xtask" || (package.folder.starts_with("tests/") && !is_fixture(package)) {
         return Vec::new();
     }
@@ -79,7 +79,7 @@ fn finding(package: &Package, sentence: &str) -> Finding {
 mod tests {
     use super::*;
 
-    /// A small workspace in which this package depends on these (`dev:` in front for tests only).
+    /// A small workspace in which this package has these dependencies (`dev:` in front for tests only).
     fn findings(folder: &str, on: &[&str]) -> Vec<String> {
         let known = [
             ("transom-api", "host/api"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_table_allows_passes() {
+    fn accepts_what_the_table_allows() {
         assert!(findings("host/core", &["transom-api", "serde", "dev:transom-support", "dev:proptest"]).is_empty());
         assert!(findings("host/agent", &["transom-engine", "transom-cluster", "tokio"]).is_empty());
         assert!(findings("host/engine", &["transom-core", "wasmtime", "tracing"]).is_empty());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_forbidden_arrow_is_found() {
+    fn finds_each_forbidden_dependency_between_packages() {
         for (folder, on) in [
             ("host/api", "transom-core"),
             ("host/core", "transom-engine"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_forbidden_stranger_is_found() {
+    fn finds_each_forbidden_external_dependency() {
         for (folder, on) in [
             ("host/core", "tokio"),
             ("host/core", "tracing"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_without_a_border_is_found() {
+    fn finds_a_package_without_a_rule() {
         assert_eq!(
             findings("host/new", &[]),
             ["`probe`: has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs"]

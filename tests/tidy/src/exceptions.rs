@@ -1,22 +1,22 @@
-//! Where a rule does not hold yet, and why. The list may only shrink: an entry that is not needed any more, or whose file
-//! has grown, is itself a finding. Never for a whole folder.
+//! Exceptions to the rules, with reasons. The list may only shrink: an unused entry, or one whose file has grown, is
+//! itself a finding. An exception never covers a whole folder.
 
 use crate::finding::{Finding, Rule};
 
-/// One place that a rule lets pass.
+/// One place that a rule allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Exception {
     /// The rule.
     pub rule: Rule,
     /// The file or package, as the finding names it.
     pub place: &'static str,
-    /// The most that is let pass: lines for [`Rule::Size`], times for the others.
+    /// The allowed maximum: lines for [`Rule::Size`], occurrences for the others.
     pub most: usize,
     /// Why.
     pub reason: &'static str,
 }
 
-/// All of them.
+/// All exceptions.
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         rule: Rule::Sleep,
@@ -50,7 +50,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// What is left of the findings of these rules, and what is wrong with the exceptions themselves.
+/// The findings of these rules that remain, and errors in the exceptions themselves.
 pub fn apply(rules: &[Rule], findings: Vec<Finding>, exceptions: &[Exception]) -> Vec<Finding> {
     let stale = exceptions.iter().filter(|exception| rules.contains(&exception.rule)).filter_map(|exception| {
         let amount = amount_at(exception, &findings);
@@ -97,19 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_covers_its_place_up_to_its_most() {
+    fn an_exception_covers_its_place_up_to_its_limit() {
         assert_eq!(left(vec![long(310)]), 0);
         assert_eq!(left(vec![long(311)]), 1);
     }
 
     #[test]
-    fn an_exception_that_is_not_needed_is_found_when_its_rule_is_asked() {
+    fn finds_an_unused_exception_when_its_rule_runs() {
         assert_eq!(left(Vec::new()), 1);
         assert!(apply(&[Rule::Name], Vec::new(), &[LONG]).is_empty());
     }
 
     #[test]
-    fn an_exception_without_a_reason_is_found() {
+    fn finds_an_exception_without_a_reason() {
         let silent = Exception { reason: "", ..LONG };
         assert_eq!(apply(&[Rule::Size], vec![long(301)], &[silent]).len(), 1);
     }

@@ -1,21 +1,21 @@
-//! What a rule found, with one sentence on what to do. Never a bare "no".
+//! A violation of a rule, with one sentence on what to do.
 
 use std::fmt;
 
 /// The rules, by the name that `exceptions.rs` uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// Who may import whom.
+    /// Which package may depend on which.
     Dependency,
-    /// How a manifest of a package looks.
+    /// The form of a package's manifest.
     Manifest,
     /// Lines of a file.
     Size,
     /// The first line of a file.
     FirstLine,
-    /// Words that a module or type may not be called by.
+    /// Forbidden words in names of modules and types.
     Name,
-    /// `unsafe` outside its places.
+    /// `unsafe` outside the allowed places.
     Unsafe,
     /// `#[allow]` instead of `#[expect]`.
     Allow,
@@ -23,24 +23,24 @@ pub enum Rule {
     Sleep,
     /// Clock, environment, files or network in the core.
     Pure,
-    /// The agent acting by a reason.
+    /// The agent's code depends on a reason.
     Reason,
     /// A released contract that was changed.
     Frozen,
     /// A name at the top level that does not belong there.
     TopLevel,
-    /// What a page names and nobody has.
+    /// A page names something that does not exist.
     Page,
 }
 
-/// One place where a rule does not hold.
+/// One place that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule.
     pub rule: Rule,
     /// The file or package.
     pub place: String,
-    /// How many lines or how many times, for the rules that count; else 1.
+    /// Number of lines or occurrences, for the rules that count; else 1.
     pub amount: usize,
     /// What is wrong and what to do.
     pub sentence: String,

@@ -1,16 +1,16 @@
-//! The first line of a file says what it is for. Never judges what it says.
+//! The first line of a file says what it is for. Checks only that it exists.
 
 use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
-/// Files that do not begin with a word about themselves.
+/// Files without a header.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     sources.iter().filter_map(finding).collect()
 }
 
 fn finding(source: &Source) -> Option<Finding> {
     let wanted = wanted(source)?;
-    // A shebang and the package of a WIT file stand before anything else by their nature.
+    // A shebang and the package of a WIT file must come before anything else.
     let skipped =
         |line: &&str| line.starts_with("#!/") || source.is("wit") && (line.starts_with("package ") || line.is_empty());
     let first = source.text.lines().find(|line| !skipped(line)).unwrap_or_default();
@@ -23,7 +23,8 @@ fn finding(source: &Source) -> Option<Finding> {
     })
 }
 
-/// How the line begins in this kind of file; none for what carries no comment (data, cases, manifests of packages).
+/// The required start of the line in this kind of file; none for files without comments (data, cases, manifests of
+/// packages).
 fn wanted(source: &Source) -> Option<&'static str> {
     let path = source.path.as_str();
     if path.contains("/cases/") || path.ends_with("/Cargo.toml") || path.ends_with("Cargo.lock") {
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_word_about_themselves_are_found() {
+    fn finds_files_without_a_header() {
         assert!(found("a/src/b.rs", "use x;\n"));
         assert!(found("a/src/b.rs", ""));
         assert!(found("a/src/b.rs", "//!\n"));
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_one_and_files_of_data_are_not() {
+    fn accepts_files_with_a_header_and_data_files() {
         assert!(!found("a/src/b.rs", "//! Says it.\n"));
         assert!(!found("wit/a.wit", "package a:b;\n\n/// Says it.\n"));
         assert!(!found(".ci/run", "#!/usr/bin/env bash\n# Says it.\n"));

@@ -1,13 +1,12 @@
-//! Words that may stand only in some places: `unsafe`, `#[allow]`, sleeping in tests, effects in the core, reasons in what
-//! the controller does.
-//! Never looks into comments or literals.
+//! Words that are allowed only in some places: `unsafe`, `#[allow]`, sleeping in tests, effects in the core, reasons in
+//! what the controller does. Ignores comments and literals.
 
 use crate::code;
 use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
 /// The only places for `unsafe`: the allocator of guests, generated bindings, deserialising compiled code; and the
-/// linear memory that a test owns, which only the tests' feature compiles.
+/// linear memory that a test owns, which is compiled only with the tests' feature.
 const UNSAFE_PLACES: [&str; 5] = [
     "guest/sdk/src/arena.rs",
     "guest/sdk/src/bindings",
@@ -16,7 +15,7 @@ const UNSAFE_PLACES: [&str; 5] = [
     "host/engine/src/recorder.rs",
 ];
 
-/// What would make the answer of the core depend on more than its arguments.
+/// Effects that would make the core's answer depend on more than its arguments.
 const EFFECTS: [&str; 12] = [
     "SystemTime",
     "Instant",
@@ -32,8 +31,8 @@ const EFFECTS: [&str; 12] = [
     "RandomState",
 ];
 
-/// How a line looks that compares a reason: a guest may say any word, so nothing may depend on one. What depends on how an
-/// reconcile ended depends on `report::End`, which only the core makes.
+/// Patterns of lines that compare a reason: a guest may return any reason, so nothing may depend on one. Decisions by
+/// the outcome of a reconcile use `report::End`, which only the core creates.
 const COMPARISONS: [&str; 9] = [
     "== KnownReason::",
     "!= KnownReason::",
@@ -45,7 +44,7 @@ const COMPARISONS: [&str; 9] = [
     "Reason::Known(",
     "reason.as_str() {",
 ];
-/// Of those that end with a bracket, the calls that compare what is in it.
+/// Of the patterns that end with a bracket, the calls that compare their content.
 const COMPARING: [&str; 3] = ["contains(", "matches!(", "eq("];
 
 /// Whether a line compares a reason, or branches by one.
@@ -57,7 +56,7 @@ fn compares_reasons(line: &str) -> bool {
     })
 }
 
-/// Places where a forbidden word stands.
+/// Places with a forbidden word.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     sources.iter().filter(|source| source.is("rs")).flat_map(of_file).collect()
 }
@@ -76,14 +75,14 @@ fn of_file(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Where a line stands.
+/// The place of a line.
 struct Place<'a> {
     path: &'a str,
     in_test: bool,
 }
 
 impl Place<'_> {
-    /// The rule that the line breaks, and what to do.
+    /// The rule that the line breaks, with what to do.
     fn forbids(&self, line: &str) -> Option<(Rule, String)> {
         let loosens = line.contains("expect(unsafe_code") || line.contains("allow(unsafe_code");
         if (code::has_word(line, "unsafe") || loosens)
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_is_found_outside_its_places() {
+    fn finds_unsafe_outside_its_places() {
         assert_eq!(rules("host/core/src/a.rs", "fn a() { unsafe { b() } }\n"), [Rule::Unsafe]);
         assert_eq!(rules("host/agent/src/a.rs", "#[expect(unsafe_code, reason = \"x\")]\n"), [Rule::Unsafe]);
         assert_eq!(rules("guest/sdk/src/arena.rs", "unsafe impl A for B {}\n"), []);
@@ -136,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn allow_is_found_and_expect_is_not() {
+    fn finds_allow_but_not_expect() {
         assert_eq!(rules("host/agent/src/a.rs", "#![allow(dead_code)]\n"), [Rule::Allow]);
         assert_eq!(rules("host/agent/src/a.rs", "#[expect(dead_code, reason = \"x\")]\n"), []);
     }
 
     #[test]
-    fn sleeping_is_found_in_tests_only() {
+    fn finds_sleeping_in_tests_only() {
         let sleeping = "fn a() { thread::sleep(b); }\n";
         assert_eq!(rules("tests/conformance/tests/a.rs", sleeping), [Rule::Sleep]);
         assert_eq!(rules("host/agent/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{sleeping}}}\n")), [Rule::Sleep]);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn comparing_reasons_is_found_in_the_agent() {
+    fn finds_comparisons_of_reasons_in_the_agent() {
         for line in [
             "if report.reason == KnownReason::NotLeading.into() {",
             "let unread = |told: &Told| causes.contains(&told.reason);",
@@ -167,7 +166,7 @@ mod tests {
         for line in [
             "if report.end == End::Ended(Class::Standby) {",
             "reason: KnownReason::AgentFailed.into(),",
-            "Refusal { word: KnownReason::PolicyInvalid, message }",
+            "Refusal { reason: KnownReason::PolicyInvalid, message }",
             "screen.note(format_args!(x, told.reason));",
             "Err(error) => Err(Failure::known(KnownReason::ReadFailed, error)),",
         ] {
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_are_found_in_the_core() {
+    fn finds_effects_in_the_core() {
         assert_eq!(rules("host/core/src/a.rs", "let now = Instant::now();\n"), [Rule::Pure]);
         assert_eq!(rules("host/core/src/a.rs", "use std::env;\n"), [Rule::Pure]);
         assert_eq!(rules("host/core/src/a.rs", "use std::net::IpAddr;\n"), []);

@@ -1,16 +1,17 @@
-//! A released contract never changes. Each file under `wit/released/` is recorded with its sha256; never updated by a test.
+//! A released contract never changes. Each file under `wit/released/` is recorded with its sha256; no test updates the
+//! record.
 
 use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 
-/// Where released generations of the contract lie.
+/// The folder of released generations of the contract.
 pub const FOLDER: &str = "wit/released/";
 /// The record: lines of `<sha256>  <path from the root>`, as `sha256sum` writes them.
 pub const RECORD: &str = "tests/tidy/released.sha256";
 
-/// Released files that differ from their record, lack one, or are gone.
+/// Released files that differ from their record, lack one, or were removed.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let record = sources.iter().find(|source| source.path == RECORD).map_or("", |source| &source.text);
     let recorded: BTreeMap<&str, &str> = record.lines().filter_map(entry).collect();
@@ -60,20 +61,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_recorded_passes() {
+    fn accepts_unchanged_contracts() {
         assert!(sentences(Some("a"), Some("a")).is_empty());
         assert!(sentences(None, None).is_empty());
     }
 
     #[test]
-    fn a_change_a_loss_and_a_missing_record_are_found() {
+    fn finds_changed_missing_and_unrecorded_contracts() {
         assert!(sentences(Some("b"), Some("a"))[0].contains("was changed"));
         assert!(sentences(None, Some("a"))[0].contains("is gone"));
         assert!(sentences(Some("a"), None)[0].contains("not recorded"));
     }
 
     #[test]
-    fn digests_are_those_of_sha256sum() {
+    fn digests_match_sha256sum() {
         assert_eq!(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

@@ -1,5 +1,5 @@
-//! The rules of this workspace that a program can hold, as functions from values to findings.
-//! Never changes a file; `tests/workspace.rs` applies each rule to the real tree.
+//! The rules of this workspace that a program can check, as functions from values to findings. Changes no files;
+//! `tests/workspace.rs` applies each rule to the real tree.
 
 pub mod code;
 pub mod dependencies;

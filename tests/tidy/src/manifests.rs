@@ -1,4 +1,4 @@
-//! Manifests of packages: lints and versions come from the root. Never the root manifest itself.
+//! Manifests of packages: lints and versions come from the root. The root manifest itself is exempt.
 
 use crate::finding::{Finding, Rule};
 use crate::tree::Source;
@@ -50,12 +50,12 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_inherits_passes() {
+    fn accepts_a_manifest_that_inherits() {
         assert_eq!(findings(GOOD), 0);
     }
 
     #[test]
-    fn what_does_not_inherit_is_found() {
+    fn finds_what_does_not_inherit() {
         assert_eq!(findings(&GOOD.replace("[lints]\nworkspace = true\n", "")), 1);
         assert_eq!(findings(&GOOD.replace("description = \"b\"\n", "")), 1);
         assert_eq!(findings(&format!("{GOOD}tokio = \"1\"\n")), 1);

@@ -1,12 +1,12 @@
-//! Words that say nothing about what a thing does. Never judges functions or variables.
+//! Vague words in names of modules and types. Functions and variables are exempt.
 
 use crate::code;
 use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
-/// What no file, folder or module may be called.
+/// Forbidden names of files, folders and modules.
 const MODULES: [&str; 9] = ["utils", "util", "common", "helpers", "helper", "manager", "constants", "consts", "misc"];
-/// What no type may end in.
+/// Forbidden endings of types.
 const TYPES: [&str; 4] = ["Manager", "Helper", "Helpers", "Utils"];
 
 /// Modules and types with vague names.
@@ -76,21 +76,21 @@ mod tests {
     }
 
     #[test]
-    fn vague_modules_are_found_as_file_folder_and_inline() {
+    fn finds_vague_modules_as_file_folder_and_inline() {
         assert_eq!(sentences("a/src/utils.rs", "").len(), 1);
         assert_eq!(sentences("a/src/common/x.rs", "").len(), 1);
         assert_eq!(sentences("a/src/x.rs", "pub(crate) mod helpers {\n}\n").len(), 1);
     }
 
     #[test]
-    fn vague_types_are_found_with_their_name() {
+    fn finds_vague_types_with_their_name() {
         let found = sentences("a/src/x.rs", "pub struct QueueManager<T> {\n");
         assert!(found[0].starts_with("type `QueueManager`"), "{found:?}");
         assert_eq!(sentences("a/src/x.rs", "trait ParseHelper: Sized {\n").len(), 1);
     }
 
     #[test]
-    fn words_in_comments_uses_and_longer_names_are_not() {
+    fn ignores_words_in_comments_uses_and_longer_names() {
         assert!(
             sentences("a/src/x.rs", "// struct AManager\nuse b::QueueManager;\nlet utils = 1;\nmod utilsation;\n")
                 .is_empty()

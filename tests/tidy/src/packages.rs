@@ -1,5 +1,5 @@
-//! The packages of the workspace and what each depends on, read from `cargo metadata`. Never what they depend on in turn:
-//! only a direct dependency can be imported.
+//! The packages of the workspace and what each depends on, read from `cargo metadata`. Direct dependencies only: others
+//! cannot be imported.
 
 use serde_json::Value;
 use std::path::Path;
@@ -20,11 +20,11 @@ pub struct Package {
 pub struct Dependency {
     /// Name of the package.
     pub name: String,
-    /// Whether only tests and examples have it.
+    /// Whether it is only for tests and examples.
     pub dev: bool,
 }
 
-/// Reads the output of `cargo metadata --no-deps`; what has another form is left out.
+/// Reads the output of `cargo metadata --no-deps`; skips entries of another form.
 pub fn read(metadata: &Value) -> Vec<Package> {
     let root = Path::new(metadata["workspace_root"].as_str().unwrap_or_default());
     list(&metadata["packages"]).filter_map(|package| read_package(package, root)).collect()
@@ -49,7 +49,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn packages_are_read_with_folder_and_kinds() {
+    fn reads_packages_with_folder_and_kinds() {
         let metadata = json!({"workspace_root": "/w", "packages": [{
             "name": "a", "manifest_path": "/w/host/a/Cargo.toml",
             "dependencies": [{"name": "b", "kind": null}, {"name": "c", "kind": "dev"}],

@@ -1,21 +1,21 @@
-//! Pages tell of what is there: every path, metric, flag and CamelCase word in code that a page names exists in the tree,
-//! and so does every command and flag of `transom` in a command line that a page shows.
-//! Never judges what a page says about it.
+//! Pages name only what exists: every path, metric, flag and CamelCase word in code that a page names exists in the
+//! tree, and so does every command and flag of `transom` in a command line on a page. Does not check what the page says
+//! about it.
 
 use crate::code;
 use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
-/// Names that stand for something of the reader's own: the files of the tutorial.
+/// Names of the reader's own files: those of the tutorial.
 const OF_THE_READER: [&str; 2] = ["cases/labelled/", "cases/wrong-setting/"];
 /// Flags of helm and of Rust's tests.
 const OF_OTHERS: [&str; 2] = ["--reuse-values", "--nocapture"];
-/// Endings of what is a file of the tree where a page names it with its folder.
+/// Endings that mark a file of the tree when a page names it with its folder.
 const FILES: [&str; 5] = [".rs", ".yaml", ".json", ".wit", ".md"];
-/// What metrics and recorded series begin with; the rest of the name follows.
+/// Prefixes of metrics and recorded series.
 const METRICS: [&str; 3] = ["transom_", "transom:", "hypershift_addon_agent_"];
 
-/// What pages name and nobody has.
+/// Names on pages that do not exist.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let is_page = |source: &&Source| source.is("md") && !source.path.starts_with("host/adr/");
     sources.iter().filter(is_page).flat_map(|page| of(page, sources)).collect()
@@ -59,7 +59,7 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
     missing.into_iter().map(finding).collect()
 }
 
-/// Where the commands and flags of `transom` stand.
+/// The sources of the commands and flags of `transom`.
 fn of_transom(sources: &[Source]) -> impl Iterator<Item = &Source> {
     sources.iter().filter(|source| source.path.starts_with("host/agent/src/args"))
 }
@@ -69,10 +69,10 @@ fn is_flag(sources: &[Source], flag: &str) -> bool {
     of_transom(sources).any(|source| code::has_word(&source.text, &format!("{field}:")))
 }
 
-/// The words of every call of `transom` in blocks and spans, without its own; a line that ends with `\` goes on.
+/// The arguments of every call of `transom` in blocks and spans; a line that ends with `\` continues.
 fn command_lines(text: &str) -> Vec<Vec<&str>> {
     let mut calls: Vec<Vec<&str>> = Vec::new();
-    // Whether the call before is one of `transom`, and goes on.
+    // Whether the previous line is a call of `transom` that continues.
     let (mut ours, mut goes_on) = (false, false);
     for part in text.split(['\n', '`']) {
         for (index, call) in part.split(['|', '&', ';', '(', ')', '<', '>']).enumerate() {
@@ -90,7 +90,7 @@ fn command_lines(text: &str) -> Vec<Vec<&str>> {
     calls
 }
 
-/// What a span of code names, as far as it can be looked up.
+/// The kinds of names in a span of code that can be looked up.
 enum Kind {
     Path,
     Metric,
@@ -100,7 +100,7 @@ enum Kind {
 
 fn kind(span: &str) -> Option<Kind> {
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte));
-    // Paths of Rust stand in its own documentation, and the compiler looks those up.
+    // Paths of Rust are in its own documentation, which the compiler checks.
     if !plain(span)
         || span.contains("::")
         || OF_OTHERS.contains(&span)
@@ -123,7 +123,7 @@ fn kind(span: &str) -> Option<Kind> {
     }
 }
 
-/// The spans of code in running text; blocks are commands and files of their own.
+/// The spans of code in running text; blocks are separate commands and files.
 fn spans(text: &str) -> Vec<&str> {
     let mut spans = Vec::new();
     let mut in_block = false;
@@ -137,12 +137,12 @@ fn spans(text: &str) -> Vec<&str> {
     spans
 }
 
-/// Whether a path of the tree ends so, at the border of a name.
+/// Whether a path of the tree has this end, at the border of a name.
 fn ends(path: &str, end: &str) -> bool {
     path.strip_suffix(end.trim_start_matches("./")).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// A metric without what Prometheus puts behind the name of a histogram.
+/// A metric without the suffix that Prometheus adds to the name of a histogram.
 fn metric(span: &str) -> &str {
     ["_bucket", "_sum", "_count"].iter().find_map(|end| span.strip_suffix(end)).unwrap_or(span)
 }
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_found() {
+    fn finds_names_that_do_not_exist() {
         for span in ["agent/src/pipeline.rs", "--reed-only", "TargetClaim", "TargetMissed", "transom_primary_states"] {
             assert_eq!(named(&format!("see `{span}` there")), 1, "{span}");
         }
     }
 
     #[test]
-    fn what_is_there_is_not() {
+    fn accepts_names_that_exist() {
         for span in
             ["agent/src/agent/pipeline.rs", "--read-only", "OwnedByAnother", "transom_primaries", "kubectl get x"]
         {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_names_commands_and_flags_that_are_there() {
+    fn a_command_line_names_existing_commands_and_flags() {
         for (line, missing) in [
             ("transom run --read-only=x fleet | kubectl apply --server-side -f -", 0),
             ("kubectl get x --all | ./target/release/transom run --reed-only", 1),

@@ -1,11 +1,11 @@
-//! Budgets of size. Never counts tests, and in a crate root no documentation either.
+//! Budgets of size. Tests do not count, and in a crate root neither does documentation.
 
 use crate::code;
 use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
 /// Lines of a Rust file without its tests.
-pub const FILE: usize = 300;
+pub const FILE: usize = 350;
 /// Lines of a file that holds only tests.
 pub const TEST_FILE: usize = 500;
 /// Lines of `main.rs`.
@@ -32,7 +32,7 @@ fn finding(source: &Source) -> Option<Finding> {
     })
 }
 
-/// Budget, lines as they count for it, and what to do beyond; none for what has no budget.
+/// Budget, counted lines, and what to do beyond it; none without a budget.
 fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
     let path = source.path.as_str();
     if source.is("wit") {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_the_documentation_of_a_root_are_free() {
+    fn ignores_tests_and_the_documentation_of_a_root() {
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "x\n".repeat(FILE));
         assert_eq!(amount("host/core/src/plan.rs", &tests), None);
         assert_eq!(amount("host/core/src/lib.rs", &"//! why\n".repeat(CRATE_ROOT + 1)), None);

@@ -1,8 +1,8 @@
-//! What the top level shows. Never looks at hidden names: they are settings of tools.
+//! The names at the top level. Hidden names are exempt: they are settings of tools.
 
 use crate::finding::{Finding, Rule};
 
-/// Seven names that make the frame, their companions, and what cargo builds.
+/// Seven names of the basic structure, their companions, and what cargo builds.
 const ALLOWED: [&str; 11] = [
     "CHANGELOG.md",
     "Cargo.lock",
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stranger_is_found_and_hidden_names_are_not() {
+    fn finds_unknown_names_but_not_hidden_ones() {
         let names = ["Cargo.toml", ".ci", "docs", "host"].map(str::to_owned);
         let found: Vec<String> = check(&names).into_iter().map(|finding| finding.place).collect();
         assert_eq!(found, ["docs"]);

@@ -1,4 +1,4 @@
-//! Reads the tree of sources. Never looks at what is built or hidden by git.
+//! Reads the tree of sources, without build output and `.git`.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ impl Source {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 
-    /// Whether it is a Rust file that holds nothing but tests.
+    /// Whether it is a Rust file with tests only.
     pub fn is_test(&self) -> bool {
         let in_tests = self.path.starts_with("tests/") && !self.path.starts_with("tests/fixtures/");
         self.is("rs") && (in_tests || self.path.contains("/tests/") || self.path.ends_with("/tests.rs"))
@@ -36,7 +36,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every text file below the root, ordered by path; `target` and `.git` aside, and what is not UTF-8.
+/// Every UTF-8 text file below the root, ordered by path, without `target` and `.git`.
 pub fn read(root: &Path) -> io::Result<Vec<Source>> {
     let mut sources = Vec::new();
     visit(root, root, &mut sources)?;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_files_are_told_by_their_place() {
+    fn recognises_test_files_by_path() {
         let test = |path: &str| Source::new(path, "").is_test();
         assert!(test("tests/conformance/src/lib.rs"));
         assert!(test("host/core/tests/cases.rs"));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn this_file_is_read_and_nothing_built() {
+    fn reads_this_file_and_no_build_output() {
         let sources = read(&root()).unwrap();
         assert!(sources.iter().any(|source| source.path == "tests/tidy/src/tree.rs"));
         assert!(!sources.iter().any(|source| source.path.starts_with("target/")));

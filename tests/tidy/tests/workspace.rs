@@ -8,7 +8,7 @@ use transom_tidy::{
     top_level, tree,
 };
 
-/// Fails with all that is left of the findings after the exceptions.
+/// Fails with the findings that remain after the exceptions.
 fn hold(rules: &[Rule], findings: Vec<Finding>) {
     let left = exceptions::apply(rules, findings, exceptions::EXCEPTIONS);
     let lines: Vec<String> = left.iter().map(|finding| format!("  {finding}")).collect();
@@ -43,13 +43,13 @@ fn files_keep_their_budgets() -> io::Result<()> {
 }
 
 #[test]
-fn files_say_what_they_are_for() -> io::Result<()> {
+fn files_have_headers() -> io::Result<()> {
     hold(&[Rule::FirstLine], first_line::check(&sources()?));
     Ok(())
 }
 
 #[test]
-fn modules_and_types_have_names() -> io::Result<()> {
+fn modules_and_types_have_clear_names() -> io::Result<()> {
     hold(&[Rule::Name], names::check(&sources()?));
     Ok(())
 }
@@ -67,13 +67,13 @@ fn released_contracts_are_frozen() -> io::Result<()> {
 }
 
 #[test]
-fn the_top_level_shows_the_frame() -> io::Result<()> {
+fn the_top_level_has_only_known_names() -> io::Result<()> {
     hold(&[Rule::TopLevel], top_level::check(&tree::top(&tree::root())?));
     Ok(())
 }
 
 #[test]
-fn pages_name_what_is_there() -> io::Result<()> {
+fn pages_name_only_what_exists() -> io::Result<()> {
     hold(&[Rule::Page], pages::check(&sources()?));
     Ok(())
 }

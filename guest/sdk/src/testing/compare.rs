@@ -58,7 +58,7 @@ fn is_default(value: &Value) -> bool {
 pub(super) fn declared(about: &About, found: &Value) -> Result<(), String> {
     let mut words = Vec::new();
     collect(found, &mut words);
-    let known = |word: &&str| about.reasons.iter().chain(&OWN_REASONS).any(|reason| reason.word == *word);
+    let known = |word: &&str| about.reasons.iter().chain(&OWN_REASONS).any(|reason| reason.name == *word);
     match words.into_iter().find(|word| !known(word)) {
         Some(word) => Err(format!("the guest answers with `{word}`, which its description does not declare")),
         None => Ok(()),
@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_left_out_must_be_empty_but_for_messages() {
+    fn omitted_fields_must_be_empty_except_messages() {
         let found = json!({"a": 1, "b": null, "c": [], "d": false, "message": "text", "e": {"f": 0, "g": ""}});
         assert_eq!(equal(&json!({"a": 1}), &found), Ok(()));
         assert!(equal(&json!({}), &found).is_err());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_never_left_out() {
+    fn a_choice_must_not_be_omitted() {
         for found in [json!({"own": []}), json!({"ok": {"decision": {"own": []}, "ask-again-at": null}})] {
             assert_eq!(equal(&found, &found), Ok(()));
             assert!(equal(&json!({}), &found).is_err(), "{found}");
@@ -125,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn an_undeclared_reason_is_found_wherever_it_stands() {
-        let about = About { reasons: &[Reason { word: "Known", meaning: "", remedy: "" }], ..About::EMPTY };
+    fn finds_an_undeclared_reason_anywhere() {
+        let about = About { reasons: &[Reason { name: "Known", meaning: "", remedy: "" }], ..About::EMPTY };
         for reason in ["Known", "InvalidSettings"] {
             let answers = [
                 json!({"err": {"invalid": {"reason": reason, "message": ""}}}),

@@ -163,23 +163,21 @@ pub fn check(about: &About) -> Result<(), String> {
     for read in about.reads {
         if (read.api_version, read.kind) != MANAGED_CLUSTER {
             let other = format!("{} {}", read.api_version, read.kind);
-            return Err(format!(
-                "it reads {other}, but a taints guest is given a {kind} of {version} and nothing else"
-            ));
+            return Err(format!("it reads {other}, but a taints guest is only given a {kind} of {version}"));
         }
         let declared = Declared::new(read.fields, read.changes)?;
         for (path, text) in declared.fields.iter().zip(read.fields) {
             if !fills(path) {
                 let nearest = nearest(text);
                 return Err(format!(
-                    "`{text}` fills no field of the record of a {kind}; the nearest path that does is `{nearest}`"
+                    "`{text}` does not fill any field of the record of a {kind}; the nearest path that does is `{nearest}`"
                 ));
             }
             let [at @ .., Segment::Field(_)] = path.as_slice() else { continue };
             let status = [at, &[Segment::Field("status".into())]].concat();
             if matches!(at, [_, _, Segment::Element(_)]) && !covered(&declared.fields, &status) {
                 return Err(format!(
-                    "`{text}` is declared without `status`, which a condition of the record must have"
+                    "`{text}` is declared without `status`, which every condition of the record must have"
                 ));
             }
         }

@@ -30,12 +30,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Segment>, String> {
 fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
     if let Some(quoted) = rest.strip_prefix('[').filter(|quoted| quoted.starts_with('"')) {
         let mut stream = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
-        let Some(Ok(key)) = stream.next() else { return Err("a quoted key does not end") };
+        let Some(Ok(key)) = stream.next() else { return Err("a quoted key is not closed") };
         let after = quoted.get(stream.byte_offset()..).unwrap_or_default();
-        return Ok((Segment::Field(key), after.strip_prefix(']').ok_or("a bracket does not end")?));
+        return Ok((Segment::Field(key), after.strip_prefix(']').ok_or("a bracket is not closed")?));
     }
     if let Some(inner) = rest.strip_prefix('[') {
-        let (element, after) = inner.split_once(']').ok_or("a bracket does not end")?;
+        let (element, after) = inner.split_once(']').ok_or("a bracket is not closed")?;
         let plain = |letter: char| is_plain(letter) || matches!(letter, '.' | '/');
         return match !element.is_empty() && element.chars().all(plain) {
             true => Ok((Segment::Element(element.into()), after)),

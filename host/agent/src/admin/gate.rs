@@ -33,19 +33,24 @@ impl Gate {
         let Some(reviews) = &self.reviews else {
             return Err((
                 StatusCode::FORBIDDEN,
-                "no API server is connected that could say who you are; ask from this machine",
+                "no API server is connected that could authenticate you; send the request from the same machine",
             ));
         };
         let Some(token) = bearer(headers) else {
-            return Err((StatusCode::UNAUTHORIZED, "give a token of the API server: `Authorization: Bearer <token>`"));
+            return Err((
+                StatusCode::UNAUTHORIZED,
+                "authenticate with a token of the API server: `Authorization: Bearer <token>`",
+            ));
         };
         match reviews.may(token, path).await {
             Access::Allowed => Ok(()),
-            Access::Unauthenticated => Err((StatusCode::UNAUTHORIZED, "the API server does not know this token")),
+            Access::Unauthenticated => Err((StatusCode::UNAUTHORIZED, "the API server rejected this token")),
             Access::Forbidden => {
-                Err((StatusCode::FORBIDDEN, "your rights do not include `get` on this path (nonResourceURLs)"))
+                Err((StatusCode::FORBIDDEN, "your permissions do not include `get` on this path (nonResourceURLs)"))
             }
-            Access::Unknown => Err((StatusCode::SERVICE_UNAVAILABLE, "the API server did not say whether you may")),
+            Access::Unknown => {
+                Err((StatusCode::SERVICE_UNAVAILABLE, "the API server did not answer whether you have permission"))
+            }
         }
     }
 }
@@ -62,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_taken_from_its_header_only() {
+    fn reads_a_token_only_from_its_header() {
         for (header, token) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),
@@ -78,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_an_api_server_only_this_machine_is_let_in() {
+    async fn without_an_api_server_only_local_clients_are_allowed() {
         let gate = Gate::new(None);
         let status = async |peer: &str| {
             let passed = gate.pass(peer.parse().unwrap(), &HeaderMap::new(), "/metrics").await;

@@ -71,7 +71,7 @@ mod tests {
     use futures::FutureExt as _;
 
     #[test]
-    fn whoever_came_first_makes_room_and_nobody_else() {
+    fn only_the_oldest_connection_makes_room() {
         let room = Room::new(2);
         let peers = [(); 4].map(|()| Arc::new(Notify::new()));
         let told = || peers.iter().map(|peer| peer.notified().now_or_never().is_some()).collect::<Vec<_>>();

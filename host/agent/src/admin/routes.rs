@@ -29,7 +29,7 @@ pub(super) async fn answer<B>(
     read: impl FnOnce(),
 ) -> Answer {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered");
+        let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported");
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
@@ -43,7 +43,7 @@ pub(super) async fn answer<B>(
             }
             Err((status, why)) => refused(status, why),
         },
-        _ => said(StatusCode::NOT_FOUND, "there are /metrics, /healthz, /readyz and /debug/state"),
+        _ => said(StatusCode::NOT_FOUND, "not found; the paths are /metrics, /healthz, /readyz and /debug/state"),
     }
 }
 
@@ -62,8 +62,8 @@ fn shown(agent: &Agent, path: &str) -> Answer {
     match text {
         Ok(text) => respond(StatusCode::OK, kind, text),
         Err(error) => {
-            error!(path, error = format!("{error:#}"), "failed to answer; this is a fault of ours");
-            said(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be written; the log says why")
+            error!(path, error = format!("{error:#}"), "failed to answer; this is a bug in the agent");
+            said(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be written; see the log")
         }
     }
 }

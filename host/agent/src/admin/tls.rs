@@ -42,10 +42,10 @@ impl Tls {
             held.0 = fingerprints;
             match read(&self.certificate, &self.key) {
                 Ok(acceptor) => {
-                    info!("the certificate of the admin server was read again");
+                    info!("reloaded the certificate of the admin server");
                     held.1 = acceptor;
                 }
-                Err(error) => warn!("the earlier certificate of the admin server goes on: {error:#}"),
+                Err(error) => warn!("the previous certificate of the admin server stays active: {error:#}"),
             }
         }
         held.1.clone()
@@ -63,11 +63,11 @@ fn read(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
         CertificateDer::pem_file_iter(certificate).ok().and_then(|all| all.collect::<Result<_, _>>().ok());
     let chain = chain.filter(|chain| !chain.is_empty());
     let chain = chain.with_context(|| {
-        format!("failed to read --admin-tls-cert `{}`: it is no file with PEM certificates", certificate.display())
+        format!("failed to read --admin-tls-cert `{}`: not a file with PEM certificates", certificate.display())
     })?;
     let private = PrivateKeyDer::from_pem_file(key).ok();
     let private = private.with_context(|| {
-        format!("failed to read --admin-tls-key `{}`: it is no file with a PEM private key", key.display())
+        format!("failed to read --admin-tls-key `{}`: not a file with a PEM private key", key.display())
     })?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -75,7 +75,9 @@ fn read(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
         .with_no_client_auth()
         .with_single_cert(chain, private)
         .ok()
-        .context("failed to use --admin-tls-cert with --admin-tls-key: they do not belong together, or their kind is not supported")?;
+        .context(
+            "failed to use --admin-tls-cert with --admin-tls-key: they do not match, or their type is not supported",
+        )?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_is_read_again_when_it_changes_and_the_earlier_one_goes_on_when_it_is_broken() {
+    async fn reloads_a_changed_certificate_and_keeps_the_old_one_if_broken() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
         let put = |(first, second): (&str, &str)| {
@@ -123,18 +125,18 @@ mod tests {
         let tls = Tls::open(certificate.clone(), key.clone()).unwrap();
         assert!(meets(&tls, &first.0).await && !meets(&tls, &second.0).await);
         put((&first.0, "no key at all"));
-        assert!(meets(&tls, &first.0).await, "the earlier one goes on");
+        assert!(meets(&tls, &first.0).await, "the previous certificate stays active");
         put((&second.0, &second.1));
         assert!(meets(&tls, &second.0).await && !meets(&tls, &first.0).await);
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_and_never_shown() {
+    fn names_an_unusable_file_without_showing_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
         let (first, second) = (pair(), pair());
         for (one, other, said) in [
-            (&*first.0, &*second.1, "do not belong together"),
+            (&*first.0, &*second.1, "do not match"),
             ("", &*first.1, "--admin-tls-cert"),
             (&*first.0, "-----BEGIN PRIVATE KEY-----\ncanary\n-----END PRIVATE KEY-----\n", "--admin-tls-key"),
         ] {

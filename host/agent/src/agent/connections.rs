@@ -75,14 +75,14 @@ impl Connections {
         leadership.as_ref().map_or_else(Leading::always, Leadership::leading)
     }
 
-    /// Joins the leader election and waits until the owner, or a failure to learn it, is known. True when this replica
+    /// Joins the leader election and waits until the holder, or a failure to learn it, is known. True when this replica
     /// leads; without leader election it always does.
     pub(crate) async fn stand(&self) -> bool {
         if let Some(leadership) = &*self.leadership.lock().unwrap_or_else(PoisonError::into_inner) {
             leadership.stand();
         }
         let mut leading = self.leading();
-        while !leading.leads() && leading.owner().is_none() && leading.trouble().is_none() {
+        while !leading.leads() && leading.holder().is_none() && leading.trouble().is_none() {
             leading.changed().await;
         }
         leading.leads()
@@ -291,6 +291,8 @@ impl Connections {
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {
         let known = self.by_name.get(&reference.cluster);
-        known.ok_or_else(|| Failure::known(KnownReason::ReadFailed, format!("there is no connection `{}`", reference.cluster)))
+        known.ok_or_else(|| {
+            Failure::known(KnownReason::ReadFailed, format!("no connection has the name `{}`", reference.cluster))
+        })
     }
 }

@@ -100,7 +100,7 @@ impl Room {
         let used = self.lacking.unwrap_or(self.used).saturating_add(wanted);
         if used > self.share && !self.over {
             let message = format!(
-                "{object} and all that is read with it take {} MiB once they are decoded; at most {} MiB are allowed",
+                "{object} and the objects that are read with it take {} MiB after decoding; the limit is {} MiB",
                 used >> 10,
                 self.share >> 10
             );
@@ -124,7 +124,7 @@ impl Room {
             let more = Held::try_take(&self.own, &self.left, more).filter(|_| !self.lacks());
             let Some(more) = more else {
                 self.lacking = Some(used);
-                return Err(Failure::known(KnownReason::AgentFailed, "there is no room to read objects now"));
+                return Err(Failure::known(KnownReason::AgentFailed, "not enough memory to read objects now"));
             };
             match &mut self.held {
                 Some(held) => held.merge(more),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_fit_is_refused_by_name_and_takes_nothing() {
+    fn refuses_by_name_what_can_never_fit_and_takes_no_memory() {
         let documents = documents(8);
         let mut room = documents.room("p");
         room.take(&secret("a"), MIB).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_makes_room_within_one_reconcile_and_at_its_end_for_others() {
+    fn dropped_documents_free_memory_within_and_after_a_reconcile() {
         let documents = documents(8);
         let mut room = documents.room("p");
         room.take(&secret("primary"), MIB).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_lacks_room_holds_none_while_it_waits_and_gets_all_at_once() {
+    async fn a_waiting_reconcile_holds_no_memory_and_gets_all_of_it_at_once() {
         let documents = documents(8);
         let (mut one, mut other) = (documents.room("p"), documents.room("q"));
         one.take(&secret("a"), MIB).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_policy_whose_reconciles_all_hold_on_leaves_a_quarter_to_the_others() {
+    async fn a_policy_with_slow_reconciles_leaves_a_quarter_to_the_others() {
         let documents = documents(8);
         let mut holds = documents.room("p");
         holds.take(&secret("a"), 3 * MIB).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn however_many_read_at_once_all_come_to_an_end_within_the_room() {
+    async fn concurrent_reads_all_finish_within_the_bound() {
         let documents = Arc::new(documents(8));
         let most = Arc::new(AtomicUsize::new(0));
         let reconciles = (0..200).map(|at| {

@@ -5,11 +5,11 @@ use crate::agent::queue::Queued;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
-use transom_core::ownership::OwnershipIndex;
-use transom_core::digest::Digest;
 use transom_core::dependencies::DependencyIndex;
+use transom_core::digest::Digest;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::outputs::Outputs;
+use transom_core::ownership::OwnershipIndex;
 use transom_core::plan::Step;
 use transom_core::plan::brake::Brake;
 use transom_core::plan::contention::Contention;
@@ -18,7 +18,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::share::often::Often;
 use transom_core::trigger::LastSeen;
-use transom_core::work::{Key, Cause};
+use transom_core::work::{Cause, Key};
 
 /// What an observation said of an object: its mark, or `None` when it is gone or unreadable.
 pub(crate) type News = Option<Digest>;

@@ -2,8 +2,8 @@
 
 use super::Agent;
 use super::known::Told;
-use super::workqueue::Workqueue;
 use super::queue::Queued;
+use super::workqueue::Workqueue;
 use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::signal::Signal;
-use transom_core::work::{Key, Cause};
+use transom_core::work::{Cause, Key};
 
 impl Agent {
     /// Turns an observation of a cluster into items of queues.
@@ -79,9 +79,13 @@ impl Agent {
         let concerned: Vec<Key> = {
             let mut known = self.known.lock();
             // A reconcile that saw this very state has nothing to do.
-            let knows =
-                |key: &&Key| fingerprint.is_some() && known.fingerprints.get(*key).and_then(|fingerprints| fingerprints.get(object)) == Some(&fingerprint);
-            let mut concerned: Vec<Key> = known.dependencies.concerned(object).filter(|key| !knows(key)).cloned().collect();
+            let knows = |key: &&Key| {
+                fingerprint.is_some()
+                    && known.fingerprints.get(*key).and_then(|fingerprints| fingerprints.get(object))
+                        == Some(&fingerprint)
+            };
+            let mut concerned: Vec<Key> =
+                known.dependencies.concerned(object).filter(|key| !knows(key)).cloned().collect();
             concerned.retain(|key| !known.is_writing(key, object, fingerprint));
             concerned
         };

@@ -9,8 +9,8 @@ mod taints;
 use crate::agent::documents::Room;
 use crate::agent::invoke::answer;
 use crate::agent::known::Entry;
-use crate::agent::workqueue::Workqueue;
 use crate::agent::queue::{Queued, Request};
+use crate::agent::workqueue::Workqueue;
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, traces};
@@ -20,8 +20,8 @@ use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Readiness, Timed};
 use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
-use transom_core::inputs;
 use transom_core::fingerprint;
+use transom_core::inputs;
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
@@ -31,7 +31,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::report::{self, End, Reconcile, Success};
 use transom_core::share::room;
 use transom_core::trigger::LastSeen;
-use transom_core::work::{Key, Cause, WorkItem};
+use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::Limits;
 
 /// What a reconcile has read and learnt, available to its report however it ends.

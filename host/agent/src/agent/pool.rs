@@ -193,7 +193,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn what_waits_takes_no_thread() {
+    async fn a_waiting_reconcile_takes_no_thread() {
         let pool = Pool::new(1);
         let (policy, (told, heard)) = (Arc::from("p"), mpsc::channel());
         let (go, gone) = tokio::sync::watch::channel(false);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_policy_that_never_gives_back_leaves_a_thread_to_the_others() {
+    async fn a_policy_that_never_returns_leaves_a_thread_to_the_others() {
         let pool = Pool::new(4);
         let (hold, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_word_moves_a_timer_but_never_what_may_run_at_once() {
+    fn a_new_time_moves_a_timer_but_not_a_request_that_is_due() {
         let now = Instant::now();
         let timer = || Queued::Reconcile(Cause::Timer);
         let mut queue = Queue::default();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn another_try_is_as_old_as_the_first_but_waits_only_since_it_may_run() {
+    fn a_retry_counts_from_the_first_attempt_but_waits_from_its_due_time() {
         let first = Instant::now();
         let (due, now) = (first + Duration::from_secs(300), first + Duration::from_secs(302));
         let mut queue = Queue::default();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_primary_waits_for_its_end() {
+    fn a_running_primary_is_not_started_twice() {
         let now = Instant::now();
         let mut queue = Queue::default();
         queue.push(&primary("a"), Queued::Reconcile(Cause::Added), None, now);

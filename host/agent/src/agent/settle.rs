@@ -2,9 +2,9 @@
 
 use super::Agent;
 use super::known::Told;
-use super::workqueue::Workqueue;
 use super::pipeline::Seen;
 use super::queue::Queued;
+use super::workqueue::Workqueue;
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, First};
 use std::hash::BuildHasher as _;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::State;
-use transom_core::ownership::Contender;
 use transom_core::failure::Class;
 use transom_core::object::Object;
+use transom_core::ownership::Contender;
 use transom_core::policy::Writes;
 use transom_core::report::{End, Report, Schedule};
 use transom_core::signal::Signal;
 use transom_core::time::parse_rfc3339;
-use transom_core::work::{Key, Cause, WorkItem};
+use transom_core::work::{Cause, Key, WorkItem};
 
 impl Agent {
     /// The inputs that decide when a key is reconciled next.

@@ -1,8 +1,8 @@
 //! Starts queues, runs their reconciles, and knows when nothing is left to do.
 
 use crate::agent::Agent;
-use crate::agent::workqueue::{Workqueue, Turn};
 use crate::agent::queue::{Queued, Request};
+use crate::agent::workqueue::{Turn, Workqueue};
 use crate::policies::load::Loaded;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
-use transom_core::work::{Key, Cause};
+use transom_core::work::{Cause, Key};
 
 /// The least number of reconciles of one policy that may run at once; it is the number of cores if that is larger.
 /// Several, so that one slow call does not hold up the whole policy.
@@ -29,7 +29,7 @@ impl Agent {
     /// Starts a policy with its first good revision: all its primaries are to be located, and are reconciled.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
         let queue = Arc::new(Workqueue::new(loaded));
-        self.add_lane(Arc::clone(&queue));
+        self.add_queue(Arc::clone(&queue));
         self.enqueue_all(&queue, &Cause::Added);
         let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_AT_ONCE };
         let places = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
@@ -80,7 +80,7 @@ impl Agent {
     }
 
     /// Called when something became readable. Primaries that nothing is known of yet are located before an unstamped
-    /// target of their policy is written, as at a start: the oldest claimant may be observed last.
+    /// target of their policy is written, as at a start: the oldest contender may be observed last.
     pub(super) fn locate_new(&self) {
         for queue in self.queues() {
             let loaded = queue.loaded();
@@ -197,14 +197,14 @@ mod tests {
 
     const POLICY: &str = "external-managed-kubeconfig";
 
-    /// How many files lie below a folder.
+    /// The number of files below a folder.
     fn files(folder: &Path) -> usize {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_reconcile_that_ends_after_its_policy_was_removed_leaves_nothing() {
+    async fn a_reconcile_that_ends_after_its_policy_was_removed_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let case =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
@@ -223,11 +223,13 @@ mod tests {
         let (queue, status) = (agent.queue(POLICY).unwrap(), folder.path().join(".transom/status").join(POLICY));
         let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
         assert_eq!(files(&status), 1);
-        agent.remove_lane(POLICY);
+        agent.remove_queue(POLICY);
         agent.tidy_status(&BTreeSet::new());
         assert_eq!(files(&status), 0);
         let causes = vec![Queued::Reconcile(Cause::Added)];
-        agent.reconcile(&queue, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() }).await;
+        agent
+            .reconcile(&queue, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() })
+            .await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
         assert!(known.told.is_empty() && known.last_seen.is_empty() && known.fingerprints.is_empty());

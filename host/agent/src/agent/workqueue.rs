@@ -1,7 +1,7 @@
 //! One queue per policy: its queue and the revision that is at work. Policies share no queue, so that a hanging guest
 //! holds up only its own policy.
 
-use crate::agent::queue::{Queued, Request, Queue};
+use crate::agent::queue::{Queue, Queued, Request};
 use crate::policies::load::Loaded;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 /// Flags of `test`.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// Where to look for folders named `cases`.
+    /// Where to search for folders named `cases`.
     #[arg(default_value = "policies")]
     pub(crate) path: PathBuf,
-    /// The component of the one guest whose cases are run: a file, or `builtin:<name>`. When absent it is looked for as
+    /// The component of the one guest whose cases are run: a file, or `builtin:<name>`. Default:
     /// `guests/<package>.wasm` or `guests/<folder>.wasm` in the target folders that cargo would use.
     #[arg(long, value_name = "COMPONENT")]
     pub(crate) component: Option<String>,
-    /// Write what came into `expected.yaml` of each case that fails, print how it differs from what was expected, and
-    /// keep the comments of what stays. A case whose `expected.yaml` is missing gets one.
+    /// Write the actual result into `expected.yaml` of each failing case, print the differences, and keep the comments of
+    /// unchanged parts. A case without an `expected.yaml` gets one.
     #[arg(long)]
     pub(crate) update: bool,
     /// Form of the output.
@@ -38,7 +38,7 @@ pub(crate) struct InspectArgs {
 pub(crate) struct ComponentizeArgs {
     /// The core module that cargo built for `wasm32-unknown-unknown`.
     pub(crate) module: PathBuf,
-    /// Where the component is written; folders that are missing are made, a file that is there is replaced at once.
+    /// Where to write the component. Missing folders are created; an existing file is replaced atomically.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
 }

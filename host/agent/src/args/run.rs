@@ -11,7 +11,7 @@ use transom_core::share::budget::DEFAULT_MIB;
 /// Flags of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Folder of manifests in place of an API server, with the name of the connection in front when it is not `local`.
+    /// Folder of manifests instead of an API server; prefix it with the name of the connection when it is not `local`.
     #[arg(long, value_name = "[NAME=]DIR", value_parser = parse_dir)]
     pub(crate) dir: Vec<NamedDir>,
     /// Flags of API servers.
@@ -20,10 +20,10 @@ pub(crate) struct RunArgs {
     /// Flags shared with `render`.
     #[command(flatten)]
     pub(crate) reconcile: ReconcileArgs,
-    /// MiB that guests, compilations and documents may use together, beside what the watched objects take.
+    /// Memory limit in MiB of guests, compilations and documents together, in addition to the watched objects.
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MIB)]
     pub(crate) memory_budget: u64,
-    /// Do everything once, then end.
+    /// Reconcile everything once, then exit.
     #[arg(long)]
     pub(crate) once: bool,
     /// Flags of the admin server.
@@ -40,7 +40,7 @@ pub(crate) struct RunArgs {
 /// Flags of the admin server.
 #[derive(Debug, Default, Args)]
 pub(crate) struct AdminArgs {
-    /// Where to answer /metrics, /healthz, /readyz and /debug/state; nowhere when absent.
+    /// Address that serves /metrics, /healthz, /readyz and /debug/state. Default: none.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
     pub(crate) admin_address: Option<SocketAddr>,
     /// PEM file with the certificate of the admin server; read again when it changes.
@@ -49,7 +49,7 @@ pub(crate) struct AdminArgs {
     /// PEM file with the key of this certificate.
     #[arg(long, value_name = "FILE", requires = "admin_tls_cert")]
     pub(crate) admin_tls_key: Option<PathBuf>,
-    /// Count copies of kubeconfigs also under the names that the hypershift-addon agent uses.
+    /// Also export the kubeconfig copy counters under the names of the hypershift-addon agent.
     #[arg(long)]
     pub(crate) compatibility_metrics: bool,
 }
@@ -80,7 +80,7 @@ pub(super) fn parse_dir(text: &str) -> Result<NamedDir, String> {
             if is_connection(name) && !dir.is_empty() {
                 Ok(named(name, dir))
             } else {
-                Err("want NAME=DIR, NAME of lower-case letters, digits and dashes".to_owned())
+                Err("expected NAME=DIR, NAME of lower-case letters, digits and dashes".to_owned())
             }
         }
         _ => Ok(named(LOCAL, text)),

@@ -11,12 +11,12 @@ pub(crate) struct ServerArgs {
     /// Flags shared with `status`.
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
-    /// Write nothing to an API server but the Lease where one is asked for; tell what would be written. With `--once` all
-    /// of it is printed on standard output as `render --diff` does, credentials hidden.
+    /// Write nothing to an API server except the Lease, if `--lease-namespace` is set; report the pending writes. With
+    /// `--once` they are printed on standard output as by `render --diff`, with credentials redacted.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Work only while holding the Lease in this namespace of `local`, or of the first context where none is called so: one
-    /// of several replicas writes.
+    /// Leader election: write only while holding the Lease in this namespace of `local`, or of the first context if none is
+    /// named `local`.
     #[arg(long, value_name = "NS", conflicts_with = "once", value_parser = super::rbac::parse_label)]
     pub(crate) lease_namespace: Option<String>,
 }
@@ -24,16 +24,16 @@ pub(crate) struct ServerArgs {
 /// Flags that say which API servers are meant, and what is read there.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReachArgs {
-    /// Kubeconfig; when absent KUBECONFIG, ~/.kube/config or the pod's identity, the first that there is.
+    /// Kubeconfig. Default, in order of precedence: KUBECONFIG, ~/.kube/config, the pod's service account.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig, with the name of the connection in front when it is not `local`; may be repeated.
+    /// Context of the kubeconfig; prefix it with the name of the connection when it is not `local`. May be repeated.
     #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
     pub(crate) context: Vec<NamedContext>,
-    /// Take the `FleetPolicy` objects of the API server of `local` in place of files; `run` also writes their status.
+    /// Use the `FleetPolicy` objects of the API server of `local` instead of files; `run` also writes their status.
     #[arg(long, conflicts_with = "policies")]
     pub(crate) policy_objects: bool,
-    /// How Secrets are read whose names are not known before there is a primary.
+    /// How to read Secrets whose names are not known before a primary exists.
     #[arg(long, value_enum, default_value_t = Reads::Watch)]
     pub(crate) secret_reads: Reads,
 }
@@ -41,9 +41,9 @@ pub(crate) struct ReachArgs {
 /// How Secrets are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reads {
-    /// Watch those of type Opaque; takes the right to list Secrets.
+    /// Watch Secrets of type Opaque; needs the permission to list Secrets.
     Watch,
-    /// One by one, by exact name.
+    /// Get each Secret by its exact name.
     Strict,
 }
 
@@ -71,5 +71,5 @@ pub(super) fn parse_context(text: &str) -> Result<NamedContext, String> {
     if super::is_connection(name) && !context.is_empty() {
         return Ok(NamedContext { name: name.to_owned(), context: context.to_owned() });
     }
-    Err("want NAME=CONTEXT, NAME of lower-case letters, digits and dashes".to_owned())
+    Err("expected NAME=CONTEXT, NAME of lower-case letters, digits and dashes".to_owned())
 }

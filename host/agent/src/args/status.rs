@@ -9,13 +9,13 @@ use transom_core::share::budget::DEFAULT_MIB;
 /// Flags of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Kind of the primary, such as HostedCluster; all primaries when absent.
+    /// Kind of the primary, such as HostedCluster. Default: all primaries.
     #[arg(requires = "name")]
     pub(crate) kind: Option<String>,
-    /// Its name, with the namespace in front where it has one.
+    /// Its name, prefixed with the namespace if it has one.
     #[arg(value_name = "[NAMESPACE/]NAME")]
     pub(crate) name: Option<String>,
-    /// Folder or file of manifests in place of an API server.
+    /// Folder or file of manifests instead of an API server.
     #[arg(long, value_name = "[NAME=]DIR", value_parser = parse_dir)]
     pub(crate) dir: Vec<NamedDir>,
     /// Flags of API servers.

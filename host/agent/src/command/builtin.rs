@@ -40,7 +40,7 @@ pub(crate) fn described(component: Option<&str>, policies: Option<&Path>) -> any
     let mut seen = BTreeSet::new();
     locations.retain(|location| seen.insert(location.to_string()));
     let describe = |location: &Location| {
-        let failed = || format!("failed to ask `{location}`");
+        let failed = || format!("failed to read the description of `{location}`");
         let artifact = location.fetch(None).with_context(failed)?;
         engine.inspect(&artifact.bytes).with_context(failed)?.description.with_context(failed)
     };

@@ -136,7 +136,7 @@ impl Given {
         let case =
             serde_json::from_value(spec).with_context(|| format!("failed to read the case in `{}`", path.display()))?;
         if self.case.replace(case).is_some() {
-            bail!("failed to read `{}`: it holds two cases", path.display());
+            bail!("failed to read `{}`: it contains two cases", path.display());
         }
         Ok(())
     }

@@ -54,14 +54,14 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let mut cases = Vec::new();
     if !args.path.exists() {
         bail!(
-            "failed to find `{}`: `transom test PATH` runs the cases below a path, `policies` when none is named",
+            "failed to find `{}`: `transom test PATH` runs the cases below PATH; the default is `policies`",
             args.path.display()
         );
     }
     find(&args.path, &mut cases)?;
     if cases.is_empty() {
         bail!(
-            "failed to find a case below `{}`: want folders `cases/<case>` with given.yaml and expected.yaml",
+            "failed to find a case below `{}`: expected folders `cases/<case>` with given.yaml and expected.yaml",
             args.path.display()
         );
     }
@@ -95,9 +95,9 @@ fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, St
     let mut homes = homes.into_iter();
     match (homes.next(), homes.next()) {
         (Some(home), None) => Ok((home, component.to_owned())),
-        (None, _) => bail!("failed to use `--component`: no case is one of a guest, in a folder with a Cargo.toml"),
+        (None, _) => bail!("failed to use `--component`: no case belongs to a guest, below a folder with a Cargo.toml"),
         (Some(one), Some(other)) => bail!(
-            "failed to use `--component`: it is for one guest, and there are cases of `{}` and of `{}`",
+            "failed to use `--component`: it applies to one guest, but there are cases of `{}` and of `{}`",
             one.display(),
             other.display()
         ),
@@ -141,11 +141,13 @@ fn whole(case: &Path) -> anyhow::Result<()> {
     }
     let instead = match strange.is_empty() {
         true => String::new(),
-        false => format!("; there is {}, which is no file of a case", strange.join(", ")),
+        false => format!("; {} is not a file of a case", strange.join(", ")),
     };
     match FILES.iter().take(2).find(|name| !case.join(name).is_file()) {
-        Some(missing) => bail!("there is no `{missing}`{instead}"),
-        None if !strange.is_empty() => bail!("{} is no file of a case: want {}", strange.join(", "), FILES.join(", ")),
+        Some(missing) => bail!("`{missing}` is missing{instead}"),
+        None if !strange.is_empty() => {
+            bail!("{} is not a file of a case: expected {}", strange.join(", "), FILES.join(", "))
+        }
         None => Ok(()),
     }
 }

@@ -30,7 +30,8 @@ fn parent() -> String {
 /// # Errors
 /// When the kernel refuses that, or the agent has ended before.
 fn end_with(parent: i32) -> anyhow::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("failed to be ended with the agent")?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("failed to bind this process to the lifetime of the agent")?;
     ensure!(getppid().map(Pid::as_raw_nonzero).is_some_and(|now| now.get() == parent), "the agent has ended");
     Ok(())
 }
@@ -38,7 +39,7 @@ fn end_with(parent: i32) -> anyhow::Result<()> {
 /// Becomes another program that ends with the agent. When it cannot, returns the exit code and prints nothing, because
 /// that would pass for the program's own output.
 pub(crate) fn become_program(parent: i32, words: &[OsString]) -> anyhow::Result<Ending> {
-    let (program, rest) = words.split_first().context("failed to run nothing")?;
+    let (program, rest) = words.split_first().context("failed to run a program: none is named")?;
     end_with(parent)?;
     // `exec` returns only when it fails.
     Ok(Ending::Code(match Command::new(program).args(rest).exec().kind() {

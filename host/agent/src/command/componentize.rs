@@ -23,16 +23,18 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let (from, to) = (args.module.display(), args.output.display());
     let module = read(&args.module).with_context(|| format!("failed to read `{from}`"))?;
-    let component = encode(&module).with_context(|| format!("failed to make a component of `{from}`"))?;
+    let component = encode(&module).with_context(|| format!("failed to turn `{from}` into a component"))?;
     let found = Engine::new(EngineOptions::default())?.inspect(&component);
-    let found = found.with_context(|| format!("failed to inspect what came of `{from}`"))?;
+    let found = found.with_context(|| format!("failed to inspect the component of `{from}`"))?;
     if let Err(error) = found.description {
         let reason = error.reason();
-        screen.note(format_args!("{from}: no component was written, the agent would not load it: {reason}: {error}"));
+        screen.note(format_args!(
+            "{from}: no component was written, because the agent would not load it: {reason}: {error}"
+        ));
         return Ok(Ending::Failed);
     }
     write(&args.output, &component).with_context(|| format!("failed to write `{to}`"))?;
-    let world = found.world.map_or("no world of ours", |world| world.name());
+    let world = found.world.map_or("unknown world", |world| world.name());
     screen.line(format_args!("{to}  {} bytes, {world}, {}", component.len(), found.digest));
     Ok(Ending::Right)
 }
@@ -52,24 +54,24 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 /// Makes a component of a core module with its embedded world.
 fn encode(module: &[u8]) -> anyhow::Result<Vec<u8>> {
     if module.starts_with(COMPONENT) {
-        bail!("it is a component already");
+        bail!("it is already a component");
     }
     if !module.starts_with(MODULE) {
         bail!(
-            "it is not a WebAssembly module; want what `cargo build --target wasm32-unknown-unknown` makes of a `cdylib`"
+            "not a WebAssembly module; expected the `cdylib` that `cargo build --target wasm32-unknown-unknown` builds"
         );
     }
     let mut encoder = ComponentEncoder::default().validate(true).module(module)?;
-    encoder.encode().context("the SDK's `register!` tells it what it exports, and nothing of WASI may be imported")
+    encoder.encode().context("the module needs the exports of the SDK's `register!`, and must not import WASI")
 }
 
 /// Writes the whole file or nothing: an agent may be watching it.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path.is_dir() {
-        bail!("it is a folder");
+        bail!("it is a directory");
     }
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("failed to make the folder `{}`", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
     }
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));
     let written = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, path));

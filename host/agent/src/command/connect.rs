@@ -62,7 +62,7 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
     for NamedDir { name, dir } in &args.dir {
         let at = dir.display();
         if dir.exists() && !dir.is_dir() && !args.asked {
-            bail!("failed to watch `{at}`: it is no folder; `transom render {at}` shows what a file comes to");
+            bail!("failed to watch `{at}`: it is not a folder; `transom render {at}` shows the result for a file");
         }
         if args.server.read_only && !args.asked {
             bail!(
@@ -115,7 +115,7 @@ fn insert(
     cluster: Cluster,
 ) -> anyhow::Result<()> {
     if by_name.insert(name.to_owned(), cluster).is_some() {
-        bail!("failed to open `{what}`: two connections have the name `{name}`; put NAME= in front of one");
+        bail!("failed to open `{what}`: two connections have the name `{name}`; prefix one with NAME=");
     }
     Ok(())
 }

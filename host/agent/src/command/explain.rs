@@ -21,11 +21,11 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
     let found: Vec<_> = known.iter().filter(|entry| entry.word.eq_ignore_ascii_case(wanted)).collect();
     if found.is_empty() {
         bail!(
-            "failed to explain `{wanted}`: no reason, state, condition or cause of the agent, and no reason of {}; `transom explain` lists them all",
+            "failed to explain `{wanted}`: not a reason, state, condition or cause of the agent, nor a reason of {}; `transom explain` lists all of them",
             if args.component.is_some() || args.policies.is_some() {
                 "these guests"
             } else {
-                "its builtin guests; --component or --policies asks others"
+                "its builtin guests; use --component or --policies for other guests"
             }
         );
     }
@@ -49,25 +49,29 @@ struct Entry {
 
 /// Words other than reasons, each with its sort and its meaning.
 const BESIDE: [(&str, &str, &str); 20] = [
-    ("Applied", "state", "What is there is what should be there."),
-    ("Held", "state", "Left as it is on purpose; nothing is wrong."),
-    ("Waiting", "state", "Something is not there yet; not a failure."),
-    ("Failed", "state", "Something must be mended."),
-    ("WouldApply", "state", "`transom status` only: something is to be written, and was not."),
-    ("Ready", "condition", "Every other condition of the policy holds."),
-    ("Loaded", "condition", "The newest revision of the policy is at work; if not, an earlier one goes on."),
-    ("Watched", "condition", "Everything that the policy needs can be watched."),
+    ("Applied", "state", "The objects match the desired state."),
+    ("Held", "state", "Left unchanged on purpose; not a failure."),
+    ("Waiting", "state", "Something that the primary needs does not exist yet; not a failure."),
+    ("Failed", "state", "The reconcile failed; the reason says what to fix."),
+    ("WouldApply", "state", "`transom status` only: a write is pending; `transom status` itself never writes."),
+    ("Ready", "condition", "Every other condition of the policy is true."),
+    (
+        "Loaded",
+        "condition",
+        "The newest revision of the policy is active; if not, the previous revision stays active, if there is one.",
+    ),
+    ("Watched", "condition", "The agent can watch all objects that the policy needs."),
     ("Healthy", "condition", "No primary of the policy failed."),
-    ("Added", "cause", "The primary was seen for the first time, by this agent or at all."),
-    ("Triggered", "cause", "The trigger guest asked for it; its reasons stand beside."),
-    ("Changed", "cause", "A declared field of the primary changed, and no trigger guest is asked."),
-    ("Undecided", "cause", "The change could not be put to the trigger guest."),
-    ("Input", "cause", "Something that the answer rests on changed, appeared or went."),
-    ("Released", "cause", "A target that another primary had is free."),
-    ("Gone", "cause", "The primary is gone."),
-    ("Timer", "cause", "The guest had asked to be asked again at this time."),
-    ("Retry", "cause", "The attempt before failed, and is tried again by itself."),
-    ("Resync", "cause", "Every primary is looked at now and then, whether anything was told or not."),
+    ("Added", "cause", "The primary is new, or this agent saw it for the first time."),
+    ("Triggered", "cause", "The trigger guest requested it; its reasons are listed with the cause."),
+    ("Changed", "cause", "A declared field of the primary changed, and no trigger guest is called for it."),
+    ("Undecided", "cause", "The trigger guest could not be called for the change."),
+    ("Input", "cause", "An input of the last answer was changed, created or deleted."),
+    ("Released", "cause", "A target that another primary owned is free."),
+    ("Gone", "cause", "The primary was deleted."),
+    ("Timer", "cause", "The guest requested a requeue at this time."),
+    ("Retry", "cause", "The previous attempt failed; the agent retries automatically."),
+    ("Resync", "cause", "The agent reconciles every primary periodically, even without a watch event."),
     ("Swapped", "cause", "The policy or one of its components changed."),
 ];
 
@@ -93,7 +97,7 @@ fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
     };
     for description in guests {
         entries.extend(description.reasons.into_iter().map(|reason| Entry {
-            word: reason.word,
+            word: reason.name,
             whose: description.name.clone(),
             meaning: reason.meaning,
             remedy: reason.remedy,

@@ -16,7 +16,7 @@ use transom_engine::{Capability, Engine, EngineOptions, Inspection};
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let location = Location::anywhere(&args.component);
     let artifact = location.fetch(None).map_err(|error| match builtin_names().any(|name| name == args.component) {
-        true => anyhow!("{error}; the guest of the binary is `builtin:{}`", args.component),
+        true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
         false => error.into(),
     })?;
     let engine = Engine::new(EngineOptions::default())?;
@@ -43,12 +43,12 @@ fn tell(location: &Location, found: &Inspection, screen: &Screen) {
     screen.line(format_args!("component   {location}"));
     screen.line(format_args!("digest      {}", found.digest));
     screen.line(format_args!("size        {} bytes", found.size));
-    screen.line(format_args!("world       {}", found.world.map_or("none of ours", |world| world.name())));
+    screen.line(format_args!("world       {}", found.world.map_or("unknown", |world| world.name())));
     screen.line(format_args!("imports     {}", list(&found.imports)));
     screen.line(format_args!("exports     {}", list(&found.exports)));
     screen.line(format_args!("needs       {}", list(&needs)));
     if !found.ungrantable.is_empty() {
-        screen.line(format_args!("never to be granted: {}", list(&found.ungrantable)));
+        screen.line(format_args!("not grantable: {}", list(&found.ungrantable)));
     }
     match &found.description {
         Ok(description) => describe(description, screen),
@@ -64,7 +64,7 @@ fn describe(description: &Description, screen: &Screen) {
         read.changes.iter().for_each(|path| screen.line(format_args!("  change    {path}")));
     }
     for reason in &description.reasons {
-        screen.line(format_args!("reason      {}: {}", reason.word, reason.meaning));
+        screen.line(format_args!("reason      {}: {}", reason.name, reason.meaning));
         screen.line(format_args!("  to do     {}", reason.remedy));
     }
     screen.text(&format!("settings    {}\n", description.settings_schema.trim()));
@@ -79,7 +79,7 @@ fn as_json(location: &Location, found: &Inspection) -> Value {
                 "apiVersion": read.api_version, "kind": read.kind, "fields": read.fields, "changes": read.changes,
             })).collect::<Vec<_>>(),
             "reasons": description.reasons.iter().map(|reason| json!({
-                "word": reason.word, "meaning": reason.meaning, "remedy": reason.remedy,
+                "name": reason.name, "meaning": reason.meaning, "remedy": reason.remedy,
             })).collect::<Vec<_>>(),
             "settingsSchema": serde_json::from_str(&description.settings_schema).unwrap_or(Value::Null),
         }),

@@ -24,7 +24,7 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let others: BTreeSet<&String> = policies.iter().flat_map(named).filter(|name| **name != args.connection).collect();
     for other in others {
         screen.note(format_args!(
-            "the policies name the connection `{other}`, too: --connection {other} prints its rights"
+            "the policies also name the connection `{other}`: --connection {other} prints its permissions"
         ));
     }
     let kind = |_: &str, kind: &str| kinds::guess(kind);
@@ -78,7 +78,7 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Polic
     for Written { place, value, .. } in found.policies {
         match manifest::parse(&value).and_then(check::policy) {
             Ok(policy) if policies.contains_key(&policy.name) => {
-                refused.push((place, format!("metadata.name: the policy `{}` stands in two places", policy.name)));
+                refused.push((place, format!("metadata.name: the policy `{}` is defined in two places", policy.name)));
             }
             Ok(policy) => drop(policies.insert(Arc::clone(&policy.name), policy)),
             Err(error) => refused.push((place, error.to_string())),

@@ -102,11 +102,11 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
     for path in paths {
         let one = match path.as_os_str() == "-" {
             true => Given::from_input()?,
-            false if path.is_dir() => bail!("failed to read `{}`: a folder stands alone", path.display()),
+            false if path.is_dir() => bail!("failed to read `{}`: a folder must be the only path", path.display()),
             false => Given::read(path)?,
         };
         if one.case.is_some() {
-            bail!("failed to read `{}`: a case is a file of its own", path.display());
+            bail!("failed to read `{}`: a case must be the only path", path.display());
         }
         all.objects.extend(one.objects);
     }
@@ -151,7 +151,7 @@ fn circumstances(given: Option<&Given>, path: &Path, args: &ReconcileArgs) -> an
         (Some(now), _) => Some(now),
         (None, Some(text)) => match parse_rfc3339(text) {
             Some(now) => Some(now),
-            None => bail!("failed to read the case in `{}`: spec.now is no time", path.display()),
+            None => bail!("failed to read the case in `{}`: spec.now is not a time", path.display()),
         },
         (None, None) => None,
     };

@@ -63,7 +63,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.reconcile)?;
     if args.once {
         let Prepared { agent, swap, begun, mut opening, .. } = prepare(args).await?;
-        begun.await.context("failed to put the policies to work")?;
+        begun.await.context("failed to start the policies")?;
         drive(&agent, screen).await;
         // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
         while opening.join_next().await.is_some() {}
@@ -190,7 +190,7 @@ fn base(args: &RunArgs) -> Base {
     args.reconcile.components.clone().map_or(Base::Nowhere, Base::Components)
 }
 
-/// Where the admin server listens, if it is wanted.
+/// Where the admin server is listening, if it is wanted.
 fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
     let certificate = args.admin_tls_cert.clone().zip(args.admin_tls_key.clone());
     Some(AdminOptions { address: args.admin_address?, certificate })
@@ -221,7 +221,7 @@ fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
     let costs = Costs { call: transom_engine::Limits::default().bytes(), compilation: COMPILING_BYTES, document };
     let wanted = args.memory_budget;
     Budget::share(wanted.saturating_mul(MIB), &costs).map_err(|least| {
-        anyhow::anyhow!("failed to use --memory-budget {wanted}: {} MiB is the least", least.div_ceil(MIB))
+        anyhow::anyhow!("failed to use --memory-budget {wanted}: the minimum is {} MiB", least.div_ceil(MIB))
     })
 }
 
@@ -258,7 +258,7 @@ fn code_cache() -> Option<PathBuf> {
 pub(crate) fn check_policies(args: &ReconcileArgs) -> anyhow::Result<()> {
     match args.policies.as_ref().filter(|path| !path.exists()) {
         Some(path) => {
-            anyhow::bail!("failed to read the policies `{}`: there is no such file or folder", path.display())
+            anyhow::bail!("failed to read the policies `{}`: no such file or folder", path.display())
         }
         None => Ok(()),
     }
@@ -287,8 +287,8 @@ pub(crate) async fn drive(agent: &Arc<Agent>, screen: &Screen) {
 
 /// Takes over the signals to stop; the returned future waits for one.
 fn stopped() -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
-    let mut terminate = signal(SignalKind::terminate()).context("failed to take SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("failed to take SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("failed to handle SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to handle SIGINT")?;
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => Ok(()),

@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::sync::Arc;
 use transom_api::status::PrimaryStatus;
-use transom_api::{Reason, State, KnownReason};
+use transom_api::{KnownReason, Reason, State};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
@@ -89,7 +89,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let run = args.as_run();
     run::check_policies(&run.reconcile)?;
     let Prepared { agent, swap, begun, opening: _opening, .. } = run::prepare(&run).await?;
-    begun.await.context("failed to put the policies to work")?;
+    begun.await.context("failed to start the policies")?;
     run::drive(&agent, screen).await;
     agent.stop();
     let mut rows = rows(&agent);
@@ -99,12 +99,13 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
         if rows.is_empty() {
             // Something that cannot be read may be the cause.
             unread(&agent, screen);
-            if agent.queues().iter().any(|queue| queue.loaded().revision.policy.primary.kind.eq_ignore_ascii_case(kind)) {
+            if agent.queues().iter().any(|queue| queue.loaded().revision.policy.primary.kind.eq_ignore_ascii_case(kind))
+            {
                 bail!(
-                    "failed to find {kind} {name}: there is none under a policy; want NAMESPACE/NAME, or NAME of what has no namespace"
+                    "failed to find {kind} {name}: no policy has such a primary; expected NAMESPACE/NAME, or NAME for a cluster-scoped kind"
                 );
             }
-            bail!("failed to find {kind} {name}: no policy is about it{}", about(&agent));
+            bail!("failed to find {kind} {name}: no policy has this kind as its primary{}", about(&agent));
         }
     }
     print(&rows, one.is_some(), args.output, screen);
@@ -153,8 +154,8 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
 /// Meaning and remedy of [`Standing::WouldApply`].
 fn would_apply() -> (String, String) {
     (
-        "Something differs from what should be there; whoever asks writes nothing.".to_owned(),
-        "Nothing where an agent is at work: it writes this next. Else start one, or look at its log.".to_owned(),
+        "The objects differ from the desired state; `transom status` writes nothing.".to_owned(),
+        "Nothing if an agent is running: it writes this next. Otherwise start an agent, or look at its log.".to_owned(),
     )
 }
 
@@ -165,7 +166,7 @@ fn explained(agent: &Agent, key: &Key, reason: &Reason) -> (String, String) {
     }
     let loaded = agent.queue(&key.policy).map(|queue| Arc::clone(&queue.loaded().revision));
     let guests = loaded.iter().flat_map(|revision| revision.trigger.iter().chain([&revision.decide]));
-    let declared = guests.flat_map(|guest| &guest.description.reasons).find(|known| known.word == reason.as_str());
+    let declared = guests.flat_map(|guest| &guest.description.reasons).find(|known| known.name == reason.as_str());
     declared.map(|known| (known.meaning.clone(), known.remedy.clone())).unwrap_or_default()
 }
 
@@ -182,7 +183,7 @@ fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
 fn about(agent: &Agent) -> String {
     let of = |queue: &crate::agent::workqueue::Workqueue| {
         let primary = &queue.loaded().revision.policy.primary;
-        format!("; {} is about {} of {}", queue.policy, primary.kind, primary.api_version)
+        format!("; the primary of {} is {} of {}", queue.policy, primary.kind, primary.api_version)
     };
     agent.queues().iter().map(|queue| of(queue)).collect()
 }

@@ -6,7 +6,7 @@ use crate::output::{Ending, Screen, Tint};
 use crate::policies::active::Active;
 use serde_json::json;
 use std::collections::BTreeMap;
-use transom_api::{State, KnownReason};
+use transom_api::{KnownReason, State};
 
 /// Maximum number of primaries of a state that are named.
 const NAMED: usize = 10;
@@ -44,7 +44,7 @@ pub(crate) fn tell(agent: &Agent, active: &Active, done: Done, screen: &Screen) 
             screen.tell(format_args!("{primary} [{policy}]: {reason}: {}", told.message), fields);
         }
         if named.len() > NAMED {
-            screen.note(format_args!("... and {} more that are {}", named.len() - NAMED, state.as_str()));
+            screen.note(format_args!("... and {} more with state {}", named.len() - NAMED, state.as_str()));
         }
     }
     let failed = named.contains_key(&State::Failed);
@@ -84,8 +84,8 @@ pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
 /// Prints the policies that are refused or cannot be read; true when there is one.
 pub(crate) fn refused(active: &Active, screen: &Screen) -> bool {
     for (policy, refusal) in active.refusals() {
-        let fields = [("policy", json!(policy)), ("reason", json!(refusal.word.as_str()))];
-        screen.tell(format_args!("policy {policy}: {}: {}", refusal.word.as_str(), refusal.message), fields);
+        let fields = [("policy", json!(policy)), ("reason", json!(refusal.reason.as_str()))];
+        screen.tell(format_args!("policy {policy}: {}: {}", refusal.reason.as_str(), refusal.message), fields);
     }
     for (place, message) in active.broken() {
         let reason = KnownReason::ManifestInvalid.as_str();

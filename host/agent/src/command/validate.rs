@@ -35,7 +35,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         .with_context(|| format!("failed to read the policies `{}`", args.path.display()))?;
     if found.policies.is_empty() && found.broken.is_empty() {
         bail!(
-            "failed to find a policy in `{}`: want manifests of kind FleetPolicy ({})",
+            "failed to find a policy in `{}`: expected manifests of kind FleetPolicy ({})",
             args.path.display(),
             transom_api::API_VERSION
         );
@@ -81,10 +81,10 @@ fn judge(
     let refused = match loaded {
         _ if twice => Some((
             KnownReason::PolicyInvalid.as_str(),
-            format!("metadata.name: the policy stands in {} places: {}", places.len(), places.join(", ")),
+            format!("metadata.name: the policy is defined in {} places: {}", places.len(), places.join(", ")),
         )),
-        Ok(_) => taken.get(name).map(|refusal| (refusal.word.as_str(), refusal.message.clone())),
-        Err(refusal) => Some((refusal.word.as_str(), refusal.message.clone())),
+        Ok(_) => taken.get(name).map(|refusal| (refusal.reason.as_str(), refusal.message.clone())),
+        Err(refusal) => Some((refusal.reason.as_str(), refusal.message.clone())),
     };
     let warn = |loaded: &Loaded| rights::every_secret(&loaded.revision.policy, SecretReads::Watch, false);
     let warnings = loaded.as_ref().map(warn).unwrap_or_default();

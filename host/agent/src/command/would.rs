@@ -75,7 +75,7 @@ mod tests {
     use transom_core::reference::ObjectRef;
 
     #[test]
-    fn a_step_is_shown_as_what_it_makes_of_the_object() {
+    fn shows_a_step_as_its_effect_on_the_object() {
         let reference = ObjectRef::local("v1", "ManagedCluster", None, "c");
         let object = |body: Value| Object { reference: reference.clone(), version: "7".to_owned(), body };
         let before =

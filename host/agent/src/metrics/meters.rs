@@ -197,7 +197,7 @@ mod tests {
     use transom_core::metrics::ALL;
 
     #[test]
-    fn no_series_speaks_of_a_policy_that_is_gone() {
+    fn removes_the_series_of_a_removed_policy() {
         let meters = Meters::new(false).unwrap();
         let labels = |metric: &Metric, policy: &str| -> Vec<String> {
             metric

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_the_system_are_read() {
+    fn reads_the_process_files_of_the_system() {
         let stat = "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 4000 0 0\n";
         assert_eq!(cpu_seconds(stat), Some(2.0));
         assert_eq!(started_seconds(stat, "cpu 1\nbtime 1000\n"), Some(1040.0));

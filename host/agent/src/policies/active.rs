@@ -116,7 +116,7 @@ impl Active {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => agent.resume(policy, loaded),
                 // A policy that did not begin yet will begin with the bounded revision.
                 (Change::Bounded, Some(loaded)) if agent.queue(policy).is_some() => agent.resume(policy, loaded),
-                (Change::Removed, None) => agent.remove_lane(policy),
+                (Change::Removed, None) => agent.remove_queue(policy),
                 (Change::Refused | Change::Mended, _) => {}
                 (Change::Loaded | Change::Swapped | Change::Bounded, _) | (Change::Removed, Some(_)) => continue,
             }
@@ -169,9 +169,9 @@ impl Active {
             (Change::Bounded, _) => {
                 Signal::PolicyBounded { policy, suspended: revision.is_some_and(|one| one.policy.suspend) }
             }
-            (Change::Refused, Some(Refusal { word: reason, message })) => {
+            (Change::Refused, Some(Refusal { reason, message })) => {
                 let (reason, message) = (*reason, message.clone());
-                Signal::SwapRefused { policy, reason, message, earlier_goes_on: revision.is_some() }
+                Signal::SwapRefused { policy, reason, message, previous_revision_active: revision.is_some() }
             }
         };
         drop(known);

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use transom_artifacts::Base;
-use transom_artifacts::folder::{Folder, Kind, FileIdentity, leads_out};
+use transom_artifacts::folder::{FileIdentity, Folder, Kind, leads_out};
 
 /// Maximum depth of folders.
 const MAX_DEPTH: usize = 16;
@@ -86,7 +86,7 @@ impl Files {
         }
         let bytes: u64 = listing.manifests.values().map(FileIdentity::size).sum();
         match bytes > MAX_BYTES {
-            true => Err(io::Error::other(format!("its manifests have {bytes} bytes, {MAX_BYTES} are the limit"))),
+            true => Err(io::Error::other(format!("its manifests have {bytes} bytes, the limit is {MAX_BYTES}"))),
             false => Ok(listing),
         }
     }
@@ -176,20 +176,27 @@ impl Listing {
                 Ok(_) | Err(_) => {}
             }
             if self.manifests.len() > MAX_MANIFESTS {
-                return Err(io::Error::other(format!("it holds more than {MAX_MANIFESTS} manifests")));
+                return Err(io::Error::other(format!("it contains more than {MAX_MANIFESTS} manifests")));
             }
         }
         Ok(())
     }
 
     /// Walks into a folder, unless it was walked before through another link.
-    fn enter(&mut self, folder: &Folder, top: &Path, path: &Path, depth: usize, fingerprint: FileIdentity) -> io::Result<()> {
+    fn enter(
+        &mut self,
+        folder: &Folder,
+        top: &Path,
+        path: &Path,
+        depth: usize,
+        fingerprint: FileIdentity,
+    ) -> io::Result<()> {
         let at = top.join(path);
         if !self.seen.insert(fingerprint.identity()) {
             return Ok(());
         }
         if depth == MAX_DEPTH {
-            self.broken.insert(at, format!("it lies more than {MAX_DEPTH} folders deep"));
+            self.broken.insert(at, format!("it is more than {MAX_DEPTH} folders deep"));
             return Ok(());
         }
         self.folders.insert(at.clone(), fingerprint);
@@ -222,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_folder_is_read_once_and_nothing_outside() {
+    fn reads_every_folder_once_and_nothing_outside() {
         let outer = tempfile::tempdir().unwrap();
         fs::create_dir_all(outer.path().join("elsewhere")).unwrap();
         fs::write(outer.path().join("elsewhere/x.yaml"), POLICY).unwrap();
@@ -250,12 +257,12 @@ mod tests {
         assert_eq!(broken, ["dangling.yaml", "out", "out.yaml"]);
         let found = Files::new(&root, None).read_all().unwrap();
         assert!(found.policies.iter().all(|one| !one.place.contains("elsewhere")) && found.policies.len() == 2);
-        assert_eq!(found.why(&root.join("out/x.yaml").display().to_string()), Some("it leads out of the folder"));
+        assert_eq!(found.why(&root.join("out/x.yaml").display().to_string()), Some("the path leads out of the folder"));
         assert!(!found.may_hold(&root.join("outer.yaml").display().to_string()));
     }
 
     #[test]
-    fn a_mounted_config_map_is_read_through_its_links() {
+    fn reads_a_mounted_config_map_through_its_links() {
         let outer = tempfile::tempdir().unwrap();
         let root = outer.path();
         // As kubelet lays it out: `..data` is exchanged for another folder, all else are links through it.
@@ -291,11 +298,11 @@ mod tests {
             fs::write(many.path().join(format!("{number}.yaml")), "").unwrap();
         }
         let error = Files::new(many.path(), None).list().unwrap_err().to_string();
-        assert_eq!(error, format!("it holds more than {MAX_MANIFESTS} manifests"));
+        assert_eq!(error, format!("it contains more than {MAX_MANIFESTS} manifests"));
     }
 
     #[test]
-    fn one_file_is_read_also_where_it_is_a_link() {
+    fn a_single_file_may_be_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link.yaml");
         fs::create_dir(folder.path().join("store")).unwrap();

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use transom_artifacts::Location;
-use transom_artifacts::folder::{Folder, FileIdentity};
+use transom_artifacts::folder::{FileIdentity, Folder};
 
 /// Minimum time between two looks, however many events arrive meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -179,7 +179,8 @@ impl Follower {
         let files = self.files.as_ref()?;
         let changed = match listing {
             Ok(listing) => {
-                let there = listing.manifests.iter().map(|(path, fingerprint)| (path.clone(), Some(*fingerprint))).collect();
+                let there =
+                    listing.manifests.iter().map(|(path, fingerprint)| (path.clone(), Some(*fingerprint))).collect();
                 self.manifests.look(now, there)
             }
             Err(_) => BTreeMap::new(),
@@ -217,8 +218,9 @@ impl Follower {
         for component in &self.components {
             wanted.extend(component.file().and_then(|(root, path)| nearest(root, &path)));
         }
-        let gone =
-            self.watched.iter().filter(|(path, fingerprint)| wanted.get(*path).map(FileIdentity::identity) != Some(fingerprint.identity()));
+        let gone = self.watched.iter().filter(|(path, fingerprint)| {
+            wanted.get(*path).map(FileIdentity::identity) != Some(fingerprint.identity())
+        });
         let gone: Vec<PathBuf> = gone.map(|(path, _)| path.clone()).collect();
         for path in gone {
             // Fails when the folder itself is gone, and with it the watch.
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_goes_before_it_was_read_is_told_gone() {
+    fn reports_a_file_deleted_before_it_was_read() {
         let folder = tempfile::tempdir().unwrap();
         let (path, begun) = (folder.path().join("a.yaml"), Instant::now());
         let mut follower = Follower { files: Some(Files::new(folder.path(), None)), ..Follower::default() };

@@ -39,7 +39,7 @@ pub(super) enum Unloaded {
 pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal> {
     assemble(engine, check(&written.value)?, &written.base).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
-        Unloaded::Slow => Refusal { word: KnownReason::ComponentTooLarge, message: LoadError::Slow.to_string() },
+        Unloaded::Slow => Refusal { reason: KnownReason::ComponentTooLarge, message: LoadError::Slow.to_string() },
     })
 }
 
@@ -48,7 +48,8 @@ pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal
 /// # Errors
 /// With the first thing that is wrong.
 pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
-    let invalid = |error: manifest::PolicyError| Refusal { word: KnownReason::PolicyInvalid, message: error.to_string() };
+    let invalid =
+        |error: manifest::PolicyError| Refusal { reason: KnownReason::PolicyInvalid, message: error.to_string() };
     manifest::parse(value).and_then(check::policy).map_err(invalid)
 }
 
@@ -61,8 +62,8 @@ pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Resu
     let absent = clusters.find(|(_, cluster)| !connections.contains(*cluster));
     let Some((field, cluster)) = absent else { return Ok(()) };
     let known: Vec<_> = connections.iter().map(|name| format!("`{name}`")).collect();
-    let message = format!("{field}: there is no connection `{cluster}`, only {}", known.join(", "));
-    Err(Refusal { word: KnownReason::PolicyInvalid, message })
+    let message = format!("{field}: no connection `{cluster}`; known connections: {}", known.join(", "));
+    Err(Refusal { reason: KnownReason::PolicyInvalid, message })
 }
 
 /// Fetches and compiles the guests of a policy, and has them judge their settings.
@@ -95,12 +96,13 @@ fn guest(
     base: &Base,
 ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
     let at = Location::parse(&spec.component, base);
-    let refused = |word: KnownReason, why: &dyn std::fmt::Display| {
-        Unloaded::Refused(Refusal { word, message: format!("spec.guests.{role}: {why}") })
+    let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
+        Unloaded::Refused(Refusal { reason, message: format!("spec.guests.{role}: {why}") })
     };
-    let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| refused(error.word(), &chain(&error)))?;
+    let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| refused(error.reason(), &chain(&error)))?;
     let granted = Capabilities::of(spec.capabilities.iter().map(|Capability::Log| transom_engine::Capability::Log));
-    let failed = |word: KnownReason, why: &dyn std::fmt::Display| refused(word, &format_args!("component `{at}`: {why}"));
+    let failed =
+        |word: KnownReason, why: &dyn std::fmt::Display| refused(word, &format_args!("component `{at}`: {why}"));
     let compiled = engine.load(&artifact.bytes, world, &granted).map_err(|error| match error {
         LoadError::Slow => Unloaded::Slow,
         error => failed(word(error.reason()), &error),
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_of_the_engine_is_one_of_the_agent() {
+    fn every_reason_of_the_engine_is_a_reason_of_the_agent() {
         for spelled in [
             "GuestTimedOut",
             "GuestMemoryExceeded",

@@ -184,8 +184,8 @@ fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
         Ok(Err(Unloaded::Slow)) => return Err(again),
         Ok(Err(Unloaded::Refused(refusal))) => Err(refusal),
         Err(_) => {
-            let message = "the agent failed while it loaded the policy".to_owned();
-            Err(Refusal { word: KnownReason::AgentFailed, message })
+            let message = "a bug in the agent made loading the policy fail".to_owned();
+            Err(Refusal { reason: KnownReason::AgentFailed, message })
         }
     };
     Ok(Done { policy: name, number, result, fingerprints })

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_come_in_order_and_without_those_being_deleted() {
+    fn lists_policies_in_order_without_those_being_deleted() {
         let objects = [
             object("b", &json!({})),
             object("gone", &json!({"/metadata/deletionTimestamp": "2026-11-21T08:00:00Z"})),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_no_new_policy_and_is_read() {
+    fn a_status_change_is_no_new_policy() {
         let status =
             json!({"/status": {"conditions": []}, "/metadata/resourceVersion": "8", "/metadata/labels": {"a": "b"}});
         let (before, after) = (object("a", &json!({})), object("a", &status));

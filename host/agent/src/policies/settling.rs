@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_counts_when_it_is_quiet_and_waits_for_no_other() {
+    fn a_file_counts_once_quiet_and_waits_for_no_other() {
         let seen: Vec<Vec<(&str, u32)>> =
             (0..30).map(|at| vec![("busy", at), ("changed", if at < 10 { 1 } else { 2 }), ("quiet", 7)]).collect();
         let seen: Vec<&[_]> = seen.iter().map(Vec::as_slice).collect();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_is_gone_after_a_while_and_what_comes_back_was_never_gone() {
+    fn a_missing_file_counts_as_deleted_only_after_a_delay() {
         let (there, gone): (&[_], &[_]) = (&[("a", 1)], &[]);
         assert_eq!(looks(&[there, there, there, gone, gone, gone])[5], [("a", None)]);
         let replaced: &[_] = &[("a", 2)];

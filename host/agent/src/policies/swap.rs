@@ -141,7 +141,7 @@ impl Swap {
                 // Whatever is read there next counts as new, even the same content.
                 newest.written.iter_mut().for_each(|written| drop(written.value.take()));
                 let message = format!("{place}: {why}");
-                changes.extend(self.refuse(&name, Refusal { word: KnownReason::ManifestInvalid, message }, false));
+                changes.extend(self.refuse(&name, Refusal { reason: KnownReason::ManifestInvalid, message }, false));
             }
         }
         changes
@@ -157,8 +157,8 @@ impl Swap {
                 load::check(&one.value).and_then(|policy| load::connected(&policy, &self.connections).map(|()| policy))
             }
             _ => Err(Refusal {
-                word: KnownReason::PolicyInvalid,
-                message: format!("metadata.name: the policy stands in {} places: {}", places.len(), place.text),
+                reason: KnownReason::PolicyInvalid,
+                message: format!("metadata.name: the policy is defined in {} places: {}", places.len(), place.text),
             }),
         };
         let suspends = written.iter().any(|one| one.value.pointer("/spec/suspend") == Some(&true.into()));
@@ -203,7 +203,10 @@ impl Swap {
     pub(super) fn see_components(&mut self, fingerprints: &BTreeMap<Location, Option<FileIdentity>>) {
         let other = |newest: &Newest| {
             newest.loading.is_none()
-                && newest.fingerprints.iter().any(|(at, fingerprint)| fingerprints.get(at).is_some_and(|now| now != fingerprint))
+                && newest
+                    .fingerprints
+                    .iter()
+                    .any(|(at, fingerprint)| fingerprints.get(at).is_some_and(|now| now != fingerprint))
         };
         let changed: Vec<_> = self.newest.iter().filter(|(_, one)| other(one)).map(|(name, _)| name.clone()).collect();
         changed.iter().for_each(|name| self.load(name));
@@ -266,7 +269,7 @@ impl Swap {
         let bound = self.good.get(name).is_some_and(|good| {
             self.active.lock().catalogue.revision(name).is_some_and(|revision| *revision != good.revision)
         });
-        let suffix = if bound { "; the earlier revision goes on within what this manifest allows" } else { "" };
+        let suffix = if bound { "; the previous revision stays active within the limits of this manifest" } else { "" };
         let refusal = Refusal { message: format!("{}{suffix}", refusal.message), ..refusal };
         let changes = self.change(|known| known.catalogue = known.catalogue.refusing(name, refusal, place));
         match changes.is_empty() && anew {

@@ -10,23 +10,23 @@ const CONNECTION: &str = "transom::connection";
 
 /// Logs that an API server is about to be used; a pod's identity has no context.
 pub(crate) fn uses(connection: &str, context: Option<&str>, server: &str) {
-    info!(target: CONNECTION, connection, context, server, "uses the API server");
+    info!(target: CONNECTION, connection, context, server, "using the API server");
 }
 
 /// Logs that a directory is about to be used.
 pub(crate) fn uses_directory(connection: &str, directory: &Path) {
-    info!(connection, directory = %directory.display(), "uses the directory");
+    info!(connection, directory = %directory.display(), "using the directory");
 }
 
 /// Logs that an API server has not answered yet; it is asked again.
 pub(crate) fn away(place: &str, reason: KnownReason, message: &str) {
     warn!(
         target: CONNECTION, connection = place, reason = reason.as_str(),
-        "does not answer, and is asked again while the others are worked on: {message}"
+        "the API server does not answer; the agent retries and continues with the other connections: {message}"
     );
 }
 
 /// Logs that an API server that did not answer at the start has answered.
 pub(crate) fn answers(place: &str) {
-    info!(target: CONNECTION, connection = place, "answers");
+    info!(target: CONNECTION, connection = place, "the API server answers");
 }

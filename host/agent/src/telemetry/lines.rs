@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_one_word_of_logfmt() {
+    fn a_value_is_one_token_of_logfmt() {
         for (value, expected) in [
             ("Applied", "Applied"),
             ("klusterlet-a/x", "klusterlet-a/x"),

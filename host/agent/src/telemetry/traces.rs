@@ -42,7 +42,10 @@ pub(crate) fn start(runtime: &Handle) -> anyhow::Result<()> {
     let given = |name| env::var(name).ok().filter(|value| !value.is_empty()).map(|value| (name, value));
     let Some((name, endpoint)) = ENDPOINTS.into_iter().find_map(given) else { return Ok(()) };
     let plain = endpoint.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
-    ensure!(plain, "failed to start traces: {name} is no URL like http://collector:4318; they are sent by plain HTTP");
+    ensure!(
+        plain,
+        "failed to start traces: {name} is not a URL like http://collector:4318; traces are sent over plain HTTP"
+    );
     let exporter = SpanExporter::builder().with_http().with_http_client(Client::new(runtime.clone()));
     let exporter = exporter.build().context("failed to start traces")?;
     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build();

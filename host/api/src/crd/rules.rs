@@ -1,5 +1,5 @@
-//! What the types do not say: bounds, patterns and rules, so that the API server refuses what the agent would refuse.
-//! Never stricter than `core::policy::check`; what a schema cannot say is left to it.
+//! Bounds, patterns and CEL rules that the types do not express, so that the API server rejects what the agent would
+//! reject. Never stricter than `core::policy::check`, which also checks what a schema cannot express.
 
 use crate::policy::bounds::{ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES};
@@ -11,15 +11,15 @@ const KIND: &str = "^[A-Z][A-Za-z0-9]*$";
 const VERSION: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const DOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// What may stand between two stars: text, a template, or the name of one.
+/// What may be between two `*`: text, a template, or the name of one.
 const BETWEEN: &str = r"[^*{}]|\{(primary\.(namespace|name)|[A-Za-z0-9]+|TEMPLATE)\}";
-/// The first choice that is there; see `core::pattern::template`.
+/// A template: alternatives separated by `|`; see `core::pattern::template`.
 const TEMPLATE_TEXT: &str = r#" *TERM( *TERM)* *(\| *TERM( *TERM)* *)*"#;
 const TERM: &str = r#"("[-.a-z0-9]+"|FIELD|dashed\(FIELD\))"#;
 const TERM_FIELD: &str =
     r#"(primary\.(namespace|name|(labels|annotations)\["[-_./A-Za-z0-9]+"\])|agent\.remoteCluster)"#;
 const NAME: &str = "self.all(k, k.matches('^[A-Za-z0-9]{1,63}$'))";
-/// Names of templates that patterns use are there.
+/// `grant.names` defines every template that a pattern uses.
 const NAMED: &str = "self.write.all(w, [has(w.namespace) ? w.namespace : '', has(w.name) ? w.name : ''].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
 const NAMED_READ: &str = "!has(self.read) || self.read.all(r, [has(r.namespace) ? r.namespace : '', r.name].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
 const NAMESPACES: &str = r"^[^*{}]*(\*([^*{}]+(\*[^*{}]*)?)?)?$";
@@ -27,22 +27,22 @@ const HOST: &str = r"^(\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a
 const KEY: &str = "^[-_.A-Za-z0-9]+$";
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$";
 const FIELD: &str = r"^(spec\.taints|data\.[-_.A-Za-z0-9]+)$";
-/// Keys of labels and annotations as Kubernetes has them, without those of `labels::is_reserved`.
+/// Keys of labels and annotations that Kubernetes allows, except those of `labels::is_reserved`.
 const META_KEYS: &str = r"self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$') && !k.matches('^(app[.]kubernetes[.]io/managed-by$|([^/]*[.])?transom[.]dev/)'))";
 const SERVER: &str = r##"^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?|[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!$-;=A-\[\]-~]*)?)$"##;
 
-/// A template.
+/// The pattern of a template.
 fn template() -> String {
     TEMPLATE_TEXT.replace("TERM", TERM).replace("FIELD", TERM_FIELD)
 }
 
-/// At most two stars, not next to each other, and text or templates between them.
+/// At most two `*`, not next to each other, with text or templates between them.
 fn names() -> String {
     let between = BETWEEN.replace("TEMPLATE", &template());
     format!(r"^({between})*(\*(({between})+(\*({between})*)?)?)?$")
 }
 
-/// Adds them to the schema of the whole object.
+/// Adds the bounds and rules to the schema of the whole object.
 pub(super) fn add(schema: &mut Value) {
     for (place, bound) in bounds().into_iter().chain(kubeconfig_bounds()) {
         if let (Some(at), Value::Object(bound)) = (find(schema, place), bound) {
@@ -57,7 +57,7 @@ pub(super) fn add(schema: &mut Value) {
             }
         }
     }
-    // A policy without a grant is refused, so that there is no such default; the rules on grants may count on one.
+    // A policy without a grant is rejected, so the grant has no default; rules on grants can rely on its presence.
     if let Some(spec) = find(schema, "spec") {
         spec.insert("required".to_owned(), json!(["primary", "guests", "grant"]));
     }
@@ -163,104 +163,105 @@ fn kubeconfig_bounds() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Place, rule in CEL, and what is wrong when it does not hold.
+/// Place, CEL rule, and the message when the rule does not hold.
 const RULES: [(&str, &str, &str); 24] = [
-    ("", "size(self.metadata.name) <= 63", "metadata.name has at most 63 bytes: it becomes a label"),
+    ("", "size(self.metadata.name) <= 63", "metadata.name is limited to 63 bytes, because it becomes a label value"),
     (
         "spec",
         "self.primary.apiVersion == 'cluster.open-cluster-management.io/v1' && self.primary.kind == 'ManagedCluster' || !self.grant.write.exists(w, has(w.target))",
-        "only a ManagedCluster of cluster.open-cluster-management.io/v1 carries taints",
+        "only a ManagedCluster of cluster.open-cluster-management.io/v1 has taints",
     ),
     (
         "spec",
         "self.grant.write.all(w, !has(w.kubeconfig) || !has(w.kubeconfig.server) || w.kubeconfig.server.all(s, s == 'source' || s.contains('://') || has(self.grant.read) && self.grant.read.exists(r, r.role == s && r.kind == 'Service' && r.apiVersion == 'v1')))",
-        "grant.write[].kubeconfig.server names roles of Services, `source` or URLs",
+        "each entry of grant.write[].kubeconfig.server must be the role of a Service, `source` or a URL",
     ),
     (
         "spec",
         "self.grant.write.all(w, !has(w.kubeconfig) || !has(w.kubeconfig.addresses) || w.kubeconfig.addresses.all(a, !has(a.role) || has(self.grant.read) && self.grant.read.exists(r, r.role == a.role && (has(a.field) ? r.kind != 'Secret' || r.apiVersion != 'v1' : r.kind == 'Service' && r.apiVersion == 'v1'))))",
-        "grant.write[].kubeconfig.addresses name roles of Services, or of objects with the field",
+        "each role in grant.write[].kubeconfig.addresses must be the role of a Service, or of an object with the field",
     ),
     (
         "spec.grant.write[].kubeconfig",
         "has(self.server) && size(self.server) > 0 || has(self.addresses) && size(self.addresses) > 0",
-        "a kubeconfig needs a server, or addresses",
+        "a kubeconfig grant needs at least one server or address",
     ),
     (
         "spec.grant.write[].kubeconfig.addresses[]",
         "(has(self.nodePort) && self.nodePort ? 1 : 0) + (has(self.loadBalancer) && self.loadBalancer ? 1 : 0) + (has(self.field) ? 1 : 0) + (has(self.primaryField) ? 1 : 0) == 1 && has(self.role) != has(self.primaryField) && has(self.host) == (has(self.nodePort) && self.nodePort) && (!has(self.port) || has(self.field) || has(self.primaryField))",
-        "an address is role, nodePort and host; role and loadBalancer; role and field; or primaryField; only fields have a port",
+        "an address is role, nodePort and host; role and loadBalancer; role and field; or primaryField; \
+         port is for field and primaryField only",
     ),
     (
         "spec",
         "self.grant.write.all(w, !has(w.kubeconfig) || w.kubeconfig.ca.all(c, has(self.grant.read) && self.grant.read.exists(r, r.role == c && r.kind == 'Secret' && r.apiVersion == 'v1')))",
-        "grant.write[].kubeconfig.ca names roles of Secrets",
+        "each entry of grant.write[].kubeconfig.ca must be the role of a Secret",
     ),
     (
         "spec",
         "!has(self.own) || !has(self.own.keepUntilAbsent) || self.own.keepUntilAbsent.all(k, has(self.grant.read) && self.grant.read.exists(r, r.role == k))",
-        "own.keepUntilAbsent names roles of grant.read",
+        "each entry of own.keepUntilAbsent must be a role of grant.read",
     ),
     (
         "spec.primary",
         "self.apiVersion != 'v1' || self.kind != 'Secret'",
-        "a Secret cannot be a primary: its fields would cross to guests",
+        "a Secret cannot be a primary, because guests would see its fields",
     ),
-    ("spec.grant.names", NAME, "a name of a template has at most 63 letters and digits"),
-    ("spec.grant", NAMED, "grant.names has no template of the name that a pattern of grant.write uses"),
-    ("spec.grant", NAMED_READ, "grant.names has no template of the name that a pattern of grant.read uses"),
+    ("spec.grant.names", NAME, "the name of a template must consist of 1 to 63 letters and digits"),
+    ("spec.grant", NAMED, "a pattern of grant.write uses a template that grant.names does not define"),
+    ("spec.grant", NAMED_READ, "a pattern of grant.read uses a template that grant.names does not define"),
     (
         "spec.grant.read[]",
         "(self.kind == 'Secret' && self.apiVersion == 'v1') == (has(self.keys) && size(self.keys) > 0)",
-        "a grant of Secrets names the keys that may be read, and no other grant has keys",
+        "a read grant for Secrets must list the keys that may be read; other read grants must have no keys",
     ),
     (
         "spec.grant.read[]",
         "has(self.namespace) || !(self.kind == 'Service' || self.kind == 'Secret' && self.apiVersion == 'v1')",
-        "a Secret or a Service has a namespace",
+        "a read grant for a Secret or a Service needs a namespace",
     ),
     (
         "spec.grant.write",
         "self.all(w, has(w.kubeconfig)) || size(self) == 1",
-        "a policy writes kubeconfigs, or the taints of its primary; both takes two policies",
+        "a policy writes either kubeconfigs or the taints of its primary; use two policies for both",
     ),
     (
         "spec.grant.write[]",
         "has(self.target) != has(self.kubeconfig)",
-        "a write grant says either `target: primary` or `kubeconfig`",
+        "a write grant must have either `target: primary` or `kubeconfig`",
     ),
     (
         "spec.grant.write[]",
         "!has(self.target) || !has(self.kind) && !has(self.namespace) && !has(self.name)",
-        "the primary needs no kind, namespace or name",
+        "with `target: primary`, kind, namespace and name must be absent",
     ),
     (
         "spec.grant.write[]",
         "!has(self.target) || self.verbs == ['patch'] && self.fields == ['spec.taints']",
-        "of a primary only spec.taints can be written, and only patched",
+        "with `target: primary`, verbs must be [patch] and fields must be [spec.taints]",
     ),
     (
         "spec.grant.write[]",
         "has(self.target) == (has(self.taintKeys) && size(self.taintKeys) > 0)",
-        "a grant of taints names their keys, and no other grant has them",
+        "with `target: primary`, taintKeys must not be empty; other write grants must have no taintKeys",
     ),
     (
         "spec.grant.write[]",
         "!has(self.kubeconfig) || self.apiVersion == 'v1' && has(self.kind) && self.kind == 'Secret' && has(self.namespace) && has(self.name)",
-        "a kubeconfig is written to a Secret of v1 with a namespace and a name",
+        "a kubeconfig grant needs apiVersion v1, kind Secret, a namespace and a name",
     ),
     (
         "spec.grant.write[]",
         "!has(self.kubeconfig) || !('patch' in self.verbs) && self.fields[0].startsWith('data.')",
-        "a Secret is created, updated or deleted, and one key of its data is written",
+        "a kubeconfig grant allows the verbs create, update and delete, and exactly one field, a key of data",
     ),
     (
         "spec",
         "self.grant.write.all(w, has(w.kubeconfig)) || !has(self.own) || (!has(self.own.labels) || size(self.own.labels) == 0) && (!has(self.own.annotations) || size(self.own.annotations) == 0)",
-        "own.labels and own.annotations are for objects that the policy makes, and it makes none",
+        "own.labels and own.annotations need a policy that creates objects, and this one creates none",
     ),
-    ("spec.own.labels", META_KEYS, "a key is not one of a label, or is reserved for the agent"),
-    ("spec.own.annotations", META_KEYS, "a key is not one of an annotation, or is reserved for the agent"),
+    ("spec.own.labels", META_KEYS, "a key is not a valid label key, or is reserved for the agent"),
+    ("spec.own.annotations", META_KEYS, "a key is not a valid annotation key, or is reserved for the agent"),
 ];
 
 #[cfg(test)]
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bound_and_rule_has_its_place() {
+    fn every_bound_and_rule_matches_a_field() {
         let mut schema = super::super::schema();
         for place in bounds()
             .into_iter()
@@ -276,7 +277,7 @@ mod tests {
             .map(|(place, _)| place)
             .chain(RULES.map(|(place, ..)| place))
         {
-            assert!(find(&mut schema, place).is_some(), "there is no {place}");
+            assert!(find(&mut schema, place).is_some(), "{place} not found");
         }
     }
 }

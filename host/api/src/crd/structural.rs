@@ -1,5 +1,5 @@
-//! A JSON schema as `schemars` makes it, as a structural schema of Kubernetes. Never loosens it: what it cannot say
-//! stays and is found by the tests.
+//! Converts a JSON schema of `schemars` to a structural schema of Kubernetes. It never loosens the schema: what it
+//! cannot convert stays, and the tests find it.
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ pub(super) fn from(schema: Value) -> Value {
     Value::Object(map)
 }
 
-/// What may also be null is just not required: the API server drops a null.
+/// Makes a nullable type optional: the API server drops nulls.
 fn optional(mut map: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Array(kinds)) = map.get_mut("type") {
         kinds.retain(|kind| kind != "null");
@@ -44,7 +44,7 @@ fn optional(mut map: Map<String, Value>) -> Map<String, Value> {
     map
 }
 
-/// Words with a description each become one enum; of the rest, what Kubernetes knows.
+/// Converts a list of described constants to one enum, and removes keywords that Kubernetes does not know.
 fn known(mut map: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Array(choices)) = map.get("oneOf")
         && choices.iter().all(|choice| choice["const"].is_string())
@@ -68,7 +68,7 @@ fn known(mut map: Map<String, Value>) -> Map<String, Value> {
     }
     map.remove("$schema");
     map.remove("title");
-    // Whether a map has keys that nobody declared is no question here: the API server drops them.
+    // `additionalProperties: false` is not needed: the API server drops undeclared keys.
     if !map.get("additionalProperties").is_some_and(Value::is_object) {
         map.remove("additionalProperties");
     }

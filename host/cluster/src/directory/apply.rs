@@ -91,10 +91,10 @@ impl Writer<'_> {
         match (&seen, version) {
             (Seen::Absent, None) => Ok(()),
             (Seen::Value(_), Some(version)) if version_text(&seen) == version => Ok(()),
-            (Seen::Absent, Some(_)) => Err(self.conflict("it is gone")),
-            (Seen::Value(_), None) => Err(self.conflict("it is there already")),
+            (Seen::Absent, Some(_)) => Err(self.conflict("it no longer exists")),
+            (Seen::Value(_), None) => Err(self.conflict("it already exists")),
             (Seen::Value(_), Some(_)) => Err(self.conflict("it changed since it was read")),
-            (Seen::Duplicate(files), _) => Err(self.conflict(&format!("it stands in {files}"))),
+            (Seen::Duplicate(files), _) => Err(self.conflict(&format!("it is defined in {files}"))),
         }
     }
 
@@ -137,7 +137,7 @@ impl Writer<'_> {
             let store = self.shared.store();
             (store.effective(self.target), store.slot(self.target).and_then(|slot| slot.patch.clone()))
         };
-        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| self.failed("it does not parse"));
+        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| self.failed("it cannot be parsed"));
         let text = match effective {
             Effective::Made(text) => {
                 let mut body = parse(&text)?;
@@ -147,7 +147,7 @@ impl Writer<'_> {
                 return self.make(&body);
             }
             Effective::Users(text, _) => text,
-            Effective::Absent | Effective::Duplicate(_) => return Err(self.conflict("it is gone")),
+            Effective::Absent | Effective::Duplicate(_) => return Err(self.conflict("it no longer exists")),
         };
         let users = parse(&text)?;
         let before = patch.map(Arc::unwrap_or_clone).unwrap_or_default();
@@ -183,7 +183,7 @@ impl Writer<'_> {
         match users {
             None => self.remove(Layer::Made, &Seen::Absent),
             Some(file) if self.shared.own.is_some() => {
-                Err(self.failed(format!("it stands in {file}, a file of the user")))
+                Err(self.failed(format!("it is defined in {file}, a file of the user")))
             }
             Some(_) => {
                 let mut store = self.shared.store_mut();
@@ -231,7 +231,7 @@ impl Writer<'_> {
     fn check_free(&self, place: &Place) -> Result<(), WriteFailure> {
         match self.shared.store().holder(place) {
             Some(other) if *other != *self.target => {
-                Err(self.failed(format!("its file holds the {} of {}", other.kind, other.api_version)))
+                Err(self.failed(format!("its file already contains the {} of {}", other.kind, other.api_version)))
             }
             _ => Ok(()),
         }

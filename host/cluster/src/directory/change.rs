@@ -64,7 +64,7 @@ pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) ->
     Unreadable {
         place: files.to_string(),
         reason: KnownReason::DuplicateObject,
-        message: format!("{}{more}: more than once in {files}", shown.join(", ")),
+        message: format!("{}{more}: defined more than once in {files}", shown.join(", ")),
         objects: objects.iter().cloned().collect(),
     }
 }

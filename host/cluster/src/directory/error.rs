@@ -23,7 +23,7 @@ pub enum OpenError {
         cause: io::Error,
     },
     /// Another agent is at work.
-    #[error("failed to use the agent's own folder `{path}`: another agent is at work in it")]
+    #[error("failed to use the agent's own folder `{path}`: another agent is using it")]
     InUse {
         /// The own folder.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum OpenError {
         cause: io::Error,
     },
     /// The root lies inside the own folder.
-    #[error("failed to use the agent's own folder `{path}`: the manifests lie inside it")]
+    #[error("failed to use the agent's own folder `{path}`: the manifests are inside it")]
     Inside {
         /// The own folder.
         path: PathBuf,

@@ -97,7 +97,7 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.0, name, flags, Mode::empty());
         let file = File::from(opened.map_err(|error| refused(error, name, || self.look(name)))?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(unfit(name, "it is no regular file")) }
+        if file.metadata()?.is_file() { Ok(file) } else { Err(unfit(name, "it is not a regular file")) }
     }
 
     /// Creates a file that must not exist yet; only its owner may read it.
@@ -116,7 +116,7 @@ impl Folder {
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
         let removed = match self.look(name) {
             Ok(stat) if !FileType::from_raw_mode(stat.st_mode).is_file() => {
-                return Err(unfit(name, "it is no regular file"));
+                return Err(unfit(name, "it is not a regular file"));
             }
             Ok(_) => rustix::fs::unlinkat(&self.0, name, AtFlags::empty()),
             Err(error) => Err(error),
@@ -139,8 +139,8 @@ fn refused(error: Errno, name: &OsStr, look: impl FnOnce() -> rustix::io::Result
         return error.into();
     }
     match look().map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-        Ok(FileType::Symlink) => unfit(name, "it is a link, and the agent follows none in its own folder"),
-        Ok(_) => unfit(name, "it is no folder"),
+        Ok(FileType::Symlink) => unfit(name, "it is a link; the agent does not follow links in its own folder"),
+        Ok(_) => unfit(name, "it is not a folder"),
         Err(error) => error.into(),
     }
 }

@@ -251,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_we_write_reads_as_what_it_was(
+        fn written_files_read_back_equal(
             data in proptest::collection::btree_map(".{0,12}", "(?s).{0,40}|yes|012|1_000|<<|2001-01-01|~|-", 0..6),
             over in proptest::option::of("[a-z]{4}"),
         ) {

@@ -91,7 +91,7 @@ fn items(list: &List<'_>, bytes: usize, cluster: &str, limits: Limits) -> Result
         error.line = error.line.map(|line| line + offset);
         unparsable(1, &error)
     };
-    let no_list = || Fault::invalid("document 1: it is no List".to_owned());
+    let no_list = || Fault::invalid("document 1: it is not a List".to_owned());
     let head = parse_one(list.head.as_bytes(), budget(limits)).map_err(|error| fault(error, 0))?;
     let Value::Object(head) = head else { return Err(no_list()) };
     let kind = list_of(&head).ok_or_else(no_list)?;
@@ -154,7 +154,7 @@ fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> 
         return each(object, place);
     };
     if depth == 0 {
-        return Err(Fault::invalid(format!("{place}: lists lie too deep in lists")));
+        return Err(Fault::invalid(format!("{place}: lists are nested too deeply")));
     }
     let items = match object.remove("items") {
         None | Some(Value::Null) => return Ok(()),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_lists_and_empty_ones() {
+    fn reads_documents_lists_and_empty_files() {
         let item = |name: &str| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}");
         assert_eq!(names(""), Vec::<String>::new());
         assert_eq!(names("# nothing\n---\n---\n"), Vec::<String>::new());
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_lists_name_the_kind_of_their_items() {
+    fn typed_lists_give_their_items_a_kind() {
         let list =
             "apiVersion: v1\nkind: SecretList\nmetadata: {resourceVersion: '1'}\nitems: [{metadata: {name: a}}]\n";
         assert_eq!(names(list), ["Secret a"]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_list_says_the_same_as_a_small_one() {
+    fn large_and_small_lists_read_the_same() {
         let item = |index: usize| {
             let (dash, text) = ("- apiVersion: v1\n  kind: ConfigMap\n", "y".repeat(600));
             let anchored = if index.is_multiple_of(2) {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_cost_more_than_eight_times_its_bytes_is_refused() {
+    fn refuses_what_would_cost_more_than_eight_times_its_size() {
         const BYTES: usize = 4 << 20;
         let lines = |line: &str| line.repeat(BYTES / line.len());
         for (what, text) in [
@@ -370,11 +370,11 @@ mod tests {
             assert!(message(&text).len() < 300, "{what}");
         }
         let large = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n{}", lines("- a\n"));
-        assert!(message(&large).contains("more than eight times its bytes"), "{}", message(&large));
+        assert!(message(&large).contains("more than eight times its size"), "{}", message(&large));
     }
 
     #[test]
-    fn many_small_objects_are_refused_before_they_are_kept() {
+    fn refuses_many_small_objects_before_they_are_stored() {
         let small = "{\"kind\":\"A\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"}}";
         assert_eq!(read(&small.repeat(MANY)).unwrap().len(), MANY);
         let documents = small.repeat(MANY + 1);
@@ -388,13 +388,13 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_line_ends_of_other_systems() {
+    fn accepts_byte_order_marks_and_foreign_line_ends() {
         let text = "\u{feff}apiVersion: v1\r\nkind: Secret\r\nmetadata:\r\n  name: a\r\n  namespace: n\r\n";
         assert_eq!(names(text), ["Secret n/a"]);
     }
 
     #[test]
-    fn string_data_is_data_and_wins() {
+    fn string_data_overrides_data() {
         let text =
             "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {x: b2xk, y: a2VwdA==}\nstringData: {x: new}\n";
         let found = read(text).unwrap();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_field_and_no_value() {
+    fn errors_name_the_field_and_not_the_value() {
         let good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n";
         for (text, expected) in [
             ("kind: A\nmetadata: {name: a}\n", "document 2, line 5: `apiVersion` is missing"),
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_is_placed_and_not_quoted() {
+    fn parse_errors_give_the_position_and_no_content() {
         let message =
             message("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: \"canary\n  y: canary: canary\n");
         assert!(message.starts_with("document 1, line "), "{message}");
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_over_the_limit_is_refused() {
+    fn refuses_an_object_over_the_limit() {
         let text =
             format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: {}}}\n", "y".repeat(100));
         let limits = |object_bytes| Limits { object_bytes, ..Limits::default() };
@@ -471,12 +471,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_objects_or_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_give_objects_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             drop(objects(&bytes, "local", Limits::default()));
         }
 
         #[test]
-        fn no_fault_shows_what_a_document_holds(
+        fn no_error_shows_document_content(
             fields in proptest::collection::btree_map(
                 prop_oneof![Just("kind"), Just("metadata"), Just("data"), Just("stringData"), Just("items")],
                 value(),

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_files() {
+    fn object_names_become_file_names() {
         let file = |namespace, name| object_file(&ObjectRef::local("v1", "Secret", namespace, name));
         assert_eq!(file(Some("klusterlet-a"), "x.y"), Path::new("klusterlet-a/Secret.x.y.yaml"));
         assert_eq!(file(None, "a"), Path::new("_cluster/Secret.a.yaml"));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_stay_apart_and_short_enough() {
+    fn long_names_stay_unique_and_short_enough() {
         let long = "a".repeat(253);
         let other = format!("{}b", "a".repeat(252));
         assert_ne!(segment(&long), segment(&other));

@@ -66,7 +66,7 @@ impl Own {
         }
         *held = take(&self.path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::other(format!(
-                "the agent's own folder `{}` was removed, and another agent is at work in the one that is there now",
+                "the agent's own folder `{}` was removed, and another agent is using the new one",
                 self.path.display()
             )),
             _ => error,
@@ -204,8 +204,8 @@ fn check_mark(folder: &Folder) -> io::Result<()> {
         return Ok(());
     }
     Err(refused(
-        "the agent did not make it here: it came with a clone or a copy, and git may track the credentials in it; \
-         remove it, all of it is made again"
+        "the agent did not create it here: it came with a clone or a copy, and git may track the credentials in it; \
+         remove it, the agent recreates it"
             .to_owned(),
     ))
 }
@@ -218,7 +218,7 @@ fn check_entries(folder: &Folder, path: &Path) -> io::Result<()> {
             FileType::Directory => check_entries(&folder.sub(&name)?, &at)?,
             FileType::RegularFile => {}
             FileType::Symlink => return Err(refused(format!("`{}` in it is a link; remove it", at.display()))),
-            _ => return Err(refused(format!("`{}` in it is no regular file; remove it", at.display()))),
+            _ => return Err(refused(format!("`{}` in it is not a regular file; remove it", at.display()))),
         }
     }
     Ok(())
@@ -245,7 +245,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_second_agent_is_turned_away_and_leftovers_go() {
+    fn refuses_a_second_agent_and_removes_leftovers() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("own");
         let first = Own::open(&own).unwrap();

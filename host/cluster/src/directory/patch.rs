@@ -67,7 +67,9 @@ impl Patch {
             "apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata, "fields": fields,
         });
         let text = to_yaml_in_order(&document, &["apiVersion", "kind", "metadata"]);
-        let text = format!("# Fields that transom lays over an object of yours, and what your file said then.\n{text}");
+        let text = format!(
+            "# Fields that transom sets on an object of yours, and the values that your file had then.\n{text}"
+        );
         format!("{SEAL}{}\n{text}", digest(text.as_bytes()))
     }
 
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_the_user_changed_has_both_changes() {
+    fn a_list_that_the_user_changed_keeps_both_changes() {
         assert_eq!(seen(json!([1]), json!([1, 9]), json!([1, 2])), json!([1, 2, 9]), "both added");
         assert_eq!(seen(json!([1, 2]), json!([1, 2, 9]), json!([2])), json!([2, 9]), "the user removed");
         assert_eq!(seen(json!([1, 8]), json!([1]), json!([1, 8, 2])), json!([1, 2]), "we removed");
@@ -193,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_that_the_user_changed_is_the_users() {
+    fn other_user_changes_win() {
         assert_eq!(seen(json!("a"), json!("b"), json!("c")), json!("c"));
         assert_eq!(seen(json!([1]), json!([1, 9]), json!("c")), json!("c"));
         assert_eq!(seen(json!("a"), json!("b"), Value::Null), Value::Null);
     }
 
     #[test]
-    fn a_field_as_the_user_has_it_is_forgotten() {
+    fn forgets_a_field_that_the_user_set_to_the_same_value() {
         let mut patch = Patch::default();
         let body = json!({"spec": {"taints": [1]}});
         patch.take(&body, "spec.taints", &json!([1, 2]));
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_on_the_way_stays() {
+    fn a_parent_that_is_not_a_map_stays() {
         let mut body = json!({"spec": "text"});
         set(&mut body, "spec.taints", Some(json!([1])));
         assert_eq!(body, json!({"spec": "text"}));

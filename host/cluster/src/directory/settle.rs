@@ -120,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_due_when_it_was_quiet() {
+    fn a_path_is_due_once_quiet() {
         assert_eq!(due(&[(0, Touch::Other)]), 1);
         assert_eq!(due(&[(0, Touch::Other), (1, Touch::Whole)]), 2);
     }
 
     #[test]
-    fn a_path_that_is_never_quiet_is_due_in_the_end() {
+    fn a_path_that_is_never_quiet_becomes_due_eventually() {
         let restless: Vec<_> = (0..20).map(|at| (at, Touch::Whole)).collect();
         assert_eq!(due(&restless), 5);
     }
 
     #[test]
-    fn what_changes_together_is_due_together() {
+    fn paths_that_change_together_are_due_together() {
         let start = Instant::now();
         let mut settling = Settling::new(STEP);
         settling.note("a".into(), Touch::Whole, start);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_paths_are_not_kept_one_by_one() {
+    fn too_many_paths_are_not_tracked_individually() {
         let mut settling = Settling::new(STEP);
         settling.note("open".into(), Touch::Writing, Instant::now());
         let crowded = (0..=MOST).filter(|index| {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_being_written_waits_for_its_end() {
+    fn a_file_that_is_still_open_for_writing_is_not_due() {
         assert_eq!(due(&[(0, Touch::Writing)]), 600);
         assert_eq!(due(&[(0, Touch::Writing), (3, Touch::Other)]), 603);
         assert_eq!(due(&[(0, Touch::Writing), (3, Touch::Whole)]), 4);

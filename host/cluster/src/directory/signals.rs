@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_one_path_is_one_and_its_last_state_counts() {
+    fn many_signals_of_one_path_become_one_with_the_last_state() {
         let signals = Signals::default();
         for _ in 0..100_000 {
             signals.touch("a".into(), Touch::Writing);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_paths_is_one_look_at_everything_but_what_is_being_written() {
+    fn too_many_paths_become_one_full_scan_except_open_files() {
         let signals = Signals::default();
         signals.touch("open".into(), Touch::Writing);
         for index in 0..10 * MOST {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_woken() {
+    fn wakes_every_waiter() {
         let signals = std::sync::Arc::new(Signals::default());
         let other = std::sync::Arc::clone(&signals);
         let waiting = std::thread::spawn(move || other.wait(None).stop);

@@ -118,13 +118,13 @@ impl Effective {
     /// The parsed object; `None` if it does not exist.
     pub(super) fn value(&self) -> Result<Option<Value>, Fault> {
         let parse = |text: &str| {
-            serde_json::from_str::<Value>(text).map_err(|_| Fault::invalid("it does not parse".to_owned()))
+            serde_json::from_str::<Value>(text).map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
         };
         match self {
             Self::Absent => Ok(None),
             Self::Duplicate(files) => Err(Fault {
                 reason: KnownReason::DuplicateObject,
-                message: format!("it stands in {files}"),
+                message: format!("it is defined in {files}"),
                 objects: Vec::new(),
             }),
             Self::Made(text) | Self::Users(text, None) => parse(text).map(Some),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_seen_until_a_user_brings_the_object() {
+    fn our_object_is_visible_until_the_user_adds_one() {
         let mut slot = Slot { made: made("1", None), ..Slot::default() };
         assert_eq!(value(&slot), json!(1));
         slot.users.push(source("2"));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_made_of_the_users_object_is_seen_until_that_changes() {
+    fn our_copy_of_a_user_object_is_visible_until_the_user_changes_it() {
         let mut slot = Slot { users: vec![source("2")], made: made("1", Some("2")), ..Slot::default() };
         assert_eq!(value(&slot), json!(1));
         slot.users = vec![source("3")];
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_that_of_the_value_and_of_what_is_laid_over_it() {
+    fn the_version_covers_the_value_and_its_overlay() {
         let key = RandomState::new();
         let slot = |text: &str, set: Option<u8>| {
             let mut patch = Patch::default();

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_the_same_several_files_share_their_names() {
+    fn objects_from_the_same_files_share_the_file_names() {
         let mut store = Store::new(RandomState::new());
         let acts = [Act::Objects(0, vec![(0, 0), (1, 0)]), Act::Objects(1, vec![(0, 0), (1, 0)])];
         store.change(acts.iter().map(edit));
@@ -384,10 +384,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order of changes: the state is that of the files, a listener knows all of it, and no news was
+        /// For any order of changes: the state equals that of the files, a listener knows all of it, and no event was
         /// superfluous.
         #[test]
-        fn the_state_depends_on_the_files_alone(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
+        fn the_state_depends_on_the_files_only(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
             let mut store = Store::new(RandomState::new());
             let mut told = seen(&store);
             let mut unreadable = BTreeMap::new();
@@ -405,7 +405,7 @@ mod tests {
                 }
                 for (name, now) in seen(&store) {
                     if matches!(now, Seen::Duplicate(_)) {
-                        // News of the files report this.
+                        // An event reports this.
                         told.insert(name, now);
                     }
                 }

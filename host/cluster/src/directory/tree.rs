@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_their_places() {
+    fn classifies_paths() {
         for (path, expected) in [
             ("/r/a/b.yaml", Some((Layer::User, "a/b.yaml"))),
             ("/r", Some((Layer::User, ""))),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn manifests_by_name() {
+    fn recognises_manifests_by_name() {
         for name in ["a.yaml", "a.yml", "a.b.json"] {
             assert!(is_manifest(Path::new(name)), "{name}");
         }

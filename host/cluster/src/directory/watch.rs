@@ -222,7 +222,7 @@ fn watch_folder(watcher: &mut RecommendedWatcher, folder: &Path) -> io::Result<(
         Err(error) => match error.kind {
             notify::ErrorKind::PathNotFound => Ok(()),
             notify::ErrorKind::MaxFilesWatch => {
-                Err(io::Error::other("no more folders can be watched; raise fs.inotify.max_user_watches"))
+                Err(io::Error::other("the limit of watched folders is reached; raise fs.inotify.max_user_watches"))
             }
             notify::ErrorKind::Io(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             notify::ErrorKind::Io(error) => Err(error),
@@ -247,14 +247,14 @@ mod tests {
         Follower::new(shared, watcher, Duration::ZERO, Arc::default())
     }
 
-    /// The news of a scan of everything.
+    /// The events of a full scan.
     fn news(follower: &mut Follower) -> Vec<News> {
         let found = follower.scan(None);
         load::refresh(&follower.shared, found.files)
     }
 
     #[test]
-    fn a_scan_finds_what_was_missed_and_tells_nothing_else() {
+    fn a_scan_reports_only_missed_changes() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let mut follower = deaf(&root);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_leaves_files_that_are_being_written() {
+    fn a_scan_skips_files_that_are_being_written() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let mut follower = deaf(&root);

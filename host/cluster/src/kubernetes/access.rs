@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_remembered_for_a_while_and_up_to_a_bound() {
+    fn caches_answers_for_a_while_and_up_to_a_bound() {
         let (mut answers, start) = (BTreeMap::new(), Instant::now());
         for number in 0..1_000u64 {
             let now = start + Duration::from_millis(number);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_about_both_token_and_path() {
+    fn the_cache_key_is_token_and_path() {
         assert_ne!(question("a", "/metrics"), question("a", "/debug/state"));
         assert_ne!(question("a", "/metrics"), question("b", "/metrics"));
         assert_ne!(question("", "/metricsa"), question("a", "/metrics"));

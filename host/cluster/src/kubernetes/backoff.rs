@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn waits_double_up_to_the_maximum() {
         let missing = waits(&Cause::missing(), 10);
         assert!((750..=1_000).contains(&missing[0]) && (1_500..=2_000).contains(&missing[1]), "{missing:?}");
         assert!(missing.iter().all(|wait| *wait <= 30_000) && missing[9] >= 22_500, "{missing:?}");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_stream_is_asked_for_again_at_once_and_told_only_when_it_breaks_on() {
+    fn retries_a_broken_stream_at_once_and_reports_only_repeated_breaks() {
         let broken = Cause::new(KnownReason::ServerUnavailable, "").cut();
         let mut backoff = Backoff::default();
         assert_eq!(backoff.wait(&broken), Duration::ZERO);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn another_failure_begins_anew_and_the_server_may_ask_for_more() {
+    fn another_failure_resets_the_wait_and_the_server_may_ask_for_more() {
         let mut backoff = Backoff::default();
         let away = Cause::new(KnownReason::ServerUnavailable, "");
         for _ in 0..9 {

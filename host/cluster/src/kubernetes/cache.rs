@@ -250,7 +250,7 @@ mod tests {
         Item { content: Content::Fault(fault.into()), ..item(name, version, "") }
     }
 
-    /// News as text: `=` changed, `-` gone, `!` usable or not.
+    /// Events as text: `=` changed, `-` gone, `!` usable or not.
     fn told(news: &[News]) -> Vec<String> {
         let one = |News { topic, gone }: &News| match topic {
             Topic::Object(reference) => format!("{}{}", if *gone { '-' } else { '=' }, reference.name),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_two_watches_is_one() {
+    fn an_object_in_two_watches_is_stored_once() {
         let mut cache = cache();
         assert_eq!(told(&event(&mut cache, OPAQUE, item("made", 5, "x"))), ["=made"]);
         assert_eq!(told(&event(&mut cache, EXACT, item("made", 5, "x"))), Vec::<String>::new());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_first_list_names_is_told_when_all_of_it_is_known_also_after_it_failed() {
+    fn reports_a_first_list_only_when_complete_even_after_a_failure() {
         let mut cache = Cache::new("local");
         cache.watches.push(Watched::new(OPAQUE, scope(None, Some("type=Opaque")), Keep::default()));
         cache.begin(OPAQUE);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_not_settled_by_what_its_server_was_before_it_answered() {
+    fn readiness_of_a_watch_ignores_the_state_before_the_server_answered() {
         let mut watched = Watched::new(OPAQUE, scope(None, None), Keep::default());
         assert!(!watched.is_settled(false) && !watched.is_settled(true));
         let failure = Some(Fault { reason: KnownReason::ServerUnavailable, message: String::new() });
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_wrote_is_known_at_once_and_older_news_of_it_are_not_heard() {
+    fn own_writes_are_visible_at_once_and_older_events_are_ignored() {
         let mut cache = cache();
         event(&mut cache, OPAQUE, item("a", 5, "x"));
         assert_eq!(told(&answered(&mut cache, &object("a", 8, "ours"))), ["=a"]);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_after_the_watch_told_of_the_end_brings_nothing_back() {
+    fn a_late_write_response_does_not_revive_a_deleted_object() {
         let mut cache = cache();
         let asked = cache.asked();
         event(&mut cache, EXACT, item("made", 8, "ours"));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_an_answer_told_is_unconfirmed_until_a_watch_tells_it() {
+    fn an_object_known_from_a_response_stays_unconfirmed_until_watched() {
         let mut cache = cache();
         answered(&mut cache, &object("made", 8, "ours"));
         assert!(cache.is_unconfirmed(&secret("made")) && !cache.is_unconfirmed(&secret("other")));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restore_no_answer_counts_to_what_was_asked_before() {
+    fn after_a_restore_ignores_responses_to_earlier_requests() {
         let mut cache = cache();
         let asked = cache.asked();
         event(&mut cache, EXACT, item("made", 80, "x"));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_list_only_what_differs_is_told() {
+    fn a_relist_reports_only_differences() {
         let mut cache = cache();
         for (name, version) in [("same", 1), ("changed", 2), ("gone", 3), ("bad", 4)] {
             event(&mut cache, OPAQUE, item(name, version, "x"));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_cannot_be_used_is_unreadable_and_never_gone() {
+    fn an_unusable_object_counts_as_unreadable_and_not_as_deleted() {
         let mut cache = cache();
         event(&mut cache, EXACT, faulty_item("made", 5));
         let [unreadable] = &cache.unreadable()[..] else { panic!() };
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_named_by_what_bounds_it() {
+    fn a_watch_is_named_by_its_scope() {
         let local = Cache::new("local");
         assert_eq!(local.place(&scope(None, Some("type=Opaque"))), "watch of Secret (v1), fields type=Opaque");
         assert_eq!(Cache::new("hub").place(&scope(Some("made"), None)), "hub: watch of Secret (v1), name made");

@@ -57,7 +57,7 @@ impl Cause {
 
     /// The kind is not served.
     pub(super) fn missing() -> Self {
-        Self::new(KnownReason::KindMissing, "the API server does not know the kind")
+        Self::new(KnownReason::KindMissing, "the API server does not serve the kind")
     }
 
     /// The kind is served, but only in another version, so its objects may still exist.
@@ -67,18 +67,21 @@ impl Cause {
 
     /// The answer does not come from an API server.
     pub(super) fn malformed() -> Self {
-        Self { next: Next::Relist, ..Self::new(KnownReason::ReadFailed, "the answer is none that an API server gives") }
+        Self {
+            next: Next::Relist,
+            ..Self::new(KnownReason::ReadFailed, "the answer is not a valid API server response")
+        }
     }
 
     /// Versions went back, so everything must be listed.
     pub(super) fn restored() -> Self {
-        let message = "the versions of the API server went back, as after a restore from a backup";
+        let message = "the resource versions of the API server went backwards, as after a restore from a backup";
         Self { next: Next::Relist, ..Self::new(KnownReason::ServerUnavailable, message) }
     }
 
     /// A watch was silent for longer than a healthy server is.
     pub(super) fn silent(after: Duration) -> Self {
-        let message = format!("the watch was silent for {} s", after.as_secs());
+        let message = format!("the watch received nothing for {} s", after.as_secs());
         Self { next: Next::Silent, ..Self::new(KnownReason::ServerUnavailable, message) }
     }
 
@@ -109,8 +112,10 @@ impl Cause {
         let wait = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
         let wait = wait.filter(|seconds| *seconds > 0).map(Duration::from_secs);
         let (reason, message) = match status.code {
-            410 => (KnownReason::ServerUnavailable, "the API server no longer knows what changed since".to_owned()),
-            401 => (KnownReason::ReadFailed, "the API server does not accept the credential of the connection".to_owned()),
+            410 => (KnownReason::ServerUnavailable, "the resource version of the watch has expired".to_owned()),
+            401 => {
+                (KnownReason::ReadFailed, "the API server does not accept the credential of the connection".to_owned())
+            }
             403 => (KnownReason::ReadForbidden, said(status)),
             404 => (KnownReason::KindMissing, Self::missing().message),
             429 => (KnownReason::ServerUnavailable, "the API server is overloaded (429)".to_owned()),
@@ -124,8 +129,12 @@ impl Cause {
     pub(super) fn of(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(status),
-            kube::Error::Auth(_) => Self::new(KnownReason::ReadFailed, "the credential of the connection cannot be used"),
-            kube::Error::Service(error) if error.is::<PluginError>() => Self::new(KnownReason::ReadFailed, error.to_string()),
+            kube::Error::Auth(_) => {
+                Self::new(KnownReason::ReadFailed, "the credential of the connection cannot be used")
+            }
+            kube::Error::Service(error) if error.is::<PluginError>() => {
+                Self::new(KnownReason::ReadFailed, error.to_string())
+            }
             kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => {
                 Self::new(KnownReason::ServerUnavailable, unreachable(error))
             }
@@ -137,7 +146,7 @@ impl Cause {
 /// The message of an API server, on one line; only the status code if something else answered in its place.
 fn said(status: &Status) -> String {
     if status.reason == "Failed to parse error data" || status.message.is_empty() {
-        return format!("the answer has code {} and is none that an API server gives", status.code);
+        return format!("the answer has code {} and is not a valid API server response", status.code);
     }
     let plain = status.message.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(MESSAGE_CHARS).collect()
@@ -169,19 +178,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_somebody_else_is_not_shown() {
+    fn never_shows_text_from_other_programs() {
         let status = Status::failure("Authorization: Bearer abc", "Failed to parse error data").with_code(502);
         let cause = Cause::of_status(&status);
         assert_eq!(cause.reason, KnownReason::ServerUnavailable);
-        assert_eq!(cause.message, "the answer has code 502 and is none that an API server gives");
+        assert_eq!(cause.message, "the answer has code 502 and is not a valid API server response");
     }
 
     #[test]
-    fn answers_become_words() {
+    fn maps_answers_to_reasons() {
         let word = |code: u16| Cause::of_status(&Status::failure("said\nthus", "").with_code(code)).reason;
         assert_eq!(
             [403, 404, 429, 503].map(word),
-            [KnownReason::ReadForbidden, KnownReason::KindMissing, KnownReason::ServerUnavailable, KnownReason::ServerUnavailable,]
+            [
+                KnownReason::ReadForbidden,
+                KnownReason::KindMissing,
+                KnownReason::ServerUnavailable,
+                KnownReason::ServerUnavailable,
+            ]
         );
         assert_eq!([400, 401, 422].map(word), [KnownReason::ReadFailed; 3]);
         let status = Status::failure("said\nthus", "Forbidden").with_code(403);

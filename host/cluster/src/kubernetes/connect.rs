@@ -4,8 +4,8 @@
 mod config;
 pub(super) mod plugin;
 
-use super::cause::Cause;
 use super::backoff::Backoff;
+use super::cause::Cause;
 use super::stream;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config};
@@ -154,7 +154,7 @@ async fn ask(client: &Client) -> Result<(), Cause> {
         // A server that forbids this request has answered.
         Err(cause) if cause.reason == KnownReason::ReadForbidden => Ok(()),
         Err(cause) if cause.reason == KnownReason::KindMissing => {
-            Err(Cause::new(KnownReason::ReadFailed, "there is no API server at its address"))
+            Err(Cause::new(KnownReason::ReadFailed, "its address does not serve the Kubernetes API"))
         }
         Err(cause) => Err(cause),
     }
@@ -168,6 +168,6 @@ fn cause(error: &kube::Error) -> String {
         kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
             "its proxy uses a protocol that is not supported; use http or https".to_owned()
         }
-        _ => "no client can be made of its settings".to_owned(),
+        _ => "its settings are not valid".to_owned(),
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_verb_and_purpose_has_its_own_count() {
+    fn counts_each_verb_and_purpose_separately() {
         let counts = Counts::default();
         for (index, (verb, purpose)) in
             Verb::ALL.into_iter().flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose))).enumerate()

@@ -162,7 +162,7 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
         return Err(too_large());
     }
     if fields.is_none() && room::of_text(text.as_bytes()) > DECODED_BYTES {
-        let message = format!("it takes more than {} MiB once it is decoded", DECODED_BYTES >> 20);
+        let message = format!("it takes more than {} MiB after decoding", DECODED_BYTES >> 20);
         return Err(Fault { reason: KnownReason::ObjectTooLarge, message });
     }
     read::object(text, fields).map_err(|_| unusable())
@@ -170,12 +170,15 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
 
 /// The fault of an object that is larger than the limit.
 pub(super) fn too_large() -> Fault {
-    Fault { reason: KnownReason::ObjectTooLarge, message: format!("it has more than the limit of {OBJECT_BYTES} bytes") }
+    Fault {
+        reason: KnownReason::ObjectTooLarge,
+        message: format!("it is larger than the limit of {OBJECT_BYTES} bytes"),
+    }
 }
 
 /// The fault of an object that cannot be parsed. A parser's error may quote the object, so it is left out.
 fn unusable() -> Fault {
-    let message = "it is nested too deeply, or is no object with a name and a version".to_owned();
+    let message = "it is nested too deeply, or is not an object with a name and a resourceVersion".to_owned();
     Fault { reason: KnownReason::InvalidObject, message }
 }
 
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_comes_back_with_its_kind_and_version() {
+    fn decodes_an_object_with_kind_and_version() {
         let text = json!({"metadata": {"name": "a", "namespace": "n", "resourceVersion": "7", "managedFields": [1],
             "labels": {"app.kubernetes.io/managed-by": "transom"}}, "data": {"k": "djE="}})
         .to_string();
@@ -235,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_still_has_a_version() {
+    fn an_unselected_object_still_has_a_version() {
         let keep = Keep { names: vec!["b*".into()], ..Keep::default() };
         let read = read(r#"{"metadata": {"name": "a", "resourceVersion": "7"}}"#, &keep).unwrap();
         assert!(read.item.is_none() && &*read.version == "7");
     }
 
     #[test]
-    fn an_object_that_cannot_be_used_is_named_and_shows_nothing() {
+    fn names_an_unusable_object_and_shows_no_content() {
         let deep = format!("{}\"canary\"{}", "[".repeat(200), "]".repeat(200));
         let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "spec": {deep}}}"#);
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
@@ -257,12 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_much_once_it_is_decoded_is_too_large_unless_it_is_left_out() {
+    fn what_decodes_too_large_is_refused_unless_projected_away() {
         let maps = vec![json!({"canary": {}}); 30_000];
         let text = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": maps}).to_string();
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
         let Content::Fault(fault) = &item.content else { panic!("{:?}", item.key) };
-        assert!(fault.reason == KnownReason::ObjectTooLarge && fault.message.contains("decoded"), "{fault:?}");
+        assert!(fault.reason == KnownReason::ObjectTooLarge && fault.message.contains("after decoding"), "{fault:?}");
         let reference = ObjectRef::local("v1", "Secret", None, "a");
         assert!(matches!(answer(&text, &reference), Ok(Err(fault)) if fault.reason == KnownReason::ObjectTooLarge));
         let keep = Keep { fields: Some(Paths::parse(&["status"]).unwrap()), ..Keep::default() };
@@ -271,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_malformed() {
+    fn what_is_not_an_object_is_malformed() {
         for text in ["{}", "[]", r#"{"metadata": {"name": "a"}}"#, r#"{"metadata": {"resourceVersion": "1"}}"#] {
             assert!(read(text, &Keep::default()).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn a_bookmark_has_a_version_and_little_more() {
+    fn a_bookmark_has_little_more_than_a_version() {
         let bookmark = r#"{"kind": "Secret", "metadata": {"resourceVersion": "9", "creationTimestamp": null}}"#;
         assert_eq!(Identity::of(bookmark).unwrap().version(), Ok("9"));
         let line = r#"{"type":"ADDED","object":{"metadata":{}}}"#;

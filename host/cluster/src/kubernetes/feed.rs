@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_changes_often_is_told_once_with_the_last_word() {
+    fn de_duplicates_by_key_and_keeps_the_latest_event() {
         let feed = Feed::default();
         let topic = |name: &str| Topic::Object(Arc::new(ObjectRef::local("v1", "Secret", Some("n"), name)));
         let news = |name: &str, gone: bool| News { topic: topic(name), gone };

@@ -1,10 +1,10 @@
 //! Follows one watch while it is wanted: lists, takes event by event, and resumes or relists after a failure.
 //! A failed request removes no object from the cache.
 
+use super::backoff::{Backoff, SHORT, watch_seconds};
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Identity, Line, Page};
-use super::backoff::{Backoff, SHORT, watch_seconds};
 use super::shared::Shared;
 use super::store::Item;
 use super::stream::{self, Lines};
@@ -62,7 +62,9 @@ impl Follow {
             let cause = match ended {
                 // The API server ends every watch after its timeout.
                 Ok(()) if lasted => continue,
-                Ok(()) => Cause::new(KnownReason::ServerUnavailable, "the API server ended the watch at once").cut(),
+                Ok(()) => {
+                    Cause::new(KnownReason::ServerUnavailable, "the API server closed the watch immediately").cut()
+                }
                 Err(cause) => cause,
             };
             // A silent turn that did not advance the version: the server may not reach that version for a long time.

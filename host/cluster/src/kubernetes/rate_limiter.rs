@@ -1,15 +1,15 @@
-//! Delays requests according to `core::share::pace`: until there is room, and until a pause has ended.
+//! Delays requests according to `core::share::concurrency`: until there is room, and until a pause has ended.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use transom_core::share::backoff::{Admission, Ending, Backoff, Ticket};
+use transom_core::share::concurrency::{Admission, ConcurrencyLimit, Ending, Ticket};
 
-/// The pace of one API server, shared by all writers.
+/// The limit on concurrent requests to one API server, shared by all writers.
 pub(super) struct RateLimiter {
-    backoff: Mutex<Backoff>,
+    limit: Mutex<ConcurrencyLimit>,
     /// Notified when there may be room for one more request.
     freed: Notify,
     start: Instant,
@@ -27,7 +27,7 @@ impl RateLimiter {
     /// No request is under way yet.
     pub(super) fn new() -> Self {
         Self {
-            backoff: Mutex::default(),
+            limit: Mutex::default(),
             freed: Notify::new(),
             start: Instant::now(),
             seeds: RandomState::new(),
@@ -40,8 +40,8 @@ impl RateLimiter {
         loop {
             let seed = self.seeds.hash_one(self.asked.fetch_add(1, Ordering::Relaxed));
             let (admission, room) = {
-                let mut backoff = self.backoff();
-                (backoff.admit(self.now_ms(), seed), backoff.has_room())
+                let mut limit = self.limit();
+                (limit.admit(self.now_ms(), seed), limit.has_room())
             };
             // A woken waiter wakes the next one, so that none is left waiting while there is room.
             if room {
@@ -61,8 +61,8 @@ impl RateLimiter {
         }
     }
 
-    fn backoff(&self) -> MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    fn limit(&self) -> MutexGuard<'_, ConcurrencyLimit> {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> u64 {
@@ -78,7 +78,7 @@ impl Permit<'_> {
 
     fn give_back(&mut self, ending: Ending) {
         if let Some(ticket) = self.ticket.take() {
-            self.limiter.backoff().ended(ticket, ending, self.limiter.now_ms());
+            self.limiter.limit().ended(ticket, ending, self.limiter.now_ms());
             self.limiter.freed.notify_one();
         }
     }

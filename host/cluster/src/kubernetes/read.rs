@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_another_path_is_no_name() {
+    fn refuses_a_name_that_would_change_the_path() {
         assert!(["a", "a.b-c", "system:node", "1_2"].iter().all(|name| is_name(name)));
         assert!(["", ".", "..", "a/b", "a?b", "a%2fb", "a#", "a b", "ä", "a\n"].iter().all(|name| !is_name(name)));
     }

@@ -47,7 +47,7 @@ mod tests {
     use transom_core::reference::ObjectRef;
 
     #[test]
-    fn an_object_is_matched_only_when_that_is_sure() {
+    fn an_object_matches_only_when_certain() {
         let body = json!({"type": "Opaque", "metadata": {"labels": {"a": "b", "c/d": ""}}});
         let object =
             Object { reference: ObjectRef::local("v1", "Secret", Some("n"), "x"), version: String::new(), body };

@@ -11,7 +11,7 @@ use kube::core::Status;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use tokio::time::{Duration, Instant, timeout};
-use transom_core::share::backoff::Ending;
+use transom_core::share::concurrency::Ending;
 
 /// The time limit of one attempt.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -113,7 +113,7 @@ impl Sender {
         request: &Request<Vec<u8>>,
     ) -> Result<Value, Refusal> {
         let deadline = Instant::now() + DEADLINE;
-        let mut refused = Refusal::Silent("the API server has no room for it".to_owned());
+        let mut refused = Refusal::Silent("the API server has no capacity for the request".to_owned());
         for _ in 0..TRIES {
             let Some(permit) = self.limiter.enter(deadline).await else { break };
             // Waiting for room may have taken longer than the lease lasts.

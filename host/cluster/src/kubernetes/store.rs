@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_version_stays_and_only_content_is_a_change() {
+    fn keeps_the_latest_version_and_reports_only_content_changes() {
         let mut store = at("1");
         assert_eq!(store.apply_event(item("a", 5, "x")), Change::Changed);
         assert_eq!(store.apply_event(item("a", 9, "x")), Change::None);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_does_not_name_is_gone_unless_it_is_newer() {
+    fn a_list_deletes_what_it_omits_unless_that_is_newer() {
         let mut store = at("1");
         store.apply_event(item("stays", 3, "x"));
         store.apply_event(item("gone", 4, "x"));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_said_is_gone_does_not_come_back_by_older_news() {
+    fn older_events_do_not_revive_what_a_response_deleted() {
         let mut store = at("6");
         store.apply_answer(item("a", 8, "ours"), 0, 1);
         assert_eq!(store.apply_absence("n/a", "8", 1, 2), Change::Gone);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_began_before_an_end_was_learnt_brings_nothing_back_and_a_later_one_is_believed() {
+    fn a_list_begun_before_a_deletion_revives_nothing_but_a_later_one_may() {
         let mut store = at("6");
         store.apply_event(item("a", 7, "x"));
         store.begin_list(0);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tombstone_outlives_what_it_is_for() {
+    fn removes_tombstones_that_are_no_longer_needed() {
         let mut store = at("6");
         assert_eq!(store.apply_absence("n/stranger", "9", 0, 1), Change::None);
         assert_eq!(store.apply_absence("n/known", "5", 0, 2), Change::None);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_restored_from_a_backup_is_believed_again() {
+    fn accepts_a_server_restored_from_a_backup() {
         let mut store = at("6");
         store.apply_event(item("a", 100, "x"));
         store.apply_event(item("b", 101, "x"));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_listed_by_namespace() {
+    fn lists_keys_by_namespace() {
         let mut store = Store::default();
         for (namespace, name) in [(Some("a"), "x"), (Some("a"), "y"), (Some("a-b"), "x"), (Some("b"), "x")] {
             store.apply_event(Item { key: key(namespace, name), ..item("", 1, "") });
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_numbers() {
+    fn resource_versions_compare_as_numbers() {
         assert!(newer("10", "9") && !newer("9", "10") && !newer("9", "9"));
         assert!(newer("340282366920938463463374607431768211455", "18446744073709551616"));
         assert!(!newer("b", "a") && !newer("1", "") && !newer("", "1"));

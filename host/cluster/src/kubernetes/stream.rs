@@ -89,7 +89,10 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
             return Ok(true);
         }
         if line.len() > LINE_BYTES {
-            return Err(Cause::new(KnownReason::ReadFailed, format!("a line of the watch is longer than {LINE_BYTES} bytes")));
+            return Err(Cause::new(
+                KnownReason::ReadFailed,
+                format!("a line of the watch is longer than {LINE_BYTES} bytes"),
+            ));
         }
     }
 }

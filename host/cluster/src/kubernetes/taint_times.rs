@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_names_managed_clusters_and_sees_updates_may_set_times() {
+    fn a_webhook_that_matches_managed_cluster_updates_may_set_times() {
         let seen = |groups: &[&str], resources: &[&str], operations: &[&str]| {
             installed(&list("ocm", groups, resources, operations))
         };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_that_left_a_taint_without_a_time_are_not_waited_for_until_there_are_others() {
+    fn stops_waiting_for_webhooks_that_left_a_taint_without_a_time() {
         let names = |name: &str| Some(installed(&list(name, &[GROUP], &[RESOURCE], &["UPDATE"])));
         let mut found = Found::default();
         assert!(found.by_webhook(), "nothing is known");

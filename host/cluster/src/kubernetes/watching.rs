@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_of_one_kind_keep_the_same_fields() {
+    fn watches_of_one_kind_store_the_same_fields() {
         let scope = |kind: &str, name: &str| Scope {
             api_version: "v1".to_owned(),
             kind: kind.to_owned(),

@@ -88,8 +88,9 @@ impl Writer {
         }
         self.standing.check(step)?;
         let resource = self.resource(step).await?;
-        let (verb, request) = request::of(policy, step, &resource)
-            .map_err(|error| failure::failed(step.kind(), step.target(), KnownReason::WriteInvalid, &error.to_string()))?;
+        let (verb, request) = request::of(policy, step, &resource).map_err(|error| {
+            failure::failed(step.kind(), step.target(), KnownReason::WriteInvalid, &error.to_string())
+        })?;
         let answer = match self.sender.send(verb, Purpose::Work, &request).await {
             Ok(answer) => answer,
             Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => return Ok(None),

@@ -1,4 +1,4 @@
-//! A directory of manifests on real folders, through its public API only. Never sleeps.
+//! A directory of manifests on real folders, through its public API only. Tests never sleep.
 
 #[cfg(test)]
 mod own;

@@ -1,4 +1,4 @@
-//! Whose the own folder is, and what becomes of the rest of the disk when somebody else made it: nothing.
+//! Who owns the agent's folder; if another user created it, the agent touches nothing else on the disk.
 
 use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, value};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use transom_api::status::PolicyStatus;
-use transom_api::{Reason, State, KnownReason};
+use transom_api::{KnownReason, Reason, State};
 use transom_cluster::directory::{Directory, DirectoryOptions, OpenError};
 use transom_core::failure::Class;
 use transom_core::observation::Observation;
@@ -16,7 +16,7 @@ use transom_core::report::{End, Report};
 
 const USERS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
 
-/// Everything that the agent has in its folder, and may not follow out of it.
+/// Everything in the agent's folder; the agent must not follow any of it to the outside.
 const LEVELS: [&str; 14] = [
     "",
     "tmp",
@@ -34,7 +34,7 @@ const LEVELS: [&str; 14] = [
     "unreadable.yaml",
 ];
 
-/// A fleet, and beside it a folder with files of somebody else.
+/// A fleet, and beside it a folder with files of another owner.
 fn beside() -> (Folder, PathBuf) {
     let folder = Folder::new(&[("fleet/a.yaml", USERS), ("fleet/broken.yaml", "{"), ("victim/p/0", "theirs")]);
     for name in ["0", "n.a.yaml", "Secret.s.yaml", "ConfigMap.a.yaml", "p.yaml"] {
@@ -48,7 +48,7 @@ fn options(folder: &Folder) -> DirectoryOptions {
     DirectoryOptions { root: folder.path("fleet"), ..folder.options() }
 }
 
-/// Everything below a path: name, mode, owner, number, and bytes.
+/// Everything below a path: name, mode, owner, inode, and bytes.
 fn contents(path: &Path) -> Vec<(PathBuf, u32, u32, u64, Vec<u8>)> {
     let about = std::fs::symlink_metadata(path).unwrap();
     let bytes = if about.is_file() { std::fs::read(path).unwrap() } else { Vec::new() };
@@ -80,7 +80,7 @@ fn report(primary: &str) -> Report {
     }
 }
 
-/// Everything that is ever done in the own folder; what fails does so by a word, not by harm.
+/// Everything that the agent ever does in its folder; failures must be errors without harm.
 fn work(directory: &Directory) {
     drop(apply(directory, vec![Step::Create { desired: secret("s", "c2VjcmV0") }]));
     drop(apply(directory, vec![patch(directory, &map_ref("a"), "spec.taints", json!(["one", "ours"]))]));
@@ -97,7 +97,7 @@ fn work(directory: &Directory) {
     }
 }
 
-/// Why a folder was refused.
+/// The error for a refused folder.
 fn refusal(options: DirectoryOptions) -> String {
     match Directory::open(options).err() {
         Some(error @ OpenError::Own { .. }) => error.to_string(),
@@ -105,13 +105,13 @@ fn refusal(options: DirectoryOptions) -> String {
     }
 }
 
-/// Where the agent has something of its own; nothing for the folder itself.
+/// The path of something in the agent's folder; the empty name is the folder itself.
 fn own(folder: &Folder, level: &str) -> PathBuf {
     let own = folder.path("fleet/.transom");
     if level.is_empty() { own } else { own.join(level) }
 }
 
-/// Puts a thing where the agent has its own.
+/// Puts something at a path in the agent's folder.
 fn put(folder: &Folder, level: &str, make: impl Fn(&Path)) {
     let at = own(folder, level);
     if !level.is_empty() {
@@ -123,7 +123,7 @@ fn put(folder: &Folder, level: &str, make: impl Fn(&Path)) {
 }
 
 #[test]
-fn what_a_clone_brings_is_refused_and_nothing_outside_is_touched() {
+fn refuses_our_folder_from_a_clone_and_touches_nothing_outside() {
     for mask in ["022", "002", "077"] {
         let (folder, victim) = beside();
         put(&folder, "objects/klusterlet-a/x", |at| std::fs::write(at, "").unwrap());
@@ -139,14 +139,14 @@ fn what_a_clone_brings_is_refused_and_nothing_outside_is_touched() {
         let before = (contents(&victim), contents(&folder.path("clone/.transom")));
         for writable in [true, false] {
             let why = refusal(DirectoryOptions { root: folder.path("clone"), writable, ..folder.options() });
-            assert!(why.contains(".transom`: the agent did not make it here"), "{why}");
+            assert!(why.contains(".transom`: the agent did not create it here"), "{why}");
         }
         assert_eq!((contents(&victim), contents(&folder.path("clone/.transom"))), before);
     }
 }
 
 #[test]
-fn a_link_at_any_level_is_refused_with_its_name_and_never_followed() {
+fn refuses_a_link_at_any_level_by_name() {
     for level in LEVELS.into_iter().chain([".gitignore"]) {
         for target in ["../victim", "../../victim", "../../../victim", "victim/0", "/nowhere"] {
             let (folder, victim) = beside();
@@ -161,7 +161,7 @@ fn a_link_at_any_level_is_refused_with_its_name_and_never_followed() {
     }
 }
 
-/// A place in the own folder at which nothing lies any more, for something else to be put there.
+/// A path in the agent's folder that is free for something else.
 fn emptied(folder: &Folder, level: &str) -> PathBuf {
     let at = own(folder, level);
     if at.is_dir() {
@@ -173,7 +173,7 @@ fn emptied(folder: &Folder, level: &str) -> PathBuf {
 }
 
 #[test]
-fn a_link_that_comes_later_is_never_followed_either() {
+fn never_follows_a_link_that_is_created_later() {
     for level in LEVELS {
         let (folder, victim) = beside();
         let directory = Directory::open(options(&folder)).unwrap();
@@ -192,7 +192,7 @@ fn a_link_that_comes_later_is_never_followed_either() {
 }
 
 #[test]
-fn a_pipe_or_a_file_where_a_folder_is_ours_holds_nothing_up() {
+fn a_pipe_or_file_in_place_of_our_folder_never_blocks() {
     let pipe = |at: &Path| {
         let made = rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -207,13 +207,13 @@ fn a_pipe_or_a_file_where_a_folder_is_ours_holds_nothing_up() {
         let (folder, _) = beside();
         put(&folder, level, pipe);
         let why = refusal(options(&folder));
-        assert!(why.contains("no regular file") || why.contains("no folder"), "{level}: {why}");
+        assert!(why.contains("not a regular file") || why.contains("not a folder"), "{level}: {why}");
     }
     for level in ["", "tmp", "objects", "patches", "status"] {
         let (folder, _) = beside();
         put(&folder, level, |at| std::fs::write(at, "theirs").unwrap());
         let why = refusal(options(&folder));
-        assert!(why.contains("no folder"), "{level}: {why}");
+        assert!(why.contains("not a folder"), "{level}: {why}");
     }
     for level in LEVELS {
         let (folder, _) = beside();
@@ -225,7 +225,7 @@ fn a_pipe_or_a_file_where_a_folder_is_ours_holds_nothing_up() {
 }
 
 #[test]
-fn another_name_of_a_file_changes_nothing_of_it() {
+fn writing_never_changes_a_hard_linked_file() {
     let (folder, victim) = beside();
     let files = LEVELS.into_iter().filter(|level| level.contains(".yaml") || *level == "tmp/0");
     for level in files.chain([".gitignore"]) {
@@ -240,7 +240,7 @@ fn another_name_of_a_file_changes_nothing_of_it() {
 }
 
 #[test]
-fn a_folder_of_another_user_is_refused() {
+fn refuses_a_folder_of_another_user() {
     let (folder, _) = beside();
     let own = match std::fs::metadata(folder.temp.path()).unwrap().uid() == 0 {
         true => {
@@ -248,7 +248,7 @@ fn a_folder_of_another_user_is_refused() {
             std::os::unix::fs::chown(folder.path("fleet/.transom"), Some(12_345), None).unwrap();
             folder.path("fleet/.transom")
         }
-        // Whoever is not the superuser has folders of that one around.
+        // An ordinary user can find folders of the superuser.
         false => PathBuf::from("/usr"),
     };
     let before = std::fs::metadata(&own).unwrap().mode();
@@ -258,7 +258,7 @@ fn a_folder_of_another_user_is_refused() {
 }
 
 #[test]
-fn an_empty_folder_is_taken_and_one_of_an_earlier_run_is_ours_wherever_it_was_moved() {
+fn takes_an_empty_folder_and_recognises_its_own_after_a_move() {
     let (folder, _) = beside();
     put(&folder, "", |at| std::fs::create_dir(at).unwrap());
     let directory = Directory::open(options(&folder)).unwrap();
@@ -271,7 +271,7 @@ fn an_empty_folder_is_taken_and_one_of_an_earlier_run_is_ours_wherever_it_was_mo
 }
 
 #[test]
-fn an_agent_whose_folder_was_taken_by_another_writes_nothing_until_that_one_ends() {
+fn writes_nothing_while_another_agent_owns_the_folder() {
     let taken: [fn(&Path); 2] = [
         |own| std::fs::remove_dir_all(own).unwrap(),
         |own| std::fs::rename(own, own.with_file_name(".moved")).unwrap(),
@@ -284,7 +284,7 @@ fn an_agent_whose_folder_was_taken_by_another_writes_nothing_until_that_one_ends
         done(&second, Step::Create { desired: secret("s", "b25l") });
         let outcome = apply(&first, vec![Step::Create { desired: secret("s", "dHdv") }]);
         let message = &outcome.failure().unwrap().1.message;
-        assert!(message.contains("another agent is at work"), "{message}");
+        assert!(message.contains("another agent is using the new one"), "{message}");
         assert!(first.publish(&report("a")).is_err());
         assert!(folder.text("fleet/.transom/objects/n/Secret.s.yaml").contains("b25l"));
         drop(second);
@@ -298,7 +298,7 @@ fn an_agent_whose_folder_was_taken_by_another_writes_nothing_until_that_one_ends
 }
 
 #[test]
-fn a_damaged_patch_is_never_taken_for_what_a_user_wants() {
+fn a_damaged_patch_is_not_mistaken_for_a_user_change() {
     const FILE: &str = "fleet/.transom/patches/n/ConfigMap.a.yaml";
     let (folder, _) = beside();
     let directory = Directory::open(options(&folder)).unwrap();
@@ -327,7 +327,7 @@ fn a_damaged_patch_is_never_taken_for_what_a_user_wants() {
 }
 
 #[test]
-fn a_pipe_that_takes_the_place_of_a_file_again_and_again_holds_nothing_up() {
+fn a_pipe_that_repeatedly_replaces_a_file_never_blocks() {
     let folder = Folder::new(&[("fleet/a.yaml", &map("a", "1")), ("fleet/r.yaml", &map("r", "1"))]);
     let pipe = folder.path("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();

@@ -1,4 +1,4 @@
-//! What a directory of manifests says: files in, objects out, through the public API.
+//! What a directory of manifests reports: files in, objects out, through the public API.
 
 use crate::support::{Folder, done, map, map_ref, read, secret, secret_ref, value};
 use serde_json::json;
@@ -9,7 +9,7 @@ use transom_core::observation::Observation;
 use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 
-/// What is told at the start, as short words.
+/// The initial observations, as short texts.
 fn told(directory: &Directory) -> Vec<String> {
     let mut observations = directory.observations();
     std::iter::from_fn(|| observations.try_next())
@@ -24,7 +24,7 @@ fn told(directory: &Directory) -> Vec<String> {
 }
 
 #[test]
-fn every_layout_is_read() {
+fn reads_every_layout() {
     let folder = Folder::new(&[
         ("a.yaml", &format!("{}---\n{}", map("a", "1"), map("b", "2"))),
         ("deep/er/c.yml", &map("c", "3")),
@@ -52,7 +52,7 @@ fn every_layout_is_read() {
 }
 
 #[test]
-fn one_object_in_two_files_is_readable_in_neither() {
+fn an_object_in_two_files_is_unreadable_in_both() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1")), ("b.yaml", &map("a", "1")), ("c.yaml", &map("c", "1"))]);
     let directory = folder.open();
     assert_eq!(told(&directory), ["DuplicateObject a.yaml, b.yaml", "ConfigMap n/c", "synced"]);
@@ -61,17 +61,19 @@ fn one_object_in_two_files_is_readable_in_neither() {
     assert!(failure.message.contains("a.yaml, b.yaml"), "{failure}");
     let unreadable = directory.unreadable();
     assert_eq!(unreadable[0].objects, [map_ref("a").into()]);
-    assert!(folder.text(".transom/unreadable.yaml").contains("ConfigMap n/a: more than once in a.yaml, b.yaml"));
+    assert!(
+        folder.text(".transom/unreadable.yaml").contains("ConfigMap n/a: defined more than once in a.yaml, b.yaml")
+    );
 }
 
 #[test]
-fn the_same_object_twice_in_one_file_is_a_duplicate_too() {
+fn an_object_listed_twice_in_one_file_is_a_duplicate() {
     let folder = Folder::new(&[("a.yaml", &format!("{}---\n{}", map("a", "1"), map("a", "2")))]);
     assert_eq!(told(&folder.open()), ["DuplicateObject a.yaml (2 times)", "synced"]);
 }
 
 #[test]
-fn of_many_things_that_cannot_be_read_some_are_shown_and_the_rest_counted() {
+fn shows_some_unreadable_objects_and_counts_the_rest() {
     let twice: String = (0..50).map(|at| format!("---\n{}", map(&format!("twice-{at}"), "1"))).collect();
     let broken: Vec<(String, &str)> = (0..220).map(|at| (format!("broken-{at:03}.yaml"), "{")).collect();
     let mut files: Vec<(&str, &str)> = broken.iter().map(|(name, text)| (name.as_str(), *text)).collect();
@@ -90,7 +92,7 @@ fn of_many_things_that_cannot_be_read_some_are_shown_and_the_rest_counted() {
 }
 
 #[test]
-fn a_file_that_does_not_parse_holds_up_no_other() {
+fn a_file_that_does_not_parse_blocks_no_other() {
     let broken = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: \"canary\n  y: canary: canary\n";
     let folder = Folder::new(&[("a.yaml", broken), ("b.yaml", &map("b", "1")), ("c.yaml", "kind: canary\n")]);
     let directory = folder.open();
@@ -103,7 +105,7 @@ fn a_file_that_does_not_parse_holds_up_no_other() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn refuses_what_is_too_large() {
     let folder = Folder::new(&[("a.yaml", &map("a", &"y".repeat(2000))), ("b.yaml", &map("b", "1"))]);
     let limits = |limits| DirectoryOptions { limits, ..folder.options() };
     let object = Directory::open(limits(Limits { object_bytes: 1000, ..Limits::default() })).unwrap();
@@ -114,7 +116,7 @@ fn what_is_too_large_is_refused() {
 }
 
 #[test]
-fn links_are_followed_to_files_but_not_into_the_own_folder() {
+fn follows_links_to_files_but_not_into_its_own_folder() {
     let folder =
         Folder::new(&[("..data/a.yaml", &map("a", "1")), (".transom/objects/n/ConfigMap.b.yaml", &map("b", "1"))]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
@@ -139,7 +141,7 @@ fn reading_only_leaves_no_trace() {
 }
 
 #[test]
-fn one_file_or_bytes_are_a_directory_too() {
+fn reads_a_single_file_or_bytes_like_a_directory() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1")), ("b.yaml", &map("b", "1"))]);
     let options = DirectoryOptions { root: folder.path("a.yaml"), writable: false, ..folder.options() };
     assert_eq!(told(&Directory::open(options).unwrap()), ["ConfigMap n/a", "synced"]);
@@ -151,7 +153,7 @@ fn one_file_or_bytes_are_a_directory_too() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_says_why() {
+fn explains_why_a_directory_cannot_be_used() {
     let folder = Folder::new(&[("sub/a.yaml", &map("a", "1"))]);
     let open = |options| Directory::open(options).err().unwrap();
     assert!(matches!(open(DirectoryOptions::new("local", folder.path("none"))), OpenError::Root { .. }));

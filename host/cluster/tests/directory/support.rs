@@ -1,4 +1,4 @@
-//! A directory in a temporary folder, and words to drive it. Never waits for a time, only for a state.
+//! A directory in a temporary folder, with helpers. Waits only for states.
 
 use serde_json::Value;
 use std::fs::Permissions;
@@ -11,7 +11,7 @@ use transom_core::outcome::Outcome;
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
 
-/// A folder of manifests that goes with the test.
+/// A temporary folder of manifests, removed with the test.
 pub(crate) struct Folder {
     pub(crate) temp: TempDir,
 }
@@ -39,12 +39,12 @@ impl Folder {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Has the own folder look as if the agent had made it.
+    /// Marks the folder as created by the agent.
     pub(crate) fn mark(&self) {
         std::fs::set_permissions(self.path(".transom"), Permissions::from_mode(0o1700)).unwrap();
     }
 
-    /// Puts a file in place as careful programs do.
+    /// Puts a file in place by rename, as careful programs do.
     pub(crate) fn rename_in(&self, path: &str, text: &str) {
         self.write(".new", text);
         std::fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
@@ -101,7 +101,7 @@ pub(crate) fn secret_ref(name: &str) -> ObjectRef {
     ObjectRef::local("v1", "Secret", Some("n"), name)
 }
 
-/// A Secret as the agent makes it.
+/// A Secret as the agent creates it.
 pub(crate) fn secret(name: &str, value: &str) -> Object {
     Object {
         reference: secret_ref(name),
@@ -132,13 +132,13 @@ pub(crate) fn done(directory: &Directory, step: Step) {
     assert_eq!(outcome.failure(), None);
 }
 
-/// An update of an object as it is now.
+/// An update of an object in its current state.
 pub(crate) fn update(directory: &Directory, mut desired: Object) -> Step {
     desired.version = read(directory, &desired.reference).unwrap().version;
     Step::Update { desired, changed: vec!["data.x".to_owned()] }
 }
 
-/// A patch of one field of an object as it is now.
+/// A patch of one field of an object in its current state.
 pub(crate) fn patch(directory: &Directory, reference: &ObjectRef, path: &str, value: Value) -> Step {
     let version = read(directory, reference).unwrap().version;
     Step::Patch { reference: reference.clone(), version, fields: vec![(path.to_owned(), value)] }

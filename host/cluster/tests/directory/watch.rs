@@ -1,4 +1,4 @@
-//! What a watched directory tells when files change. Every wait has a deadline and ends with what it waited for.
+//! What a watched directory reports when files change. Every wait has a deadline and ends with the expected state.
 
 use crate::support::{Folder, done, map, map_ref, patch, read, secret, secret_ref, update, value};
 use notify::{EventKind, RecursiveMode, Watcher as _, event::AccessKind};
@@ -11,10 +11,10 @@ use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
 use transom_core::observation::Observation;
 use transom_core::plan::Step;
 
-/// Long enough for any machine; nothing waits for it unless the test fails.
+/// Long enough for any machine; only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A watched folder and what it told.
+/// A watched folder and its observations.
 struct Watched {
     folder: Folder,
     directory: Directory,
@@ -24,7 +24,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// After everything that was there was told.
+    /// Created after all initial observations.
     fn new(files: &[(&str, &str)]) -> Self {
         Self::of(Folder::new(files))
     }
@@ -51,7 +51,7 @@ impl Watched {
         }
     }
 
-    /// Exactly these are told next, in any order.
+    /// The next observations are exactly these, in any order.
     fn expect(&mut self, expected: &[&str]) {
         let mut told: Vec<String> = expected.iter().map(|_| self.next()).collect();
         told.sort();
@@ -60,7 +60,7 @@ impl Watched {
         assert_eq!(told, expected);
     }
 
-    /// Nothing is told of what was done until now: a later change is the next that is told.
+    /// Nothing so far is reported: a later change is the next observation.
     fn expect_silence(&mut self) {
         self.marks += 1;
         let name = format!("mark-{}", self.marks);
@@ -70,7 +70,7 @@ impl Watched {
 }
 
 #[test]
-fn files_come_change_and_go() {
+fn reports_created_changed_and_deleted_files() {
     let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
     watched.folder.write("b.yaml", map("b", "1"));
     watched.expect(&["ConfigMap n/b 1"]);
@@ -84,7 +84,7 @@ fn files_come_change_and_go() {
 }
 
 #[test]
-fn an_object_that_moves_to_another_file_is_not_gone() {
+fn an_object_moved_to_another_file_is_not_deleted() {
     let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
     std::fs::rename(watched.folder.path("a.yaml"), watched.folder.path("b.yaml")).unwrap();
     watched.expect_silence();
@@ -92,7 +92,7 @@ fn an_object_that_moves_to_another_file_is_not_gone() {
 }
 
 #[test]
-fn what_does_not_differ_is_not_told() {
+fn does_not_report_equal_content() {
     let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
     watched.folder.write("a.yaml", map("a", "1"));
     watched.expect_silence();
@@ -104,7 +104,7 @@ fn what_does_not_differ_is_not_told() {
 }
 
 #[test]
-fn editors_replace_files_in_their_ways() {
+fn detects_every_way_in_which_editors_replace_files() {
     let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
     watched.folder.rename_in("a.yaml", &map("a", "2"));
     watched.expect(&["ConfigMap n/a 2"]);
@@ -116,7 +116,7 @@ fn editors_replace_files_in_their_ways() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_half_written_file_waits_for_its_writer() {
+fn waits_for_the_writer_of_a_half_written_file() {
     let whole = format!("{}---\n{}", map("a", "1"), map("b", "1"));
     let mut watched = Watched::new(&[("a.yaml", &whole)]);
     let mut file = std::fs::File::create(watched.folder.path("a.yaml")).unwrap();
@@ -129,7 +129,7 @@ fn a_half_written_file_waits_for_its_writer() {
 }
 
 #[test]
-fn folders_come_move_and_go() {
+fn follows_created_moved_and_deleted_folders() {
     let mut watched = Watched::new(&[("keep.yaml", &map("keep", "1"))]);
     watched.folder.write("one/two/a.yaml", map("a", "1"));
     watched.expect(&["ConfigMap n/a 1"]);
@@ -148,7 +148,7 @@ fn folders_come_move_and_go() {
 }
 
 #[test]
-fn a_duplicate_ends_when_one_file_goes() {
+fn a_duplicate_ends_when_one_file_is_deleted() {
     let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
     watched.folder.write("b.yaml", map("a", "2"));
     watched.expect(&["DuplicateObject a.yaml, b.yaml"]);
@@ -180,7 +180,7 @@ fn a_file_that_does_not_parse_keeps_its_last_good_state() {
 }
 
 #[test]
-fn our_own_writes_are_no_news_but_what_others_do_to_them_is() {
+fn own_writes_are_not_reported_but_later_changes_by_others_are() {
     const FILE: &str = ".transom/objects/n/Secret.s.yaml";
     let mut watched = Watched::new(&[]);
     done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
@@ -200,7 +200,7 @@ fn our_own_writes_are_no_news_but_what_others_do_to_them_is() {
 }
 
 #[test]
-fn the_own_folder_may_be_removed_whole() {
+fn its_own_folder_may_be_removed_entirely() {
     let mut watched = Watched::new(&[]);
     done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
     watched.expect_silence();
@@ -213,7 +213,7 @@ fn the_own_folder_may_be_removed_whole() {
 }
 
 #[test]
-fn a_field_of_ours_and_one_of_the_user_are_both_seen() {
+fn managed_fields_and_user_fields_are_both_visible() {
     const TAINTED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\ndata: {x: [one]}\n";
     let mut watched = Watched::new(&[("a.yaml", TAINTED)]);
     done(&watched.directory, patch(&watched.directory, &map_ref("a"), "data.x", json!(["one", "ours"])));
@@ -237,7 +237,7 @@ fn a_user_may_take_an_object_over() {
 }
 
 #[test]
-fn a_mounted_config_map_is_followed() {
+fn follows_a_mounted_config_map() {
     let folder = Folder::new(&[("..one/a.yaml", &map("a", "1")), ("..two/a.yaml", &map("a", "2"))]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
     link("..one", "..data");
@@ -250,7 +250,7 @@ fn a_mounted_config_map_is_followed() {
 }
 
 #[test]
-fn a_root_that_is_gone_takes_nothing_with_it() {
+fn a_missing_root_deletes_no_objects() {
     let folder = Folder::new(&[("sub/a.yaml", &map("a", "1"))]);
     let root = folder.path("sub");
     let own = Some(folder.path("own"));
@@ -278,7 +278,7 @@ fn opened_for_one_change(fleet: usize) -> Vec<String> {
         let name = format!("c-{index}");
         let path = format!("{}/{name}.yaml", index % 7);
         folder.write(&path, map(&name, "1"));
-        // What is older than the watch is not looked at twice.
+        // Files older than the watch are not read twice.
         let file = std::fs::File::open(folder.path(&path)).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     }
@@ -304,7 +304,7 @@ fn opened_for_one_change(fleet: usize) -> Vec<String> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn one_change_reads_one_file_whatever_the_size_of_the_fleet() {
+fn one_change_reads_one_file_at_any_fleet_size() {
     assert_eq!(opened_for_one_change(10), ["c-3.yaml"]);
     assert_eq!(opened_for_one_change(2000), ["c-3.yaml"]);
 }

@@ -4,7 +4,7 @@ use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, sec
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
-use transom_api::{Reason, State, KnownReason};
+use transom_api::{KnownReason, Reason, State};
 use transom_cluster::directory::Directory;
 use transom_core::outcome::WriteKind;
 use transom_core::plan::Step;
@@ -27,7 +27,7 @@ fn taints(directory: &Directory) -> Value {
 }
 
 #[test]
-fn an_object_is_made_changed_and_removed() {
+fn creates_changes_and_deletes_an_object() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
@@ -47,7 +47,7 @@ fn an_object_is_made_changed_and_removed() {
 }
 
 #[test]
-fn equal_content_is_not_written_again() {
+fn does_not_rewrite_equal_content() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
@@ -58,7 +58,7 @@ fn equal_content_is_not_written_again() {
 }
 
 #[test]
-fn a_step_that_comes_too_late_conflicts_and_ends_the_plan() {
+fn an_outdated_step_conflicts_and_ends_the_plan() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1"))]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
@@ -81,7 +81,7 @@ fn a_step_that_comes_too_late_conflicts_and_ends_the_plan() {
 }
 
 #[test]
-fn a_users_object_is_never_removed() {
+fn never_deletes_an_object_of_the_user() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1"))]);
     let directory = folder.open();
     let version = read(&directory, &map_ref("a")).unwrap().version;
@@ -93,7 +93,7 @@ fn a_users_object_is_never_removed() {
 }
 
 #[test]
-fn an_adopted_object_is_laid_over_the_users_until_the_user_changes_it() {
+fn an_adopted_object_overlays_the_users_until_the_user_changes_it() {
     let users = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\ndata: {x: eA==}\n";
     let folder = Folder::new(&[("s.yaml", users)]);
     let directory = folder.open();
@@ -109,7 +109,7 @@ fn an_adopted_object_is_laid_over_the_users_until_the_user_changes_it() {
 }
 
 #[test]
-fn fields_are_laid_over_a_users_object() {
+fn overlays_fields_on_an_object_of_the_user() {
     let folder = Folder::new(&[("a.yaml", TAINTED)]);
     let directory = folder.open();
     done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
@@ -126,7 +126,7 @@ fn fields_are_laid_over_a_users_object() {
 }
 
 #[test]
-fn fields_of_ours_go_with_their_object() {
+fn managed_fields_disappear_with_their_object() {
     let folder = Folder::new(&[("a.yaml", TAINTED)]);
     let directory = folder.open();
     done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
@@ -143,7 +143,7 @@ fn fields_of_ours_go_with_their_object() {
 }
 
 #[test]
-fn of_many_that_write_the_same_at_once_one_succeeds() {
+fn only_one_of_many_concurrent_equal_writes_succeeds() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     for round in 0..20 {
@@ -161,12 +161,15 @@ fn of_many_that_write_the_same_at_once_one_succeeds() {
 fn a_field_that_cannot_be_set_fails() {
     let folder = Folder::new(&[("a.yaml", &TAINTED.replace("{taints: [one]}", "text"))]);
     let directory = folder.open();
-    assert_eq!(reason(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!([1]))), KnownReason::WriteFailed);
+    assert_eq!(
+        reason(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!([1]))),
+        KnownReason::WriteFailed
+    );
     assert!(!folder.path(PATCH_FILE).exists());
 }
 
 #[test]
-fn a_patch_of_an_object_that_we_made_changes_it() {
+fn patches_an_object_that_we_created() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
@@ -176,7 +179,7 @@ fn a_patch_of_an_object_that_we_made_changes_it() {
 }
 
 #[test]
-fn own_files_that_are_not_ours_hold_nothing() {
+fn foreign_files_in_our_folder_hold_no_objects() {
     let folder = Folder::new(&[
         (".transom/objects/n/ConfigMap.other.yaml", &map("a", "1")),
         (".transom/objects/n/ConfigMap.b.yaml", "{"),
@@ -233,7 +236,7 @@ fn status(folder: &Folder) -> Value {
 }
 
 #[test]
-fn status_is_written_when_more_than_the_time_differs() {
+fn writes_a_status_only_if_more_than_its_time_differs() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     let created = vec![(WriteKind::Create, secret_ref("s"))];
@@ -265,7 +268,7 @@ fn status_is_written_when_more_than_the_time_differs() {
 }
 
 #[test]
-fn status_goes_with_its_primary() {
+fn deletes_a_status_with_its_primary() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     for name in ["a", "b", "c"] {
@@ -295,7 +298,7 @@ fn policy_status(reason: &str, since: &str) -> PolicyStatus {
 }
 
 #[test]
-fn the_status_of_a_policy_is_read_back_and_not_written_for_its_times() {
+fn a_policy_status_reads_back_and_is_not_rewritten_for_its_times() {
     const FILE: &str = ".transom/status/p.yaml";
     let folder = Folder::new(&[]);
     let directory = folder.open();

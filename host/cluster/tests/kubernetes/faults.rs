@@ -1,4 +1,4 @@
-//! Servers and wires that fail. Never loses an object, and never tells one gone that is there.
+//! Servers and networks that fail: no object is lost, and no existing object is reported as gone.
 
 use crate::support::{all, cluster, connect, delete, gone, map, map_ref, readable, told, unreadable, watch};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use transom_core::reference::ObjectRef;
 use transom_test_cluster::{Carries, Wire};
 
 #[tokio::test]
-async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> Result<()> {
+async fn finds_exactly_the_objects_deleted_during_a_disconnect() -> Result<()> {
     let cluster = cluster().await?;
     for name in ["stays", "changes", "goes", "goes-too"] {
         cluster.objects().create(map(name, "1")).await?;
@@ -20,7 +20,7 @@ async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> R
     watch(&agent, [all("v1", "ConfigMap")]).await?;
     let mut changes = agent.changes();
 
-    // What happened meanwhile is still known to the API server: the watch goes on from where it was.
+    // The API server still knows the events in between: the watch continues where it was.
     wire.cut();
     let place = unreadable(&mut changes, KnownReason::ServerUnavailable).await?;
     assert!(agent.read(&map_ref("goes")).await?.is_some());
@@ -34,14 +34,14 @@ async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> R
     let stays = agent.confirm(&map_ref("stays")).await?;
     assert_eq!(stays.and_then(|map| map.data("text").cloned()), Some(json!("1")));
     assert_eq!(agent.confirm(&map_ref("goes")).await, Ok(None));
-    // A kind that is not served, now or the next time, says nothing of its objects.
+    // A kind that is not served, now or at the next attempt, says nothing about its objects.
     for _ in 0..3 {
         let asked = agent.confirm(&ObjectRef::local("example.org/v1", "Thing", None, "x")).await;
         assert_eq!(asked.map_err(|failure| failure.reason), Err(KnownReason::KindMissing));
     }
     gone(&mut changes, &map_ref("goes")).await?;
 
-    // A new API server knows nothing of the past: everything is listed, and compared.
+    // A new API server has no history: everything is listed and compared.
     wire.cut();
     assert_eq!(unreadable(&mut changes, KnownReason::ServerUnavailable).await?, place);
     delete(&cluster, &map_ref("goes-too")).await?;
@@ -69,7 +69,7 @@ async fn what_was_deleted_while_the_wire_was_cut_is_gone_and_nothing_else() -> R
 }
 
 #[tokio::test]
-async fn a_killed_api_server_is_found_again() -> Result<()> {
+async fn reconnects_to_a_killed_api_server() -> Result<()> {
     let cluster = cluster().await?;
     cluster.objects().create(map("a", "1")).await?;
     let agent = connect(&cluster, &cluster.server()).await?;
@@ -89,7 +89,7 @@ async fn a_killed_api_server_is_found_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wrong_address_or_credential_is_a_clear_error() -> Result<()> {
+async fn a_wrong_address_or_credential_gives_a_clear_error() -> Result<()> {
     let cluster = cluster().await?;
     let agent = cluster.user("agent", &[])?;
     let closed = cluster.kubeconfig_at(&agent, "https://127.0.0.1:1")?;

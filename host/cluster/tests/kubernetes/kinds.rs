@@ -1,4 +1,4 @@
-//! Kinds and rights that come and go. Never a fault of a server.
+//! Kinds and permissions that are added and removed.
 
 use crate::support::{
     DEADLINE, RIGHTS, THINGS, all, cluster, connect, delete, gone, readable, told, unreadable, watch,
@@ -18,7 +18,7 @@ fn thing_ref(name: &str) -> ObjectRef {
     ObjectRef::local("example.org/v1", "Thing", Some("default"), name)
 }
 
-/// Installs the kind; waits until an object of it can be made.
+/// Installs the kind; waits until an object of it can be created.
 pub(crate) async fn install(cluster: &Cluster, first: &str) -> Result<()> {
     cluster.objects().apply_manifest(THINGS).await?;
     cluster.wait_for_crd("things.example.org").await?;
@@ -27,7 +27,7 @@ pub(crate) async fn install(cluster: &Cluster, first: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_installed_later_is_watched_by_itself_and_again_after_it_was_removed() -> Result<()> {
+async fn watches_a_kind_once_installed_and_again_after_its_removal() -> Result<()> {
     let cluster = cluster().await?;
     let agent = connect(&cluster, &cluster.server()).await?;
     let mut changes = agent.changes();
@@ -57,7 +57,7 @@ async fn a_kind_that_is_installed_later_is_watched_by_itself_and_again_after_it_
 }
 
 #[tokio::test]
-async fn a_kind_that_may_not_be_read_is_told_and_watched_when_it_may() -> Result<()> {
+async fn reports_a_forbidden_kind_and_watches_it_once_allowed() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let agent = connect(&cluster, &cluster.server()).await?;
     let mut changes = agent.changes();
@@ -72,7 +72,7 @@ async fn a_kind_that_may_not_be_read_is_told_and_watched_when_it_may() -> Result
 }
 
 #[tokio::test]
-async fn a_kind_of_another_version_is_not_missing_and_its_objects_are_not_gone() -> Result<()> {
+async fn a_kind_in_another_version_is_not_missing_and_keeps_its_objects() -> Result<()> {
     let cluster = cluster().await?;
     cluster.objects().apply_manifest(&THINGS.replace("- name: v1", "- name: v2")).await?;
     cluster.wait_for_crd("things.example.org").await?;

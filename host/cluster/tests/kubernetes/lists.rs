@@ -1,4 +1,4 @@
-//! How everything is listed: page by page, then watched from where the list ends. Never listed twice.
+//! How lists work: page by page, then a watch from the end of the list, without a second list.
 
 use crate::support::{DEADLINE, RIGHTS, all, cluster, connect, map, map_ref, told, watch, watch_keeping};
 use anyhow::Result;
@@ -19,7 +19,7 @@ async fn fill(cluster: &Cluster) -> Result<()> {
     stream::iter(maps).buffer_unordered(16).map_ok(drop).try_collect::<()>().await
 }
 
-/// Lists all, waits for a change, and gives what the agent asked of the API server for it: so many requests or more.
+/// Lists everything, waits for a change, and returns the agent's requests to the API server: at least this many.
 async fn requests(cluster: &Cluster, expected: usize) -> Result<Vec<Line>> {
     let mark = cluster.audit().mark()?;
     let agent = connect(cluster, &cluster.server()).await?;
@@ -35,7 +35,7 @@ async fn requests(cluster: &Cluster, expected: usize) -> Result<Vec<Line>> {
     })
     .await?;
     assert!(agent.read(&map_ref("map-619")).await?.is_some());
-    // A watch has a line when it begins, and one when it ends; lines may come late.
+    // A watch has a line when it begins and one when it ends; lines may be late.
     let begins = |line: &Line| line.verb != "watch" || line.stage == "ResponseStarted";
     let ours = |line: &Line| line.user == "agent" && line.uri.contains("/configmaps") && begins(line);
     wait::until("the requests in the log", DEADLINE, async || {
@@ -47,7 +47,7 @@ async fn requests(cluster: &Cluster, expected: usize) -> Result<Vec<Line>> {
 }
 
 #[tokio::test]
-async fn a_list_comes_page_by_page_and_is_watched_from_its_end() -> Result<()> {
+async fn lists_in_pages_and_watches_from_the_end() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     fill(&cluster).await?;
     let lines = requests(&cluster, 3).await?;
@@ -58,14 +58,14 @@ async fn a_list_comes_page_by_page_and_is_watched_from_its_end() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_listed_anew_is_waited_for_and_never_asked_for() -> Result<()> {
+async fn waits_for_a_relist_instead_of_reading_directly() -> Result<()> {
     let cluster = cluster().await?;
     cluster.objects().create(map("a", "1")).await?;
     let agent = connect(&cluster, &cluster.server()).await?;
     let keep = |field: &str| -> Result<Keep> { Ok(Keep { fields: Some(Paths::parse(&[field])?), ..Keep::default() }) };
     let everywhere = all("v1", "ConfigMap");
     watch_keeping(&agent, Watches::from([(everywhere.clone(), keep("metadata.name")?)])).await?;
-    // The policies want another field, then other namespaces.
+    // The policies need another field, then other namespaces.
     let here = Scope { namespace: Some("default".to_owned()), ..everywhere.clone() };
     for scope in [everywhere, here] {
         agent.watch(Watches::from([(scope, keep("data.text")?)]));

@@ -1,4 +1,4 @@
-//! The Kubernetes adapter against a real kube-apiserver, through its public API only. Never sleeps.
+//! The Kubernetes adapter against a real kube-apiserver, through its public API only. Tests never sleep.
 
 #[cfg(test)]
 mod faults;

@@ -1,4 +1,4 @@
-//! Lists, changes, selectors, what is kept, and what is asked for. Never a fault.
+//! Lists, changes, selectors, what is stored, and what is requested.
 
 use crate::kinds::install;
 use crate::support::{
@@ -13,7 +13,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
 use transom_test_cluster::{Cluster, Mark, wait};
 
-/// Waits until an object is told with a text under `data.text`.
+/// Waits until an object is reported with a text in `data.text`.
 async fn text(changes: &mut transom_cluster::kubernetes::Observations, name: &str, text: &str) -> Result<()> {
     told(changes, &format!("{name} with {text}"), |told| match told {
         Observation::Present(object) if object.reference == map_ref(name) => {
@@ -24,7 +24,7 @@ async fn text(changes: &mut transom_cluster::kubernetes::Observations, name: &st
     .await
 }
 
-/// How often the agent asked for single objects since a mark; a request of our own behind it says that the log is whole.
+/// How often the agent read single objects since a mark; a later request of the test shows that the log is complete.
 async fn gets(cluster: &Cluster, since: Mark) -> Result<usize> {
     let maps = cluster.objects().api("v1", "ConfigMap", Some("default")).await?;
     drop(maps.get_opt("the-end").await?);
@@ -42,7 +42,7 @@ async fn gets(cluster: &Cluster, since: Mark) -> Result<usize> {
 }
 
 #[tokio::test]
-async fn what_is_there_and_what_changes_is_known_without_asking() -> Result<()> {
+async fn reads_and_changes_come_from_the_cache_without_requests() -> Result<()> {
     let cluster = cluster().await?;
     cluster.objects().create(map("a", "1")).await?;
     cluster.objects().create(map("b", "1")).await?;
@@ -91,7 +91,7 @@ fn names(list: &[ObjectRef]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn only_what_is_selected_and_declared_is_kept() -> Result<()> {
+async fn stores_only_selected_objects_and_declared_fields() -> Result<()> {
     let cluster = cluster().await?;
     for (name, kind) in [("a-admin", "Opaque"), ("b-admin", "example.org/other"), ("c", "Opaque"), ("exact", "Opaque")]
     {
@@ -112,14 +112,14 @@ async fn only_what_is_selected_and_declared_is_kept() -> Result<()> {
         read.data("kubeconfig").is_some() && read.data("other").is_none() && read.body["metadata"]["uid"].is_string()
     );
 
-    // A watch of the same kind that needs more: every object has the fields of both.
+    // A watch of the same kind needs more: every object has the fields of both.
     watch_keeping(&agent, Watches::from([(opaque, keep), (exact, whole)])).await?;
     assert_eq!(names(&agent.list("v1", "Secret", None)), ["a-admin", "exact"]);
     assert!(agent.read(&a).await?.expect("a listed secret").data("other").is_some());
     let fresh = agent.read_fresh(&a).await?;
     assert_eq!(fresh, agent.read(&a).await?);
 
-    // Of what is watched no longer nothing is told, least of all that it is gone.
+    // Nothing is reported about objects that are no longer watched, especially not that they are gone.
     let mut changes = agent.changes();
     watch_keeping(&agent, only).await?;
     assert_eq!(names(&agent.list("v1", "Secret", None)), ["a-admin"]);
@@ -133,7 +133,7 @@ async fn only_what_is_selected_and_declared_is_kept() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_we_made_is_found_by_its_label_and_leaves_with_it() -> Result<()> {
+async fn finds_managed_objects_by_label_until_it_is_removed() -> Result<()> {
     let cluster = cluster().await?;
     let source =
         json!({"cluster": "local", "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "s"});
@@ -152,14 +152,14 @@ async fn what_we_made_is_found_by_its_label_and_leaves_with_it() -> Result<()> {
     cluster.objects().apply(secret("made", "Opaque", &json!({}))).await?;
     let made = ObjectRef::local("v1", "Secret", Some("default"), "made");
     gone(&mut changes, &made).await?;
-    // It left the watch, but is there: absence is not known, so it is asked for.
+    // It left the watch but exists: its absence is unknown, so the agent reads it.
     assert!(agent.read(&made).await?.is_some());
     assert!(agent.stamped().is_empty());
     Ok(())
 }
 
 #[tokio::test]
-async fn an_object_that_is_too_large_or_too_deep_stands_in_nobodys_way() -> Result<()> {
+async fn an_object_too_large_or_too_deep_blocks_no_other() -> Result<()> {
     let cluster = cluster().await?;
     install(&cluster, "shallow").await?;
     // Each of these characters has one byte in etcd and six in JSON.

@@ -1,4 +1,4 @@
-//! A cluster, an agent's connection to it with its own user, and waiting for what is told. Never knows what a test is about.
+//! A cluster, an agent's connection to it with its own user, and waits for observations.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
 use transom_test_cluster::{Cluster, Options, User};
 
-/// For what comes within seconds, on a machine that is busy with other things.
+/// The deadline for what takes seconds, on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
 /// May read Secrets, ConfigMaps and Things.
@@ -44,7 +44,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
 
-/// A cluster with the agent's rights.
+/// A cluster with the agent's permissions.
 pub(crate) async fn cluster() -> Result<Cluster> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.objects().apply_manifest(RIGHTS).await?;
@@ -56,7 +56,7 @@ pub(crate) fn agent(cluster: &Cluster) -> Result<User> {
     cluster.user("agent", &[])
 }
 
-/// The agent's connection, straight or by another address.
+/// The agent's connection, direct or through another address.
 pub(crate) async fn connect(cluster: &Cluster, server: &str) -> Result<Kubernetes> {
     let path = cluster.folder().join("agent.kubeconfig");
     std::fs::write(&path, cluster.kubeconfig_at(&agent(cluster)?, server)?).context("failed to write a kubeconfig")?;
@@ -77,18 +77,18 @@ pub(crate) fn all(api_version: &str, kind: &str) -> Scope {
     }
 }
 
-/// Watches these scopes, everything of their objects, and waits for them.
+/// Watches these scopes with all fields of their objects, and waits for them.
 pub(crate) async fn watch(agent: &Kubernetes, scopes: impl IntoIterator<Item = Scope>) -> Result<()> {
     watch_keeping(agent, scopes.into_iter().map(|scope| (scope, Keep::default())).collect()).await
 }
 
-/// Watches, and waits until it is known what is there.
+/// Watches, and waits until the existing objects are known.
 pub(crate) async fn watch_keeping(agent: &Kubernetes, wanted: Watches) -> Result<()> {
     agent.watch(wanted);
     tokio::time::timeout(DEADLINE, agent.synced()).await.context("the watches were not listed in time")
 }
 
-/// Waits for the first observation that gives something.
+/// Waits for the first observation for which the function returns a value.
 pub(crate) async fn told<T>(
     changes: &mut Observations,
     what: &str,
@@ -104,13 +104,13 @@ pub(crate) async fn told<T>(
     tokio::time::timeout(DEADLINE, next).await.with_context(|| format!("was not told in time: {what}"))
 }
 
-/// Waits until a reference is told to be gone.
+/// Waits until a reference is reported as gone.
 pub(crate) async fn gone(changes: &mut Observations, reference: &ObjectRef) -> Result<()> {
     told(changes, &format!("{reference} gone"), |told| (*told == Observation::Gone(reference.clone())).then_some(()))
         .await
 }
 
-/// Waits until something unreadable is told, with its reason and place.
+/// Waits until something unreadable is reported, with its reason and place.
 pub(crate) async fn unreadable(changes: &mut Observations, word: transom_api::KnownReason) -> Result<String> {
     told(changes, word.as_str(), |told| match told {
         Observation::Unreadable(unreadable) if unreadable.reason == word => Some(unreadable.place.clone()),
@@ -119,7 +119,7 @@ pub(crate) async fn unreadable(changes: &mut Observations, word: transom_api::Kn
     .await
 }
 
-/// Waits until a place is told to be readable again.
+/// Waits until a place is reported as readable again.
 pub(crate) async fn readable(changes: &mut Observations, place: &str) -> Result<()> {
     told(changes, "readable", |told| (*told == Observation::Readable(place.to_owned())).then_some(())).await
 }

@@ -1,10 +1,10 @@
-//! What is written beside the work: Events on primaries, the status of policies, and how all of it is counted.
+//! What is written beside the main work: Events on primaries, the status of policies, and how it is counted.
 
 use crate::support::*;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use transom_api::{State, KnownReason};
+use transom_api::{KnownReason, State};
 use transom_cluster::kubernetes::{Purpose, Verb};
 use transom_core::failure::Class;
 use transom_core::object::Object;
@@ -39,16 +39,18 @@ async fn events(scene: &Scene, namespace: &str, primary: &Object) -> Result<Vec<
 }
 
 #[tokio::test]
-async fn a_failure_is_an_event_on_its_primary_and_repeats_are_counted() -> Result<()> {
+async fn emits_an_event_on_failure_and_counts_repeats() -> Result<()> {
     let scene = Scene::new("events").await?;
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "primary", "namespace": scene.namespace}});
     let primary = scene.foreign(map).await?;
     scene.done(&create(&scene.secret("s"), "one")).await?;
     let told = scene.agent.writer().events("agent-0");
-    for (state, reason) in
-        [(State::Applied, KnownReason::InSync), (State::Waiting, KnownReason::OwnedByAnother), (State::Held, KnownReason::Paused)]
-    {
+    for (state, reason) in [
+        (State::Applied, KnownReason::InSync),
+        (State::Waiting, KnownReason::OwnedByAnother),
+        (State::Held, KnownReason::Paused),
+    ] {
         told.publish(&report(&primary.reference, state, reason, "fine"), primary.uid()).await.unwrap();
     }
     assert!(events(&scene, &scene.namespace, &primary).await?.is_empty());
@@ -80,7 +82,7 @@ async fn a_failure_is_an_event_on_its_primary_and_repeats_are_counted() -> Resul
 }
 
 #[tokio::test]
-async fn an_event_about_what_lies_in_no_namespace_and_one_that_is_gone() -> Result<()> {
+async fn emits_events_for_cluster_scoped_and_deleted_objects() -> Result<()> {
     let scene = Scene::new("events-cluster").await?;
     let manifest = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
         "metadata": {"name": "warned"}, "spec": {"hubAcceptsClient": true}});
@@ -99,7 +101,7 @@ async fn an_event_about_what_lies_in_no_namespace_and_one_that_is_gone() -> Resu
 }
 
 #[tokio::test]
-async fn the_status_of_a_policy_is_the_newest_and_not_written_twice() -> Result<()> {
+async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
     let scene = Scene::new("status").await?;
     let policies = ObjectRef::local("transom.dev/v1alpha1", "FleetPolicy", None, "shown");
     let mut manifest: Value =
@@ -142,7 +144,7 @@ async fn the_status_of_a_policy_is_the_newest_and_not_written_twice() -> Result<
     let ours = managers.get(&("transom".to_owned(), "Apply".to_owned())).context("we own nothing")?;
     assert!(ours.get("f:status").is_some() && ours.get("f:spec").is_none(), "{ours}");
 
-    // One that is not there is told and dropped; one that is there already is not written.
+    // A missing policy is reported and dropped; an equal status is not written.
     statuses.found("shown", status("five"));
     statuses.publish("shown", status("five"));
     statuses.publish("never-was", status("x"));

@@ -1,4 +1,5 @@
-//! Updates, patches and deletes: exactly what is owned changes, and nothing of an object that is not as it was read.
+//! Updates, patches and deletes: they change exactly the owned fields, and nothing if the object differs from what was
+//! read.
 
 use crate::support::*;
 use anyhow::{Context as _, Result};
@@ -11,7 +12,7 @@ use transom_core::object::Object;
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
 
 #[tokio::test]
-async fn an_update_removes_stray_keys_and_leaves_the_rest() -> Result<()> {
+async fn an_update_removes_stray_keys_and_keeps_the_rest() -> Result<()> {
     let scene = Scene::new("update").await?;
     let target = scene.secret("s");
     let mut body = secret(&target, "one");
@@ -20,7 +21,7 @@ async fn an_update_removes_stray_keys_and_leaves_the_rest() -> Result<()> {
     body["metadata"]["labels"]["team"] = json!("blue");
     body["metadata"]["finalizers"] = json!(["example.org/held"]);
     let before = scene.foreign(body).await?;
-    // As a cache has it, which keeps no finalizers.
+    // As in the cache, which stores no finalizers.
     let mut seen = before.clone();
     seen.body["metadata"].as_object_mut().unwrap().retain(|key, _| key != "finalizers" && key != "managedFields");
     let after = scene.done(&update(&seen, "two")).await?;
@@ -34,7 +35,7 @@ async fn an_update_removes_stray_keys_and_leaves_the_rest() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_object_that_is_not_as_it_was_read_is_left_alone() -> Result<()> {
+async fn does_not_overwrite_an_object_changed_since_it_was_read() -> Result<()> {
     let scene = Scene::new("stale").await?;
     let target = scene.secret("s");
     let first = scene.done(&create(&target, "one")).await?;
@@ -60,13 +61,13 @@ async fn an_object_that_is_not_as_it_was_read_is_left_alone() -> Result<()> {
         "gone is gone"
     );
     let failure = scene.refused(&update(&second, "three"), KnownReason::WriteConflict).await;
-    assert!(failure.message.ends_with("it is gone"), "{}", failure.message);
+    assert!(failure.message.ends_with("it no longer exists"), "{}", failure.message);
     assert_eq!(scene.read(&target).await?, None, "an update makes nothing");
     Ok(())
 }
 
 #[tokio::test]
-async fn what_is_held_by_a_finalizer_is_still_there_after_a_delete() -> Result<()> {
+async fn an_object_with_a_finalizer_remains_after_a_delete() -> Result<()> {
     let scene = Scene::new("held").await?;
     let mut body = secret(&scene.secret("s"), "one");
     body["metadata"]["finalizers"] = json!(["example.org/held"]);

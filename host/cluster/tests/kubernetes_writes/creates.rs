@@ -1,4 +1,4 @@
-//! Creates: what is not there is made by one request, what is there is left alone, whoever made it.
+//! Creates: a missing object is created with one request; an existing one is left alone, whoever created it.
 
 use crate::support::*;
 use anyhow::Result;
@@ -7,7 +7,7 @@ use transom_api::KnownReason;
 use transom_test_cluster::wait;
 
 #[tokio::test]
-async fn what_is_not_there_is_made_by_one_request_of_one_manager() -> Result<()> {
+async fn creates_an_object_with_one_request_and_one_field_manager() -> Result<()> {
     let scene = Scene::new("create-new").await?;
     let target = scene.secret("s");
     let mark = scene.cluster.audit().mark()?;
@@ -32,7 +32,7 @@ async fn what_is_not_there_is_made_by_one_request_of_one_manager() -> Result<()>
 }
 
 #[tokio::test]
-async fn what_is_there_is_never_taken_over() -> Result<()> {
+async fn never_takes_over_an_existing_object() -> Result<()> {
     let scene = Scene::new("create-there").await?;
     let ours = scene.secret("ours");
     scene.done(&create(&ours, "one")).await?;
@@ -58,14 +58,14 @@ async fn what_is_there_is_never_taken_over() -> Result<()> {
         }
         let before = scene.there(&target).await?;
         let failure = scene.refused(&create(&target, "one"), KnownReason::WriteConflict).await;
-        assert!(failure.message.ends_with("it is there already"), "{}", failure.message);
+        assert!(failure.message.ends_with("it already exists"), "{}", failure.message);
         assert_eq!(scene.there(&target).await?.body, before.body, "{name}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn rights_that_are_bound_by_name_are_enough_for_it_and_for_no_other() -> Result<()> {
+async fn permissions_bound_by_name_allow_that_name_only() -> Result<()> {
     let scene = Scene::new("create-by-name").await?;
     let namespace = &scene.namespace;
     scene
@@ -107,7 +107,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: bound}}]
 }
 
 #[tokio::test]
-async fn kubectl_applies_beside_us() -> Result<()> {
+async fn kubectl_may_apply_to_the_same_object() -> Result<()> {
     let scene = Scene::new("create-kubectl").await?;
     let target = scene.secret("s");
     scene.done(&create(&target, "one")).await?;

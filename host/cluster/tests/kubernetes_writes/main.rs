@@ -1,5 +1,5 @@
-//! Writes on a real API server: every step, every refusal, webhooks that behave as measured, Events and status.
-//! Never a server of our own in its place: a webhook is the only thing that is played.
+//! Writes on a real API server: every step, every refusal, webhooks that behave as measured, Events and status. Only
+//! webhooks are simulated, not the server.
 
 #[cfg(test)]
 mod beside;

@@ -1,4 +1,5 @@
-//! An API server that pushes back: everything is written in the end, and nothing is sent before the time it named.
+//! An API server that throttles: everything is eventually written, and nothing is sent before the time that the server
+//! named.
 
 use crate::support::*;
 use anyhow::Result;
@@ -10,8 +11,8 @@ use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb};
 use transom_test_cluster::{Cluster, Fault, Options, Proxy, wait};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_pushes_back_gets_everything_in_the_end() -> Result<()> {
-    // Without priority and fairness the server answers 429 as soon as a second write comes.
+async fn completes_all_writes_when_the_server_throttles() -> Result<()> {
+    // Without priority and fairness the server answers 429 to a second concurrent write.
     let flags = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1"];
     let options = Options { apiserver: flags.map(str::to_owned).into(), ..Options::default() };
     let cluster = Cluster::start(&options).await?;
@@ -27,13 +28,16 @@ async fn a_server_that_pushes_back_gets_everything_in_the_end() -> Result<()> {
     };
     let written = try_join_all((0..60).map(write)).await?;
     let refused = written.iter().filter(|result| **result == Err(KnownReason::ServerUnavailable)).count();
-    assert!(written.iter().all(|result| result.is_ok() || *result == Err(KnownReason::ServerUnavailable)), "{written:?}");
+    assert!(
+        written.iter().all(|result| result.is_ok() || *result == Err(KnownReason::ServerUnavailable)),
+        "{written:?}"
+    );
     assert!(refused <= 6, "{refused} of 60 were given up");
     let sent = admin.writer().counts().of(Verb::Create, Purpose::Work);
     let pushed = cluster.audit().since(mark)?.iter().filter(|line| line.code == 429).count();
     assert!(sent <= 60 * 4, "{sent} requests for 60 writes, {pushed} of them pushed back");
 
-    // A server that stands still is not waited for much longer than its time.
+    // A frozen server does not block much longer than its timeout.
     cluster.apiserver().freeze()?;
     let step = create(&secret_ref("pushed", "late"), "one");
     let late = admin.writer().perform(POLICY, &step).await;
@@ -42,16 +46,16 @@ async fn a_server_that_pushes_back_gets_everything_in_the_end() -> Result<()> {
     assert_eq!(late.reason, KnownReason::ServerUnavailable);
     assert!(late.message.ends_with("the API server did not answer within 10 s"), "{}", late.message);
     wait::until("a write after it goes on", DEADLINE, async || {
-        // What was sent before may be done by now, or not at all.
+        // The earlier request may have succeeded by now, or not.
         let word = admin.writer().perform(POLICY, &step).await.err().map(|failure| failure.reason);
         Ok(matches!(word, None | Some(KnownReason::WriteConflict)).then_some(()))
     })
     .await
 }
 
-/// Longer than what is waited for a server that names no time.
+/// Longer than the wait for a server that names no time.
 const NAMED: u32 = 3;
-/// The rights of an agent for a user that a proxy can know: one with a token.
+/// The permissions of an agent for a user whom a proxy can authenticate: one with a token.
 const WRITER: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -61,7 +65,7 @@ subjects: [{kind: ServiceAccount, name: paced, namespace: paced}]
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_comes_before_the_time_that_the_server_named() -> Result<()> {
+async fn sends_no_request_before_the_servers_retry_time() -> Result<()> {
     let scene = Scene::new("paced").await?;
     let user = scene.cluster.service_account("paced", "paced").await?;
     scene.objects.apply_manifest(WRITER).await?;
@@ -78,7 +82,7 @@ async fn no_request_comes_before_the_time_that_the_server_named() -> Result<()> 
     };
     let one = write("one");
     wait::until("a request that is pushed back", DEADLINE, async || Ok((proxy.met() > 0).then_some(()))).await?;
-    // Who comes later is told the same without asking.
+    // Later writes get the same error without a request.
     let two = write("two");
     wait::until("a second one", DEADLINE, async || Ok((proxy.met() > 1).then_some(()))).await?;
     let times = proxy.times();

@@ -1,4 +1,5 @@
-//! Every way in which a real API server refuses, and its word. Of a Secret no value is shown: each holds a canary.
+//! Every way in which a real API server refuses, with its reason. No value of a Secret is shown: each contains a
+//! canary.
 
 use crate::support::*;
 use anyhow::Result;
@@ -11,7 +12,7 @@ use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_test_cluster::wait;
 
-/// A stamped Secret that is changed before it is sent.
+/// A Secret with ownership labels that is changed before it is sent.
 fn made(target: &ObjectRef, change: impl FnOnce(&mut Value)) -> Step {
     let mut body = secret(target, CANARY);
     change(&mut body);
@@ -19,7 +20,7 @@ fn made(target: &ObjectRef, change: impl FnOnce(&mut Value)) -> Step {
 }
 
 #[tokio::test]
-async fn rights_namespaces_and_kinds() -> Result<()> {
+async fn names_missing_permissions_namespaces_and_kinds() -> Result<()> {
     let scene = Scene::new("refused").await?;
     let nobody = connect(scene.cluster, &scene.cluster.user("nobody", &[])?).await?;
     let failure = nobody.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
@@ -27,10 +28,10 @@ async fn rights_namespaces_and_kinds() -> Result<()> {
     assert!(failure.message.contains("User \"nobody\" cannot patch resource \"secrets\""), "{}", failure.message);
 
     let failure = scene.refused(&create(&secret_ref("never-was", "s"), CANARY), KnownReason::WriteConflict).await;
-    assert_eq!(failure.message, "failed to create Secret never-was/s: its namespace is gone");
+    assert_eq!(failure.message, "failed to create Secret never-was/s: its namespace no longer exists");
     let unknown = ObjectRef::local("example.org/v1", "Unknown", None, "u");
     let failure = scene.refused(&made(&unknown, |_| ()), KnownReason::KindMissing).await;
-    assert_eq!(failure.message, "failed to create Unknown u: the API server does not know Unknown");
+    assert_eq!(failure.message, "failed to create Unknown u: the API server does not serve the kind Unknown");
 
     scene.objects.namespace("going").await?;
     scene.cluster.delete_namespace("going").await?;
@@ -42,7 +43,7 @@ async fn rights_namespaces_and_kinds() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_removed_and_installed_again() -> Result<()> {
+async fn handles_a_kind_that_is_removed_and_reinstalled() -> Result<()> {
     let scene = Scene::new("kinds").await?;
     let kind = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.org"},
@@ -76,14 +77,14 @@ async fn a_kind_that_is_removed_and_installed_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_invalid_too_large_or_immutable() -> Result<()> {
+async fn names_invalid_oversized_and_immutable_writes() -> Result<()> {
     let scene = Scene::new("invalid").await?;
     let target = scene.secret("s");
     let key = made(&target, |body| body["data"]["no/key"] = json!("eA=="));
     let failure = scene.refused(&key, KnownReason::WriteInvalid).await;
     assert_eq!(
         failure.message,
-        "failed to create Secret invalid/s: the API server calls it invalid: data[no/key] (FieldValueInvalid)"
+        "failed to create Secret invalid/s: the API server rejected the object as invalid: data[no/key] (FieldValueInvalid)"
     );
     let base64 = made(&target, |body| body["data"]["kubeconfig"] = json!(format!("%{CANARY}%")));
     scene.refused(&base64, KnownReason::WriteInvalid).await;
@@ -97,7 +98,10 @@ async fn what_is_invalid_too_large_or_immutable() -> Result<()> {
             800_000 => drop(scene.done(&large).await?),
             _ => drop(
                 scene
-                    .refused(&create(&scene.secret("large"), &CANARY.repeat(size / CANARY.len())), KnownReason::ObjectTooLarge)
+                    .refused(
+                        &create(&scene.secret("large"), &CANARY.repeat(size / CANARY.len())),
+                        KnownReason::ObjectTooLarge,
+                    )
                     .await,
             ),
         }
@@ -114,7 +118,7 @@ async fn what_is_invalid_too_large_or_immutable() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_quota_says_which() -> Result<()> {
+async fn names_the_exceeded_quota() -> Result<()> {
     let scene = Scene::new("quota").await?;
     let none = json!({"count/secrets": "0"});
     scene
@@ -124,7 +128,7 @@ async fn a_quota_says_which() -> Result<()> {
             "spec": {"hard": none}, "status": {"hard": none, "used": none},
         }))
         .await?;
-    // Quotas come to the API server by a watch of its own.
+    // The API server learns of quotas by a watch.
     let failure = wait::until("a full quota", DEADLINE, async || {
         let tried = scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await;
         if let Ok(Some(made)) = &tried {
@@ -143,7 +147,7 @@ async fn a_quota_says_which() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_admission_policy_is_named_and_not_quoted() -> Result<()> {
+async fn names_an_admission_policy_without_quoting_it() -> Result<()> {
     let scene = Scene::new("policed").await?;
     for document in [
         json!({
@@ -177,12 +181,12 @@ async fn an_admission_policy_is_named_and_not_quoted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nobody_answers() -> Result<()> {
+async fn reports_a_server_that_does_not_answer() -> Result<()> {
     let scene = Scene::new("silent").await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("https://{}", listener.local_addr()?);
     let server = scene.cluster.server().trim_start_matches("https://").to_owned();
-    // Everything goes on to the API server, until the task is gone with its listener and connections.
+    // Everything is forwarded to the API server, until the task is dropped with its listener and connections.
     let between = tokio::spawn(async move {
         let mut connections = tokio::task::JoinSet::new();
         while let Ok((mut near, _)) = listener.accept().await {
@@ -196,7 +200,7 @@ async fn nobody_answers() -> Result<()> {
     between.abort();
     assert!(between.await.is_err_and(|error| error.is_cancelled()));
     let gone = wait::until("the end of the connection", DEADLINE, async || {
-        // The first request may still find the connection that is being closed.
+        // The first request may still use the connection that is being closed.
         let failure = cut.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
         assert_eq!(failure.reason, KnownReason::ServerUnavailable, "{}", failure.message);
         Ok(failure.message.ends_with("connection refused").then_some(failure))
@@ -211,7 +215,7 @@ async fn nobody_answers() -> Result<()> {
 }
 
 #[tokio::test]
-async fn read_only_says_what_it_would_write_and_asks_nothing() -> Result<()> {
+async fn read_only_shows_the_write_and_sends_no_request() -> Result<()> {
     let scene = Scene::new("read-only").await?;
     let target = scene.secret("s");
     let there = scene.done(&create(&target, "one")).await?;
@@ -221,7 +225,7 @@ async fn read_only_says_what_it_would_write_and_asks_nothing() -> Result<()> {
     for (step, says) in [
         (create(&scene.secret("t"), CANARY), "would create Secret read-only/t"),
         (update(&there, CANARY), "would update Secret read-only/s: data.kubeconfig"),
-        (delete(&there), "would delete Secret read-only/s: its source is gone"),
+        (delete(&there), "would delete Secret read-only/s: its source was deleted"),
         (taint(&there, json!([])), "would patch Secret read-only/s: spec.taints"),
     ] {
         let failure = reader.writer().perform(POLICY, &step).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! One API server for all tests of this binary, a namespace for each, and writers with the rights of an agent.
-//! Never knows what a test is about.
+//! One API server for all tests of this binary, a namespace for each test, and writers with the permissions of an
+//! agent.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -18,14 +18,14 @@ use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_test_cluster::{Cluster, Objects, Options, User, wait};
 
-/// For what comes within seconds, on a machine that is busy with other things.
+/// The deadline for what takes seconds, on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
-/// A value that no message may show.
+/// A value that no message may contain.
 pub(crate) const CANARY: &str = "c4n4ry-of-a-value";
 /// Every step of these tests is one of this policy.
 pub(crate) const POLICY: &str = "external";
 
-/// What an agent may do in every namespace, as `transom rbac` has it, and a right for a second writer.
+/// The permissions of an agent in every namespace, as printed by `transom rbac`, and one for a second writer.
 const RIGHTS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -46,7 +46,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: agent}]
 /// The kinds that these tests write beside the built-in ones.
 const KINDS: [&str; 1] = ["managedclusters.cluster.open-cluster-management.io"];
 
-/// The cluster of this binary: its clients live on a runtime of their own, which outlives each test's.
+/// The cluster of this binary: its clients use their own runtime, which outlives those of the tests.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<(Runtime, Cluster)> = OnceLock::new();
     let start = || -> Result<(Runtime, Cluster)> {
@@ -54,7 +54,7 @@ pub(crate) fn cluster() -> &'static Cluster {
         let cluster = runtime.block_on(started())?;
         Ok((runtime, cluster))
     };
-    // A test is inside of a runtime already, where no other can be waited for.
+    // A test already runs inside a runtime and cannot block on another one.
     &CLUSTER.get_or_init(|| thread::scope(|scope| scope.spawn(start).join().unwrap()).unwrap()).1
 }
 
@@ -73,7 +73,7 @@ async fn started() -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// A namespace of one test, and who writes there.
+/// A namespace of one test, and its writers.
 pub(crate) struct Scene {
     pub(crate) cluster: &'static Cluster,
     pub(crate) objects: Objects,
@@ -96,7 +96,7 @@ impl Scene {
         secret_ref(&self.namespace, name)
     }
 
-    /// Makes an object as somebody else.
+    /// Creates an object as another client.
     pub(crate) async fn foreign(&self, object: Value) -> Result<Object> {
         self.objects.create(object.clone()).await?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -112,7 +112,7 @@ impl Scene {
         self.read(&reference).await?.context("what was made is not there")
     }
 
-    /// An object as the server has it, managed fields and all.
+    /// An object as on the server, including managed fields.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>> {
         let api = self.objects.api(&reference.api_version, &reference.kind, reference.namespace.as_deref()).await?;
         let found = api.get_opt(&reference.name).await?;
@@ -123,19 +123,19 @@ impl Scene {
         }))
     }
 
-    /// An object that must be there.
+    /// An object that must exist.
     pub(crate) async fn there(&self, reference: &ObjectRef) -> Result<Object> {
         self.read(reference).await?.with_context(|| format!("{reference} is gone"))
     }
 
-    /// Performs a step and gives the object, which must be there then.
+    /// Performs a step and returns the object, which must exist then.
     pub(crate) async fn done(&self, step: &Step) -> Result<Object> {
         let object =
             self.agent.writer().perform(POLICY, step).await.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
         object.context("nothing is there after the write")
     }
 
-    /// Performs a step that must be refused with this word.
+    /// Performs a step that must be refused with this reason.
     pub(crate) async fn refused(&self, step: &Step, word: KnownReason) -> WriteFailure {
         let failure = self.agent.writer().perform(POLICY, step).await.expect_err("the write was not refused");
         assert_eq!(failure.reason, word, "{}", failure.message);
@@ -147,7 +147,7 @@ impl Scene {
 
 /// How a user connects.
 pub(crate) fn options(cluster: &Cluster, user: &User, server: &str) -> Result<KubernetesOptions> {
-    // Tests may write the kubeconfig of the same user at the same time.
+    // Tests may write the kubeconfig of the same user concurrently.
     let name = format!("{}-{:?}.kubeconfig", user.name().replace(':', "-"), thread::current().id());
     let path = cluster.folder().join(name.replace(['(', ')'], "-"));
     std::fs::write(&path, cluster.kubeconfig_at(user, server)?).context("failed to write a kubeconfig")?;
@@ -168,7 +168,7 @@ pub(crate) fn secret_ref(namespace: &str, name: &str) -> ObjectRef {
     ObjectRef::local("v1", "Secret", Some(namespace), name)
 }
 
-/// A stamped Secret with this content under `kubeconfig`.
+/// A Secret with ownership labels and this content under `kubeconfig`.
 pub(crate) fn secret(reference: &ObjectRef, content: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
@@ -181,13 +181,13 @@ pub(crate) fn secret(reference: &ObjectRef, content: &str) -> Value {
     })
 }
 
-/// The step that makes a stamped Secret.
+/// The step that creates such a Secret.
 pub(crate) fn create(reference: &ObjectRef, content: &str) -> Step {
     let body = secret(reference, content);
     Step::Create { desired: Object { reference: reference.clone(), version: String::new(), body } }
 }
 
-/// The step that gives a Secret this content, and no other key.
+/// The step that sets this content of a Secret, and removes other keys.
 pub(crate) fn update(existing: &Object, content: &str) -> Step {
     let mut desired = existing.clone();
     desired.body["data"] = json!({"kubeconfig": STANDARD.encode(content)});
@@ -203,7 +203,7 @@ pub(crate) fn delete(existing: &Object) -> Step {
         reference: existing.reference.clone(),
         version: existing.version.clone(),
         uid: existing.uid().to_owned(),
-        why: "its source is gone".to_owned(),
+        why: "its source was deleted".to_owned(),
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn taint(existing: &Object, taints: Value) -> Step {
     }
 }
 
-/// Who owns what by the managed fields: manager and operation.
+/// The managed fields by owner: manager and operation.
 pub(crate) fn managers(object: &Object) -> BTreeMap<(String, String), Value> {
     let entries = object.body["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Who sets the time of a taint: the webhook of Open Cluster Management, played as it was measured, or we.
+//! Who sets the time of a taint: the webhook of Open Cluster Management, reproduced as measured, or the agent.
 
 use crate::support::*;
 use anyhow::Result;
@@ -37,7 +37,7 @@ async fn managed(scene: &Scene, name: &str, taints: Value) -> Result<Object> {
 }
 
 #[tokio::test]
-async fn times_are_left_to_the_webhook_where_one_is_installed() -> Result<()> {
+async fn leaves_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     let scene = Scene::new("taints").await?;
     assert!(!scene.agent.writer().taint_times_by_webhook().await);
     let user = json!({"key": "user", "value": "", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});

@@ -1,4 +1,4 @@
-//! Webhooks that refuse, break, or change what is written: each has its word, and no write is repeated for ever.
+//! Webhooks that refuse, break, or change writes: each has its reason, and no write repeats forever.
 
 use crate::support::*;
 use anyhow::Result;
@@ -11,12 +11,12 @@ use std::time::Instant;
 use transom_api::KnownReason;
 use transom_test_cluster::{Asks, Say, Webhook, wait};
 
-/// Whether a request is about a Secret of a test, not about the one that finds out whether a webhook is asked.
+/// Whether a request is about a Secret of a test, not about the probe of the webhook.
 fn of_test(request: &Value) -> bool {
     request["name"] != "probe"
 }
 
-/// Has the Secrets of a scene's namespace go through a webhook, and waits until they do.
+/// Sends the Secrets of a scene's namespace through a webhook, and waits until this works.
 async fn install(webhook: &Webhook, scene: &Scene) -> Result<()> {
     let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}});
     let asks = Asks { name: &scene.namespace, group: "", resource: "secrets", scope: &here };
@@ -26,7 +26,7 @@ async fn install(webhook: &Webhook, scene: &Scene) -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_that_refuses_is_named_and_not_quoted_whatever_its_code() -> Result<()> {
+async fn names_a_webhook_that_rejects_without_quoting_it() -> Result<()> {
     for code in [400, 403, 409, 422, 429, 500, 503] {
         let scene = Scene::new(&format!("denied-{code}")).await?;
         let webhook = Webhook::start(move |request| match of_test(request) {
@@ -50,7 +50,7 @@ async fn one_that_refuses_is_named_and_not_quoted_whatever_its_code() -> Result<
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_called_is_named() -> Result<()> {
+async fn names_a_webhook_that_cannot_be_called() -> Result<()> {
     let scene = Scene::new("broken").await?;
     let webhook = Webhook::start(|_| Say::Patch(Vec::new())).await?;
     install(&webhook, &scene).await?;
@@ -68,7 +68,7 @@ async fn one_that_cannot_be_called_is_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_it_adds_beside_ours_is_no_change() -> Result<()> {
+async fn additions_by_a_webhook_are_no_change() -> Result<()> {
     let scene = Scene::new("adding").await?;
     let webhook = Webhook::start(|request| match of_test(request) {
         true => Say::Patch(vec![
@@ -87,13 +87,13 @@ async fn what_it_adds_beside_ours_is_no_change() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_it_changes_is_written_once_and_again_when_something_else_is_wanted() -> Result<()> {
+async fn rewrites_a_webhooks_change_only_when_something_else_is_desired() -> Result<()> {
     let scene = Scene::new("changing").await?;
     let (on, times) = (Arc::new(AtomicBool::new(true)), AtomicU64::new(0));
     let webhook = Webhook::start({
         let on = Arc::clone(&on);
         move |request| match of_test(request) && on.load(Ordering::SeqCst) {
-            // Another value each time, so that every write would wake the agent again.
+            // Another value each time, so that every write would trigger the agent again.
             true => {
                 let value = format!("{:08}", times.fetch_add(1, Ordering::SeqCst));
                 Say::Patch(vec![json!({"op": "add", "path": "/data/kubeconfig", "value": value})])
@@ -109,7 +109,7 @@ async fn what_it_changes_is_written_once_and_again_when_something_else_is_wanted
         failure.message,
         "failed to create Secret changing/s: an admission webhook changed data.kubeconfig, so it is not written again"
     );
-    // What the webhook left is found by the next reconcile, which wants the same again.
+    // The next reconcile finds the webhook's result and desires the same as before.
     let there = scene.there(&target).await?;
     scene.refused(&update(&there, "one"), KnownReason::AdmissionChanged).await;
     let asked = webhook.asked();

@@ -1,4 +1,4 @@
-//! Leader election on a real kube-apiserver, with the rights to one named Lease and no others. Never sleeps.
+//! Leader election on a real kube-apiserver, with permissions for one named Lease only. Tests never sleep.
 
 #[cfg(test)]
 mod tests {
@@ -15,14 +15,14 @@ mod tests {
     use transom_core::work::Key;
     use transom_test_cluster::{Carries, Cluster, Mark, Options, Wire, wait};
 
-    /// For what comes within seconds, on a machine that is busy with other things.
+    /// The deadline for what takes seconds, on a busy machine.
     const DEADLINE: Duration = Duration::from_secs(90);
-    /// So long that nobody takes over by its end within a test.
+    /// So long that it does not expire within a test.
     const LONG: Timing = Timing { lease_ms: 300_000, hold_ms: 200_000, retry_ms: 200 };
-    /// So short that a test can wait for its end.
+    /// So short that a test can wait for its expiry.
     const SHORT: Timing = Timing { lease_ms: 9_000, hold_ms: 6_000, retry_ms: 400 };
 
-    /// What `transom rbac` grants for the lease, in the namespace `home`.
+    /// What `transom rbac` grants for the Lease, in the namespace `home`.
     const RIGHTS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -42,7 +42,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         Ok(cluster)
     }
 
-    /// A replica that stands for the lease, at an address of the API server, and writes only while it holds it.
+    /// A replica that campaigns for the Lease, at an address of the API server, and writes only while it holds it.
     async fn replica(cluster: &Cluster, server: &str, name: &str, timing: Timing) -> Result<(Kubernetes, Leadership)> {
         let user = cluster.user(name, &["replicas"])?;
         let path = cluster.folder().join(format!("{name}.kubeconfig"));
@@ -56,7 +56,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         Ok((kubernetes, leadership))
     }
 
-    /// Tries to make a Secret; the word for why it did not come to be.
+    /// Tries to create a Secret; returns the reason if this fails.
     async fn word_of_write(replica: &Kubernetes) -> Option<KnownReason> {
         let reference = ObjectRef::local("v1", "Secret", Some("home"), "s");
         let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "home"}});
@@ -74,7 +74,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         tokio::time::timeout(DEADLINE, leading.lost()).await.with_context(|| format!("{who} led for too long"))
     }
 
-    /// Every request of the replicas since a mark was allowed, and about the one Lease by its name.
+    /// Checks that every request of the replicas since a mark was allowed, and was about the one Lease by its name.
     fn only_the_lease(cluster: &Cluster, since: Mark) -> Result<()> {
         let lines = cluster.audit().since(since)?;
         let ours = lines.iter().filter(|line| ["one", "two"].contains(&line.user.as_str()));
@@ -86,13 +86,13 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         }
         verbs.sort_unstable();
         verbs.dedup();
-        // A write by name is an update also where it makes the object.
+        // A write by name is an update even if it creates the object.
         ensure!(verbs == ["get", "update"], "{verbs:?}");
         Ok(())
     }
 
     #[tokio::test]
-    async fn a_lease_that_is_given_back_is_taken_at_once() -> Result<()> {
+    async fn a_released_lease_is_acquired_at_once() -> Result<()> {
         let cluster = cluster().await?;
         let (_, one) = replica(&cluster, &cluster.server(), "one", LONG).await?;
         let (mut first, mut looking) = (one.leading(), one.leading());
@@ -125,14 +125,18 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         assert!(!first.leads());
         gained(&mut second, "the second replica").await?;
         only_the_lease(&cluster, mark)?;
-        assert_eq!(word_of_write(&writes).await, Some(KnownReason::WriteForbidden), "it is sent, though without the right");
+        assert_eq!(
+            word_of_write(&writes).await,
+            Some(KnownReason::WriteForbidden),
+            "it is sent, though without the right"
+        );
         let lease = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?.get(LEASE).await?;
         assert_eq!(lease.data["spec"]["leaseTransitions"], 1);
         Ok(())
     }
 
     #[tokio::test]
-    async fn who_dies_or_is_cut_off_is_followed_and_never_leads_beside_another() -> Result<()> {
+    async fn a_lost_leader_is_replaced_and_never_leads_beside_another() -> Result<()> {
         let cluster = cluster().await?;
         cluster.objects().apply_manifest(RIGHTS).await?;
         let wire = Wire::to(&cluster.server())?;
@@ -153,14 +157,14 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         wire.carry(Carries::Nothing);
         gained(&mut third, "the third replica").await?;
         assert!(!second.leads(), "two lead");
-        // What was on its way comes late, and too late.
+        // The request in flight arrives too late.
         wire.carry(Carries::All);
         let sees = |holder: Option<String>| holder.filter(|holder| holder.starts_with("one_")).map(drop);
         wait::until("the second replica sees the third", DEADLINE, async || Ok(sees(second.holder()))).await?;
         gained(&mut third, "the third replica").await?;
         assert!(!second.leads(), "two lead");
 
-        // Somebody takes the lease by hand, for a second.
+        // Someone takes the Lease by hand, for a second.
         let leases = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?;
         let stolen = json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 1}});
         leases.patch(LEASE, &Default::default(), &kube::api::Patch::Merge(stolen)).await?;

@@ -9,7 +9,7 @@ use crate::projection::Declared;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::{Reason, KnownReason};
+use transom_api::{KnownReason, Reason};
 
 /// The most kinds that a guest may read, and the most paths of one kind.
 const MAX_READS: usize = 64;
@@ -46,7 +46,7 @@ impl Guest {
         let invalid = |why: String| {
             Failure::known(
                 KnownReason::DescriptionInvalid,
-                format!("guest `{}` describes itself wrongly: {why}", description.name),
+                format!("guest `{}` has an invalid description: {why}", description.name),
             )
         };
         check(&description).map_err(invalid)?;
@@ -71,7 +71,7 @@ impl Guest {
         let Some(reason) = self.words.get(&problem.reason) else {
             let word: String = problem.reason.chars().take(64).collect();
             let message = format!(
-                "guest `{}` answered with the reason `{word}`, which it did not declare",
+                "guest `{}` answered with the reason `{word}`, which its description does not declare",
                 self.description.name
             );
             return Failure::known(KnownReason::ContractBroken, message);
@@ -94,7 +94,7 @@ fn check(description: &Description) -> Result<(), String> {
         || description.version.is_empty()
         || description.version.len() > MAX_WORD
     {
-        return Err("name and version have 1 to 64 bytes".to_owned());
+        return Err("name and version must have 1 to 64 bytes".to_owned());
     }
     if description.settings_schema.len() > MAX_SCHEMA {
         return Err("settings-schema has more than 256 KiB".to_owned());
@@ -110,14 +110,14 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
     for read in &description.reads {
         let place = format!("{} {}", read.api_version, read.kind);
         if read.api_version == "v1" && read.kind == "Secret" {
-            return Err("it declares fields of Secrets, which never cross".to_owned());
+            return Err("it declares fields of Secrets, which guests never see".to_owned());
         }
         if read.fields.len() + read.changes.len() > MAX_READS {
             return Err(format!("it reads more than 64 paths of {place}"));
         }
         let compiled = Declared::compile(read).map_err(|error| format!("{place}: {error}"))?;
         if all.iter().any(|(version, kind, _)| *version == read.api_version && *kind == read.kind) {
-            return Err(format!("{place} stands there twice"));
+            return Err(format!("{place} is listed twice"));
         }
         all.push((read.api_version.clone(), read.kind.clone(), compiled));
     }
@@ -130,20 +130,21 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
 fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> {
     let mut all = BTreeMap::new();
     for reason in &description.reasons {
-        let camel = reason.word.starts_with(|first: char| first.is_ascii_uppercase())
-            && reason.word.chars().all(|letter| letter.is_ascii_alphanumeric());
-        if !camel || reason.word.len() > MAX_WORD {
-            return Err("a reason is not one CamelCase word of at most 64 bytes".to_owned());
+        let camel = reason.name.starts_with(|first: char| first.is_ascii_uppercase())
+            && reason.name.chars().all(|letter| letter.is_ascii_alphanumeric());
+        if !camel || reason.name.len() > MAX_WORD {
+            return Err("a reason is not a CamelCase word of at most 64 bytes".to_owned());
         }
-        if KnownReason::ALL.iter().any(|word| word.as_str() == reason.word && !word.is_shared()) {
+        if KnownReason::ALL.iter().any(|word| word.as_str() == reason.name && !word.is_shared()) {
             return Err(format!(
-                "the reason `{}` is a word of the agent; a guest says one of its own: CamelCase, at most 64 bytes, and not a reason that `transom explain` lists as the agent's",
-                reason.word
+                "the reason `{}` is reserved for the agent; declare a CamelCase word of at most 64 bytes that \
+                 `transom explain` does not list as a reason of the agent",
+                reason.name
             ));
         }
-        let word = Reason::Declared(reason.word.as_str().into());
-        if all.insert(reason.word.clone(), word).is_some() {
-            return Err(format!("the reason `{}` stands there twice", reason.word));
+        let word = Reason::Declared(reason.name.as_str().into());
+        if all.insert(reason.name.clone(), word).is_some() {
+            return Err(format!("the reason `{}` is listed twice", reason.name));
         }
     }
     Ok(all)
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_that_breaks_the_contract_is_refused() {
+    fn refuses_a_description_that_breaks_the_contract() {
         let read = |kind: &str, field: &str| Read {
             api_version: "v1".to_owned(),
             kind: kind.to_owned(),
@@ -176,7 +177,7 @@ mod tests {
             changes: vec![],
         };
         let reason =
-            |word: &str| DeclaredReason { word: word.to_owned(), meaning: String::new(), remedy: String::new() };
+            |word: &str| DeclaredReason { name: word.to_owned(), meaning: String::new(), remedy: String::new() };
         let breaks: [(&str, Damage); 14] = [
             ("no name", Box::new(|it| it.name.clear())),
             ("no version", Box::new(|it| it.version.clear())),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_says_what_it_declared_and_no_word_of_the_agent_but_the_shared_ones() {
+    fn a_guest_uses_only_declared_and_shared_reasons() {
         let problem = |reason: &str| Problem {
             reason: reason.to_owned(),
             message: "two\nlines".to_owned(),
@@ -228,14 +229,14 @@ mod tests {
             let mut description = described();
             let (word, shared) = (word.as_str(), word.is_shared());
             description.reasons =
-                vec![DeclaredReason { word: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() }];
+                vec![DeclaredReason { name: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() }];
             let refused = load(description).map(|_| ()).map_err(|failure| failure.reason);
             assert_eq!(refused, if shared { Ok(()) } else { Err(KnownReason::DescriptionInvalid.into()) }, "{word}");
         }
     }
 
     #[test]
-    fn the_page_for_authors_of_guests_names_the_limits() {
+    fn the_guest_author_page_names_the_limits() {
         let page = include_str!("../../../../guest/README.md");
         for (limit, most) in [
             ("reasons", MAX_REASONS),
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_declared_is_nothing() {
+    fn undeclared_reasons_are_unknown() {
         let guest = guest(&["spec"], &["status"]);
         assert_eq!(guest.declared(HOSTED.0, HOSTED.1).fields.list().len(), 1);
         assert_eq!(guest.declared("v1", "Pod"), &Declared::default());

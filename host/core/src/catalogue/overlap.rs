@@ -78,9 +78,10 @@ fn taken(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>, policy: &Po
     let (key, keeper) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
     let (name, keeper, kind, cluster) = (&policy.name, &keeper.name, &policy.primary.kind, &policy.primary.cluster);
     let message = format!(
-        "spec.grant.write.taintKeys: the policies `{name}` and `{keeper}` both own the taint key `{key}` of every {kind} of the connection `{cluster}`; `{keeper}` keeps it"
+        "spec.grant.write.taintKeys: the policies `{name}` and `{keeper}` both own the taint key `{key}` of every \
+         {kind} of the connection `{cluster}`; `{keeper}` keeps it"
     );
-    Some(Refusal { word: KnownReason::TaintKeyTaken, message })
+    Some(Refusal { reason: KnownReason::TaintKeyTaken, message })
 }
 
 /// The taint keys that a policy owns. The primaries of such a policy are ManagedClusters, which have no namespace.
@@ -120,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn two_owners_of_one_key_are_refused_by_name_of_both_and_of_the_key() {
+    fn refuses_a_second_owner_and_names_both_policies_and_the_key() {
         let (a, b) = (owning("a", "local", &["x/1", "x/2"]), owning("b", "local", &["x/2", "x/3"]));
         let refused = refused(&[new(&b), new(&a)]);
         let [(name, refusal)] = &refused.into_iter().collect::<Vec<_>>()[..] else { panic!("one is refused") };
-        assert_eq!((&**name, refusal.word), ("b", KnownReason::TaintKeyTaken));
+        assert_eq!((&**name, refusal.reason), ("b", KnownReason::TaintKeyTaken));
         assert!(["`a`", "`b`", "`x/2`", "`local`"].iter().all(|part| refusal.message.contains(part)), "{refusal:?}");
     }
 
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_work_keeps_the_key_then_the_older_then_the_name() {
+    fn ownership_of_a_key_goes_by_active_then_age_then_name() {
         let (a, b) = (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1"]));
         let aged = |policy, created| Candidate { created_seconds: Some(created), ..new(policy) };
         assert_eq!(names(&[new(&a), new(&b)]), ["b"]);
@@ -154,21 +155,19 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_given_up_is_free_in_the_same_step() {
+    fn a_released_key_is_free_in_the_same_step() {
         let (a, before, after) =
             (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
         assert_eq!(names(&[new(&a), Candidate { active: Some(&before), ..new(&after) }]), Vec::<String>::new());
         let (swapped_a, swapped_b) = (owning("a", "local", &["x/2"]), owning("b", "local", &["x/1"]));
         let active = owning("b", "local", &["x/2"]);
-        let swapped = [
-            Candidate { active: Some(&a), ..new(&swapped_a) },
-            Candidate { active: Some(&active), ..new(&swapped_b) },
-        ];
+        let swapped =
+            [Candidate { active: Some(&a), ..new(&swapped_a) }, Candidate { active: Some(&active), ..new(&swapped_b) }];
         assert_eq!(names(&swapped), Vec::<String>::new(), "two may change places");
     }
 
     #[test]
-    fn who_is_refused_keeps_what_it_has_and_others_wait_for_that_too() {
+    fn a_refused_policy_keeps_its_keys_and_others_wait_for_them() {
         let (b, b_wants) = (owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
         let (a, c) = (owning("a", "local", &["x/1"]), owning("c", "local", &["x/2"]));
         let candidates =
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_to_a_loser_is_not_refused() {
+    fn losing_to_a_refused_policy_is_no_refusal() {
         let (a, b, c) =
             (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1", "x/2"]), owning("c", "local", &["x/2"]));
         assert_eq!(names(&[new(&c), new(&b), new(&a)]), ["b"]);
@@ -185,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_key_has_two_owners_whatever_is_at_work_and_in_any_order(
+        fn no_key_has_two_owners_in_any_order(
             wants in proptest::collection::vec((proptest::collection::vec(0..4_u8, 1..3), any::<bool>(), 0..3_i64), 1..6),
             turn in 0..6_usize,
         ) {
@@ -195,7 +194,7 @@ mod tests {
                 let keys = texts(keys);
                 owning(&format!("p{at}"), "local", &keys.iter().map(String::as_str).collect::<Vec<_>>())
             }).collect();
-            // The policies at work own one key each, no two the same.
+            // The active policies own one key each, all different.
             let active: Vec<Option<Policy>> = wants.iter().enumerate().map(|(at, (_, active, _))| {
                 (*active && at < 4).then(|| owning(&format!("p{at}"), "local", &[&format!("x/{at}")]))
             }).collect();

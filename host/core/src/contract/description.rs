@@ -39,7 +39,7 @@ pub struct Read {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredReason {
     /// CamelCase.
-    pub word: String,
+    pub name: String,
     /// What it means.
     pub meaning: String,
     /// What to do about it.

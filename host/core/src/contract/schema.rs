@@ -111,9 +111,9 @@ impl Schema {
     /// When it is no schema, uses more than the supported subset, or has a `$ref` that leads nowhere.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: Value =
-            serde_json::from_str(text).map_err(|_| "settings-schema is not one JSON value".to_owned())?;
+            serde_json::from_str(text).map_err(|_| "settings-schema is not exactly one JSON value".to_owned())?;
         if !mappings(&value) {
-            return Err("settings-schema: a schema is a mapping".to_owned());
+            return Err("settings-schema: a schema must be a mapping".to_owned());
         }
         let root: Node = serde_path_to_error::deserialize(value)
             .map_err(|error| format!("settings-schema: at `{}`: {}", error.path(), error.inner()))?;
@@ -133,10 +133,10 @@ impl Schema {
     /// Checks that every `$ref` leads to a definition at the top, and that definitions stand nowhere else.
     fn sound(&self, node: &Node) -> Result<(), String> {
         if !std::ptr::eq(node, &self.root) && !node.defs.is_empty() {
-            return Err("settings-schema: $defs stand at the top only".to_owned());
+            return Err("settings-schema: $defs is allowed at the top level only".to_owned());
         }
         if self.resolved(node).is_none() {
-            return Err("settings-schema: a $ref leads to no definition, or in a circle".to_owned());
+            return Err("settings-schema: a $ref does not lead to a definition, or is circular".to_owned());
         }
         let others = match &node.additional_properties {
             Others::Like(like) => Some(&**like),
@@ -208,26 +208,28 @@ impl Node {
         }
         if let Some(words) = self.words.as_ref().filter(|words| !words.contains(value)) {
             let names: Vec<_> = words.iter().map(ToString::to_string).collect();
-            return Some(format!("is none of {}", names.join(", ")));
+            return Some(format!("is not one of {}", names.join(", ")));
         }
         let outside = |count: usize, least: Option<usize>, most: Option<usize>| {
             least.is_some_and(|least| count < least) || most.is_some_and(|most| count > most)
         };
         match value {
-            Value::String(text) if outside(text.chars().count(), self.min_length, self.max_length) => {
-                Some(format!("is too short or too long: want {} characters", range(self.min_length, self.max_length)))
-            }
+            Value::String(text) if outside(text.chars().count(), self.min_length, self.max_length) => Some(format!(
+                "is too short or too long: expected {} characters",
+                range(self.min_length, self.max_length)
+            )),
             Value::String(text) if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) => {
                 Some(format!("does not match {}", self.pattern.as_ref().map_or("", Regex::as_str)))
             }
             Value::Array(items) if outside(items.len(), self.min_items, self.max_items) => {
-                Some(format!("has too few or too many entries: want {}", range(self.min_items, self.max_items)))
+                Some(format!("has too few or too many entries: expected {}", range(self.min_items, self.max_items)))
             }
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
                 let low = self.minimum.is_some_and(|least| number < least);
                 let high = self.maximum.is_some_and(|most| number > most);
-                (low || high).then(|| format!("is too small or too large: want {}", range(self.minimum, self.maximum)))
+                (low || high)
+                    .then(|| format!("is too small or too large: expected {}", range(self.minimum, self.maximum)))
             }
             _ => None,
         }
@@ -282,7 +284,7 @@ fn mappings(node: &Value) -> bool {
 fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Regex>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let compiled = RegexBuilder::new(&text).size_limit(MAX_PATTERN).build();
-    compiled.map(Some).map_err(|_| D::Error::custom("not a pattern that can be checked"))
+    compiled.map(Some).map_err(|_| D::Error::custom("not a supported pattern"))
 }
 
 #[cfg(test)]
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_of_our_guests_are_read() {
+    fn reads_the_schemas_of_our_guests() {
         for text in [
             include_str!("../../../../guest/kubeconfig/settings.schema.json"),
             include_str!("../../../../guest/taints/settings.schema.json"),
@@ -306,15 +308,18 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_break_a_schema_are_named_by_field() {
+    fn names_the_fields_that_break_a_schema() {
         let schema = Schema::parse(include_str!("../../../../guest/kubeconfig/settings.schema.json")).unwrap();
         for (settings, expected) in [
             (json!({"clusterDomain": null, "port": {"name": "https"}, "entry": "Cluster"}), ""),
             (json!([]), "settings: is not a mapping"),
             (json!({"port": ["https"]}), "settings.port: is not a mapping"),
-            (json!({"port": {"name": ""}}), "settings.port.name: is too short or too long: want 1 or more characters"),
+            (
+                json!({"port": {"name": ""}}),
+                "settings.port.name: is too short or too long: expected 1 or more characters",
+            ),
             (json!({"port": {"nmae": "x"}}), "settings.port.nmae: unknown field"),
-            (json!({"entry": "Other"}), "settings.entry: is none of \"CurrentContext\", \"Cluster\""),
+            (json!({"entry": "Other"}), "settings.entry: is not one of \"CurrentContext\", \"Cluster\""),
             (json!({"naming": {"prefix": "a b"}}), "settings.naming.prefix: does not match ^[a-z0-9-]*$"),
             (json!({"naming": {"discovery": "yes"}}), "settings.naming.discovery: is not true or false"),
             (json!({"clusterDomain": 7}), "settings.clusterDomain: is not a string or null"),
@@ -331,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn lists_numbers_and_other_fields() {
+    fn checks_lists_numbers_and_additional_fields() {
         let list = json!({"type": "object", "required": ["a"], "properties": {"a": {"items": {"type": "number", "maximum": 3}, "maxItems": 2}}, "additionalProperties": {"type": "array"}});
         for (settings, expected) in [
             (json!({"a": [1, 2.5], "b": []}), None),
             (json!({}), Some("settings: `a` is missing")),
-            (json!({"a": [1, 4]}), Some("settings.a[1]: is too small or too large: want 3 or less")),
-            (json!({"a": [1, 2, 3]}), Some("settings.a: has too few or too many entries: want 2 or less")),
+            (json!({"a": [1, 4]}), Some("settings.a[1]: is too small or too large: expected 3 or less")),
+            (json!({"a": [1, 2, 3]}), Some("settings.a: has too few or too many entries: expected 2 or less")),
             (json!({"a": [], "b": {}}), Some("settings.b: is not a list")),
         ] {
             assert_eq!(judged(list.clone(), settings.clone()).as_deref(), expected, "{settings}");
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_uses_more_is_refused() {
+    fn refuses_a_schema_with_unsupported_keywords() {
         for schema in [
             json!([]),
             json!({"oneOf": []}),

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_that_are_no_numbers_are_put_aside() {
+    fn sets_aside_only_words_that_are_not_numbers() {
         let word = "LS0tLS1CRUdJTi".repeat(20);
         let text =
             format!("a: {word}\r\nb: |\n  c: {word}\nd: \"{word}\"\ne: {}\nf: x {word}\n", "1234567890".repeat(30));
@@ -178,7 +178,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn a_text_says_the_same(lines in proptest::collection::vec(line(), 1..7), ended in any::<bool>()) {
+        fn the_meaning_of_a_text_stays_the_same(lines in proptest::collection::vec(line(), 1..7), ended in any::<bool>()) {
             let whole = lines.concat();
             let text = if ended { &*whole } else { whole.trim_end() };
             prop_assert_eq!(shown(&parse_many(text.as_bytes(), LIMITS)), plainly(text));

@@ -43,13 +43,13 @@ impl Fault {
             Self::Syntax => "neither well-formed YAML nor JSON",
             Self::SeveralDocuments => "more than one document",
             Self::TooManyValues => "more values than the limit",
-            Self::TooCostly => "so many small values that it would take more than eight times its bytes of memory",
+            Self::TooCostly => "so many small values that it would need more than eight times its size in memory",
             Self::TooDeep => "nested deeper than the limit",
-            Self::DuplicateKey => "a key that stands twice",
-            Self::KeyNotText => "a key that is no text",
-            Self::Number => "a number that JSON cannot hold",
+            Self::DuplicateKey => "a duplicate key",
+            Self::KeyNotText => "a key that is not a string",
+            Self::Number => "a number that JSON cannot represent",
             Self::Tag => "a tag, which is not supported",
-            Self::MergeKey => "a merge of something else than maps",
+            Self::MergeKey => "a merge key whose value is not a mapping",
         }
     }
 }
@@ -143,6 +143,7 @@ const SHOWN: &[&str] = &[
     "password",
     "ports",
     "preferences",
+    "primary",
     "proxy-url",
     "reason",
     "server",
@@ -150,7 +151,6 @@ const SHOWN: &[&str] = &[
     "spec",
     "status",
     "stringData",
-    "primary",
     "taints",
     "timeAdded",
     "tls-server-name",
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_fields_known_from_kubernetes_are_shown() {
+    fn shows_only_field_names_known_from_kubernetes() {
         assert!(SHOWN.is_sorted());
         assert_eq!(shown("client-key-data"), "client-key-data");
         assert_eq!(shown("hunter"), "?");

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_cut_before_its_items_and_after_them() {
+    fn cuts_a_list_before_and_after_its_items() {
         let pieces =
             |all: &[(&str, usize)]| all.iter().map(|(text, line)| ((*text).to_owned(), *line)).collect::<Vec<_>>();
         for indent in ["", "  "] {

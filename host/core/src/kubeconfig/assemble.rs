@@ -85,7 +85,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         let mut given = BTreeSet::new();
         if !cluster.authorities.iter().all(|authority| given.insert(*authority)) {
             let list = Place::ROOT.field("clusters");
-            return Err(list.item(at).proposed(KnownReason::DuplicateEntry, "CA data that is named twice", None));
+            return Err(list.item(at).proposed(KnownReason::DuplicateEntry, "the same CA data twice", None));
         }
     }
     for (at, user) in answer.users.iter().enumerate() {
@@ -96,7 +96,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         let known = (context.entry as usize) < view.contexts.len();
         judge("contexts", at, known, contexts.insert(&context.name))?;
         if !joins_as_source(source, answer, context) {
-            let message = "a user and a cluster that the source does not join";
+            let message = "a user and a cluster that no context of the source combines";
             return Err(Place::ROOT.field("contexts").item(at).proposed(KnownReason::ServerNotGranted, message, None));
         }
     }
@@ -106,10 +106,14 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
 fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(), KubeconfigError> {
     let list = Place::ROOT.field(list);
     if !known {
-        return Err(list.item(at).proposed(KnownReason::UnknownReference, "a number that was not given", None));
+        return Err(list.item(at).proposed(KnownReason::UnknownReference, "a reference that it was not given", None));
     }
     if !is_new {
-        return Err(list.item(at).field("name").proposed(KnownReason::DuplicateEntry, "a name that another entry has", None));
+        return Err(list.item(at).field("name").proposed(
+            KnownReason::DuplicateEntry,
+            "a name that another entry already has",
+            None,
+        ));
     }
     Ok(())
 }
@@ -166,7 +170,7 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
         let place = list.item(at);
         let written = url::write(&wanted.server);
         let server = written.map_err(|_| {
-            place.field("cluster").field("server").proposed(KnownReason::InvalidUrl, "a server that is no URL", None)
+            place.field("cluster").field("server").proposed(KnownReason::InvalidUrl, "a server that is not a URL", None)
         })?;
         set(fields, "server", Some(server.into()));
     }

@@ -27,19 +27,19 @@ pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError>
         .contexts
         .iter()
         .find(|context| context.name == answer.current_context)
-        .ok_or_else(|| unresolved("current-context", "a name that no context has"))?;
+        .ok_or_else(|| unresolved("current-context", "a context that does not exist"))?;
     let cluster = answer
         .clusters
         .iter()
         .enumerate()
         .find(|(_, cluster)| cluster.name == context.cluster)
-        .ok_or_else(|| unresolved("contexts", "a current one that names no cluster"))?;
+        .ok_or_else(|| unresolved("contexts", "a current context whose cluster does not exist"))?;
     let user = answer
         .users
         .iter()
         .enumerate()
         .find(|(_, user)| user.name == context.user)
-        .ok_or_else(|| unresolved("contexts", "a current one that names no user"))?;
+        .ok_or_else(|| unresolved("contexts", "a current context whose user does not exist"))?;
     Ok(Reached { cluster, user })
 }
 
@@ -65,10 +65,10 @@ pub(super) fn soundness(
     }
     let place = place.field("client-certificate-data");
     if now_seconds < certificate.starts_seconds {
-        return Err(place.error(KnownReason::CertificateNotYetValid, "a certificate that is not valid yet"));
+        return Err(place.error(KnownReason::CertificateNotYetValid, "the certificate is not valid yet"));
     }
     if now_seconds > certificate.ends_seconds {
-        return Err(place.error(KnownReason::CertificateExpired, "a certificate that is no longer valid"));
+        return Err(place.error(KnownReason::CertificateExpired, "the certificate has expired"));
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ fn trust(
         if cluster.authorities.is_empty() {
             return Ok(());
         }
-        let message = "to skip verification beside a certificate authority, which clients refuse,";
+        let message = "to skip verification despite CA data, which clients reject,";
         return Err(place.field("insecure-skip-tls-verify").proposed(KnownReason::KubeconfigInvalid, message, None));
     }
     let place = place.field("certificate-authority-data");
@@ -102,7 +102,7 @@ fn trust(
     let authorities: Vec<_> =
         bundles.flat_map(|bundle: &Bundle| &bundle.certificates).filter(|facts| facts.is_ca).collect();
     if authorities.is_empty() {
-        return Err(place.error(KnownReason::InvalidAuthority, "no certificate of an authority in it"));
+        return Err(place.error(KnownReason::InvalidAuthority, "it contains no CA certificate"));
     }
     let starts = |at: i64| at <= now_seconds;
     let ends = |at: i64| now_seconds <= at;
@@ -110,7 +110,7 @@ fn trust(
         return Ok(());
     }
     if authorities.iter().all(|facts| !ends(facts.ends_seconds)) {
-        return Err(place.error(KnownReason::CertificateExpired, "no authority in it is valid any longer"));
+        return Err(place.error(KnownReason::CertificateExpired, "every CA certificate in it has expired"));
     }
-    Err(place.error(KnownReason::CertificateNotYetValid, "no authority in it is valid yet"))
+    Err(place.error(KnownReason::CertificateNotYetValid, "no CA certificate in it is valid yet"))
 }

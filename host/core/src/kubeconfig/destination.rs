@@ -71,7 +71,7 @@ fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &Kubeconfi
     let list = Place::ROOT.field("users");
     let item = list.item(at);
     let Some(origin) = source.view.users.get(user.entry as usize) else {
-        return Err(item.error(KnownReason::UnknownReference, "made from an entry that the source does not have"));
+        return Err(item.error(KnownReason::UnknownReference, "based on an entry that the source does not have"));
     };
     let held = &origin.credential;
     let kinds = [
@@ -124,14 +124,14 @@ fn granted(
     };
     let from_source = grant.ca.iter().any(|role| role == terms.source_role);
     if cluster.authorities.iter().any(|reference| known(reference) && !from_source) {
-        let what = format!("a CA of the input {}", terms.source_role);
+        let what = format!("the CA of the input {}", terms.source_role);
         return refuse("certificate-authority-data", KnownReason::CANotGranted, &what, &authorities);
     }
     if cluster.authorities.is_empty() && !cluster.insecure && matches!(origin.authority, AuthoritySource::Data(_)) {
         return refuse("certificate-authority-data", KnownReason::CANotGranted, "to drop the CA", &authorities);
     }
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {
-        let what = "to skip the verification of the server";
+        let what = "to skip verification of the server";
         return refuse("insecure-skip-tls-verify", KnownReason::InsecureNotGranted, what, insecure(grant.insecure));
     }
     let same_proxy = cluster.proxy == origin.proxy.as_ref().map(|proxy| proxy.reference);
@@ -141,15 +141,15 @@ fn granted(
     let same_name = cluster.tls_server_name == origin.tls_server_name;
     if cluster.tls_server_name.is_some() && !(grant.tls_server_name == CarryGrant::AsSource && same_name) {
         let granted = carried(grant.tls_server_name);
-        return refuse("tls-server-name", KnownReason::ServerNameNotGranted, "a name of the server", granted);
+        return refuse("tls-server-name", KnownReason::ServerNameNotGranted, "a TLS server name", granted);
     }
     Ok(())
 }
 
 fn insecure(grant: InsecureGrant) -> &'static str {
     match grant {
-        InsecureGrant::Never => "that never",
-        InsecureGrant::AsSource => "that where the source does it",
+        InsecureGrant::Never => "never",
+        InsecureGrant::AsSource => "only where the source skips it",
     }
 }
 

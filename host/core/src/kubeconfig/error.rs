@@ -8,7 +8,7 @@ use transom_api::KnownReason;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct KubeconfigError {
     /// The reason.
-    pub word: KnownReason,
+    pub reason: KnownReason,
     /// Such as `users[0].user.client-key-data`; empty for the whole document.
     pub path: String,
     /// Where the parser stopped, counted from 1.
@@ -59,18 +59,18 @@ impl Place<'_> {
     }
 
     /// The error for this place.
-    pub(super) fn error(&self, word: KnownReason, message: &'static str) -> KubeconfigError {
-        KubeconfigError { word, path: self.to_string(), line: None, message: message.into(), proposed: false }
+    pub(super) fn error(&self, reason: KnownReason, message: &'static str) -> KubeconfigError {
+        KubeconfigError { reason, path: self.to_string(), line: None, message: message.into(), proposed: false }
     }
 
     /// The error for what a guest proposed at this place, with what is granted. Neither holds a name from inside the
     /// document.
-    pub(super) fn proposed(&self, word: KnownReason, what: &str, granted: Option<&str>) -> KubeconfigError {
+    pub(super) fn proposed(&self, reason: KnownReason, what: &str, granted: Option<&str>) -> KubeconfigError {
         let path = self.to_string();
         let at = if path.is_empty() { String::new() } else { format!(" for `{path}`") };
-        let granted = granted.map(|granted| format!("; granted is {granted}")).unwrap_or_default();
+        let granted = granted.map(|granted| format!("; granted: {granted}")).unwrap_or_default();
         let message = format!("the guest proposed {what}{at}{granted}").into();
-        KubeconfigError { word, path, line: None, message, proposed: true }
+        KubeconfigError { reason, path, line: None, message, proposed: true }
     }
 }
 

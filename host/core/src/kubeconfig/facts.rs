@@ -35,7 +35,7 @@ pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
         source.view.clusters.push(cluster);
     }
     if source.view.clusters.is_empty() {
-        return Err(Place::ROOT.field("clusters").error(KnownReason::NoClusters, "no cluster in it"));
+        return Err(Place::ROOT.field("clusters").error(KnownReason::NoClusters, "it has no cluster"));
     }
     for (number, (name, fields)) in entries(&document, "users", "user")?.into_iter().enumerate() {
         let user = user(&mut source, number, name, fields)?;
@@ -63,7 +63,10 @@ fn entries<'d>(
         if names.insert(name) {
             Ok((name, fields))
         } else {
-            Err(place.item(at).field("name").error(KnownReason::DuplicateEntry, "a name that another entry has"))
+            Err(place
+                .item(at)
+                .field("name")
+                .error(KnownReason::DuplicateEntry, "a name that another entry already has"))
         }
     };
     items.iter().enumerate().map(entry).collect()
@@ -117,14 +120,15 @@ fn authority(
         return Ok(if file { AuthoritySource::File } else { AuthoritySource::None });
     };
     if file {
-        return Err(
-            at_file.error(KnownReason::KubeconfigInvalid, "a file beside certificate-authority-data, which no client takes")
-        );
+        return Err(at_file.error(
+            KnownReason::KubeconfigInvalid,
+            "a file in addition to certificate-authority-data, which clients reject",
+        ));
     }
     let wrong = |message| place.error(KnownReason::InvalidAuthority, message);
     let blocks = pem::blocks(&bytes).ok_or_else(|| wrong("not PEM"))?;
     if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
-        return Err(wrong("PEM of something else than certificates"));
+        return Err(wrong("PEM data that is not a certificate"));
     }
     let certificates: Option<Vec<_>> = blocks.iter().map(|block| Some(certificate::read(&block.der)?.0)).collect();
     let bundle =
@@ -177,11 +181,17 @@ fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(Clie
     for block in blocks.iter().filter(|block| block.label == "CERTIFICATE") {
         all.push(certificate::read(&block.der).ok_or_else(|| wrong("not a certificate"))?);
     }
-    let (leaf, public) = all.first().ok_or_else(|| wrong("no certificate in it"))?;
+    let (leaf, public) = all.first().ok_or_else(|| wrong("it contains no certificate"))?;
     let pair = match key {
-        Some(key) => pair(&key, public).ok_or_else(|| at_key.error(KnownReason::InvalidCertificate, "not a private key"))?,
+        Some(key) => {
+            pair(&key, public).ok_or_else(|| at_key.error(KnownReason::InvalidCertificate, "not a private key"))?
+        }
         None if some_text(fields, "client-key").is_some() => key::Pair::Untold,
-        None => return Err(at_key.error(KnownReason::InvalidCertificate, "not there, but a certificate is")),
+        None => {
+            return Err(
+                at_key.error(KnownReason::InvalidCertificate, "missing, although there is a client certificate")
+            );
+        }
     };
     let found = ClientCertificate { starts_seconds: leaf.starts_seconds, ends_seconds: leaf.ends_seconds, pair };
     let earliest = all.iter().map(|(facts, _)| facts.ends_seconds).min().unwrap_or(leaf.ends_seconds);

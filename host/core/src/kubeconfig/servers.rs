@@ -28,7 +28,7 @@ pub(super) fn allowed(server: &Url, origin: &ClusterView, terms: &Terms<'_>) -> 
 
 /// A server for an error message.
 pub(super) fn shown(server: &Url) -> String {
-    url::write(server).ok().filter(|text| text.len() <= LONGEST).unwrap_or_else(|| "that is no URL".to_owned())
+    url::write(server).ok().filter(|text| text.len() <= LONGEST).unwrap_or_else(|| "that is not a URL".to_owned())
 }
 
 /// What is granted for an entry of the source, for an error message.
@@ -38,7 +38,7 @@ pub(super) fn granted(origin: &ClusterView, terms: &Terms<'_>) -> String {
         literal if literal.contains("://") => literal.to_owned(),
         role => {
             let services: Vec<_> = terms.services(role).map(|service| forms(service, terms)).collect();
-            if services.is_empty() { format!("the Service {role}, which is not there") } else { services.join(", ") }
+            if services.is_empty() { format!("the Service {role}, which does not exist") } else { services.join(", ") }
         }
     };
     let all: Vec<_> = terms.grant.server.iter().map(listed).chain(terms.grant.addresses.iter().map(address)).collect();

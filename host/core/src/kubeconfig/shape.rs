@@ -105,7 +105,7 @@ fn fits(value: &Value, shape: &'static Shape, place: &Place<'_>) -> Result<(), K
         (Entries(inner, shape), Value::Array(items)) => {
             items.iter().enumerate().try_for_each(|(at, item)| entry(item, inner, shape, &place.item(at)))
         }
-        (Text, _) => Err(place.error(KnownReason::KubeconfigInvalid, "not text")),
+        (Text, _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a string")),
         (Flag, _) => Err(place.error(KnownReason::KubeconfigInvalid, "neither true nor false")),
         (List(_) | Entries(..), _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a list")),
         (Each(_) | Fields(_), _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a map")),
@@ -118,7 +118,7 @@ fn entry(item: &Value, inner: &'static str, shape: &'static Shape, place: &Place
     };
     fits(map.get("name").unwrap_or(&Value::Null), &Text, &place.field("name"))?;
     match map.get(inner) {
-        None => Err(place.field(inner).error(KnownReason::KubeconfigInvalid, "not there")),
+        None => Err(place.field(inner).error(KnownReason::KubeconfigInvalid, "missing")),
         Some(value) => fits(value, shape, &place.field(inner)),
     }
 }

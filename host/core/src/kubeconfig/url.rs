@@ -35,7 +35,7 @@ fn parse(text: &str) -> Result<Url, &'static str> {
     let slash = rest.find('/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(slash).ok_or("not a URL")?;
     if !path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'<' | b'>')) {
-        return Err("a path with characters that a URL cannot hold");
+        return Err("a path with characters that are not allowed in a URL");
     }
     let (host, port) = host_and_port(authority)?;
     Ok(Url { scheme: scheme.to_ascii_lowercase(), host, port, path: path.to_owned() })
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_read_and_written() {
+    fn parses_and_writes_servers() {
         for (text, expected) in [
             ("https://api.example.com:6443", url("https", "api.example.com", Some(6443), "")),
             ("HTTPS://API.example.com/", url("https", "api.example.com", None, "/")),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_hide_more_is_refused() {
+    fn refuses_urls_that_could_hide_more() {
         for text in [
             "",
             "api:6443",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_proxy_only_what_may_be_seen_is_read() {
+    fn reads_only_the_public_part_of_a_proxy() {
         assert_eq!(proxy("http://user:pa/ss@proxy:3128/").ok(), None, "a slash ends the authority");
         assert_eq!(proxy("http://user:p@ss@proxy:3128/x?y#z"), Ok(url("http", "proxy", Some(3128), "/x")));
         assert_eq!(proxy("socks5://proxy"), Ok(url("socks5", "proxy", None, "")));

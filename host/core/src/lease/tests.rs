@@ -62,7 +62,7 @@ fn a_leader_renews_in_time_and_writes_only_while_it_may() {
 }
 
 #[test]
-fn the_time_of_a_renewal_is_that_of_its_sending() {
+fn a_renewal_counts_from_when_it_was_sent() {
     let mut election = leader();
     let write = writing(election.next(at(2_000)));
     election.sending(&write, at(2_000));
@@ -71,7 +71,7 @@ fn the_time_of_a_renewal_is_that_of_its_sending() {
 }
 
 #[test]
-fn a_dead_leader_is_followed_for_its_lease_as_we_saw_it() {
+fn a_dead_leader_is_replaced_after_its_lease_by_the_local_clock() {
     for renewed_us in [0, -1_000_000_000_000, i64::MAX] {
         let mut election = Election::new("me", Timing::default());
         election.saw(Some(lease("7", "other", renewed_us)), at(1_000));
@@ -88,7 +88,7 @@ fn a_dead_leader_is_followed_for_its_lease_as_we_saw_it() {
 }
 
 #[test]
-fn a_released_lease_is_taken_at_once() {
+fn a_released_lease_is_acquired_at_once() {
     let mut election = Election::new("me", Timing::default());
     for holder in [None, Some(String::new())] {
         let mut released = lease("7", "", 0);
@@ -131,7 +131,7 @@ fn either_clock_ends_a_leadership() {
 }
 
 #[test]
-fn a_thief_is_noticed() {
+fn detects_a_stolen_lease() {
     let mut election = leader();
     election.saw(Some(lease("4", "other", 1)), at(1_000));
     assert!(!election.leads(at(1_000)));
@@ -143,7 +143,7 @@ fn a_thief_is_noticed() {
 }
 
 #[test]
-fn what_came_of_an_unanswered_write_is_found_out() {
+fn learns_the_outcome_of_an_unanswered_write() {
     let mut election = leader();
     let first = writing(election.next(at(2_000)));
     election.sending(&first, at(2_000));
@@ -164,7 +164,7 @@ fn what_came_of_an_unanswered_write_is_found_out() {
 }
 
 #[test]
-fn giving_back_ends_the_leadership_at_once_and_is_tried_until_it_is_done() {
+fn releasing_ends_leadership_at_once_and_is_retried_until_done() {
     let mut election = leader();
     election.stop();
     assert!(!election.leads(at(1)));
@@ -184,7 +184,7 @@ fn giving_back_ends_the_leadership_at_once_and_is_tried_until_it_is_done() {
 }
 
 #[test]
-fn a_malformed_lease_holds_up_nobody_for_long() {
+fn a_malformed_lease_delays_an_election_only_briefly() {
     for (seconds, ends) in
         [(None, 15_000), (Some(0), 15_000), (Some(-7), 15_000), (Some(60), 60_000), (Some(i32::MAX), LONGEST_MS)]
     {
@@ -295,7 +295,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn never_two_lead_and_in_quiet_times_one_does(
+    fn at_most_one_leads_and_in_quiet_times_exactly_one(
         offsets in proptest::collection::vec((0..100_000_000u64, 0..50u64), 2..4),
         fates in proptest::collection::vec(luck(), 300),
     ) {

@@ -46,19 +46,19 @@ pub fn fault(read: &Read) -> Option<String> {
     let (version, kind) = MANAGED_CLUSTER;
     if (read.api_version.as_str(), read.kind.as_str()) != MANAGED_CLUSTER {
         return Some(format!(
-            "it reads {} {}, but a taints guest is given a {kind} of {version} and nothing else",
+            "it reads {} {}, but a taints guest is only given a {kind} of {version}",
             read.api_version, read.kind
         ));
     }
     let paths: Vec<Path> = read.fields.iter().filter_map(|text| Path::parse(text).ok()).collect();
     if let Some(path) = paths.iter().find(|path| !fills(path)) {
         return Some(format!(
-            "`{path}` fills no field of the record of a {kind}; the nearest path that does is `{}`",
+            "`{path}` does not fill any field of the record of a {kind}; the nearest path that does is `{}`",
             nearest(path)
         ));
     }
     let halved = paths.iter().find_map(|path| without_status(path, &paths))?;
-    Some(format!("`{halved}` is declared without its `status`, which a condition of the record must have"))
+    Some(format!("`{halved}` is declared without its `status`, which every condition of the record must have"))
 }
 
 /// Whether a path leads to a field of the record, or to a parent of one.
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_field_passes() {
+    fn valid_paths_pass() {
         for path in [
             "metadata",
             "metadata.labels",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_nothing_is_named_with_the_nearest() {
+    fn suggests_the_nearest_path_for_an_invalid_one() {
         for (path, nearest) in [
             ("status.clusterClaim", "status.clusterClaims"),
             ("status.claims[kubeversion]", "status.clusterClaims"),
@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_and_half_a_condition_are_named() {
+    fn rejects_another_kind_and_an_incomplete_condition() {
         for (version, kind) in
             [(MANAGED_CLUSTER.0, "ManagedClusters"), ("cluster.open-cluster-management.io/v1beta1", MANAGED_CLUSTER.1)]
         {
             let other = Read { api_version: version.to_owned(), kind: kind.to_owned(), ..read(&[]) };
-            assert!(fault(&other).is_some_and(|fault| fault.contains("is given a ManagedCluster")), "{kind}");
+            assert!(fault(&other).is_some_and(|fault| fault.contains("given a ManagedCluster")), "{kind}");
         }
         for half in ["reason", "type", "lastTransitionTime"] {
             let fault = fault(&read(&[&format!("status.conditions[A].{half}"), "status.conditions[B].status"]));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_cut_to_what_is_declared() {
+    fn reduces_a_record_to_the_declared_fields() {
         let pair = |key: &str| (key.to_owned(), "v".to_owned());
         let condition = |kind: &str| Condition {
             kind: kind.to_owned(),

@@ -27,34 +27,61 @@ macro_rules! metrics {
 
 metrics! {
     // Work on kubeconfigs, by the names that dashboards know.
-    COPY_TOTAL: Counter, "hypershift_addon_agent_kubeconfig_secret_copy_total", "attempts", [], "Attempts to bring a kubeconfig to where it belongs, written or found right, and those that failed; one for each start, change and resync of a primary. Waiting is no attempt, nor is another try of the same failure.";
-    COPY_FAILURES: Counter, "hypershift_addon_agent_kubeconfig_secret_copy_failures", "attempts", [], "Attempts to bring a kubeconfig to where it belongs that failed.";
-    COMPATIBILITY_COPY_TOTAL: Counter, "mce_hs_addon_kubeconfig_secret_copy_total_count", "attempts", [], "The same as hypershift_addon_agent_kubeconfig_secret_copy_total, by the name that the hypershift-addon agent uses.";
-    COMPATIBILITY_COPY_FAILURES: Counter, "mce_hs_addon_kubeconfig_secret_copy_failure_count", "attempts", [], "The same as hypershift_addon_agent_kubeconfig_secret_copy_failures, by the name that the hypershift-addon agent uses.";
+    COPY_TOTAL: Counter, "hypershift_addon_agent_kubeconfig_secret_copy_total", "attempts", [],
+        "Attempts to copy a kubeconfig to its target: written, found in sync, or failed; one for each start, change \
+         and resync of a primary. Waiting and retries of the same failure do not count.";
+    COPY_FAILURES: Counter, "hypershift_addon_agent_kubeconfig_secret_copy_failures", "attempts", [],
+        "Failed attempts to copy a kubeconfig to its target.";
+    COMPATIBILITY_COPY_TOTAL: Counter, "mce_hs_addon_kubeconfig_secret_copy_total_count", "attempts", [],
+        "The same as hypershift_addon_agent_kubeconfig_secret_copy_total, under the name that the hypershift-addon \
+         agent uses.";
+    COMPATIBILITY_COPY_FAILURES: Counter, "mce_hs_addon_kubeconfig_secret_copy_failure_count", "attempts", [],
+        "The same as hypershift_addon_agent_kubeconfig_secret_copy_failures, under the name that the hypershift-addon \
+         agent uses.";
     // Primaries and reconciles.
-    PRIMARIES: Gauge, "transom_primaries", "primaries", ["policy", "state", "reason"], "Primaries by the state and reason that their last reconcile came to; told by the replica that leads.";
-    OVERDUE: Gauge, "transom_primaries_overdue", "primaries", ["policy", "state", "reason"], "Primaries that are held or wait for longer than it takes when nothing is wrong; told by the replica that leads.";
-    RECONCILES: Counter, "transom_reconciles_total", "reconciles", ["policy", "cause", "state"], "Reconciles by what called for them and the state that they came to.";
-    CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"], "Time from the cause of a reconcile to the end of what it wrote; reconciles that wrote nothing are left out. For another try it is the cause of the first one.";
-    WRITES: Counter, "transom_writes_total", "writes", ["policy", "kind", "result"], "Writes of objects by kind and by result: ok, or the reason of the failure.";
-    REPAIRED: Counter, "transom_repaired_by_resync_total", "objects", ["policy"], "Objects that a resync mended: no event had told of the difference.";
-    EXPIRY: Gauge, "transom_certificate_earliest_expiry_timestamp_seconds", "seconds since 1970", ["policy"], "The earliest end of validity of any client certificate that is written for a policy; told by the replica that leads.";
+    PRIMARIES: Gauge, "transom_primaries", "primaries", ["policy", "state", "reason"],
+        "Primaries by the state and reason of their last reconcile; reported by the leader.";
+    OVERDUE: Gauge, "transom_primaries_overdue", "primaries", ["policy", "state", "reason"],
+        "Primaries that are held or waiting for longer than expected; reported by the leader.";
+    RECONCILES: Counter, "transom_reconciles_total", "reconciles", ["policy", "cause", "state"],
+        "Reconciles by their cause and the resulting state.";
+    CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"],
+        "Time from the cause of a reconcile to the end of its writes; reconciles that wrote nothing are not counted. \
+         For a retry, the cause is that of the first attempt.";
+    WRITES: Counter, "transom_writes_total", "writes", ["policy", "verb", "result"],
+        "Writes of objects by verb and by result: ok, or the reason of the failure.";
+    REPAIRED: Counter, "transom_repaired_by_resync_total", "objects", ["policy"],
+        "Objects that a resync repaired: no watch event had reported the difference.";
+    EXPIRY: Gauge, "transom_certificate_earliest_expiry_timestamp_seconds", "seconds since 1970", ["policy"],
+        "The earliest expiry of any client certificate that is written for a policy; reported by the leader.";
     // Queues.
-    QUEUE: Gauge, "transom_queue_primaries", "primaries", ["policy"], "Primaries that are being reconciled or may be now; told by the replica that leads.";
-    QUEUE_OLDEST: Gauge, "transom_queue_oldest_seconds", "seconds", ["policy"], "How long the primary that waits longest has waited since it may be reconciled; told by the replica that leads.";
+    QUEUE: Gauge, "transom_queue_primaries", "primaries", ["policy"],
+        "Primaries that are being reconciled or are due; reported by the leader.";
+    QUEUE_OLDEST: Gauge, "transom_queue_oldest_seconds", "seconds", ["policy"],
+        "Age of the oldest due request in the workqueue: how long its primary has been due; reported by the leader.";
     // Guests.
-    CALL_TIME: Histogram(CALL_SECONDS), "transom_guest_call_seconds", "seconds", ["policy", "call"], "Time of a call of a guest, from making the instance to having its answer.";
-    CALL_MEMORY: Histogram(MEMORY_BYTES), "transom_guest_memory_bytes", "bytes", ["policy", "call"], "Peak of all linear memories of a call together.";
-    CALL_ANSWER: Histogram(ANSWER_BYTES), "transom_guest_answer_bytes", "bytes", ["policy", "call"], "Size of a guest's answer.";
-    CALL_LOG_LINES: Counter, "transom_guest_log_lines_total", "lines", ["policy", "call"], "Log lines that guests wrote and that were kept.";
-    CALL_FAILURES: Counter, "transom_guest_failures_total", "calls", ["policy", "call", "reason"], "Calls of guests that were stopped or broke the contract.";
+    CALL_TIME: Histogram(CALL_SECONDS), "transom_guest_call_seconds", "seconds", ["policy", "call"],
+        "Time of a guest call, from creating the instance to its answer.";
+    CALL_MEMORY: Histogram(MEMORY_BYTES), "transom_guest_memory_bytes", "bytes", ["policy", "call"],
+        "Peak memory of a guest call: the sum of all its linear memories.";
+    CALL_ANSWER: Histogram(ANSWER_BYTES), "transom_guest_answer_bytes", "bytes", ["policy", "call"],
+        "Size of a guest's answer.";
+    CALL_LOG_LINES: Counter, "transom_guest_log_lines_total", "lines", ["policy", "call"],
+        "Log lines that guests wrote, without dropped ones.";
+    CALL_FAILURES: Counter, "transom_guest_failures_total", "calls", ["policy", "call", "reason"],
+        "Guest calls that were stopped or broke the contract.";
     // API servers.
-    REQUESTS: Counter, "transom_requests_total", "requests", ["connection", "verb", "purpose"], "Requests to an API server by verb, and by what they were for: work, lease, status or event.";
-    WATCH_RESTARTS: Counter, "transom_watch_restarts_total", "restarts", ["connection", "kind"], "How often a watch ended before its time, or could not be started.";
-    WATCH_OBJECTS: Gauge, "transom_watch_objects", "objects", ["connection", "kind"], "Objects that are kept in memory because they are watched.";
+    REQUESTS: Counter, "transom_requests_total", "requests", ["connection", "verb", "purpose"],
+        "Requests to an API server by verb and purpose: work, lease, status or event.";
+    WATCH_RESTARTS: Counter, "transom_watch_restarts_total", "restarts", ["connection", "kind"],
+        "Watches that ended early or could not be started.";
+    WATCH_OBJECTS: Gauge, "transom_watch_objects", "objects", ["connection", "kind"],
+        "Watched objects in the in-memory store.";
     // The agent itself.
-    POLICIES: Gauge, "transom_policies", "policies", ["status"], "Policies by status: Loaded have a revision at work, Refused have a newer one that was refused; a policy may be both.";
-    LEADING: Gauge, "transom_leading", "0 or 1", [], "Whether this replica is the one that writes.";
+    POLICIES: Gauge, "transom_policies", "policies", ["status"],
+        "Policies by status: Loaded have an active revision, Refused have a newer revision that was rejected; a \
+         policy can be both.";
+    LEADING: Gauge, "transom_leading", "0 or 1", [], "Whether this replica is the leader, which alone writes.";
     BUILD: Gauge, "transom_build_info", "1", ["version"], "The version that runs.";
     CPU: Counter, "process_cpu_seconds_total", "seconds", [], "Processor time of the process, user and system.";
     RESIDENT: Gauge, "process_resident_memory_bytes", "bytes", [], "Memory of the process that is in RAM.";

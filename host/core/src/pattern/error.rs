@@ -17,31 +17,31 @@ pub enum Wrong {
     #[error("a pattern is empty")]
     Empty,
     /// Too many stars and templates to understand.
-    #[error("a pattern has more than two stars, more than three stars and templates, or two of them in a row")]
+    #[error("a pattern has more than two `*`, more than three `*` and templates together, or two of them in a row")]
     Stars,
     /// A brace or a quotation mark without its other end.
-    #[error("what is opened here is not closed")]
+    #[error("a brace or quotation mark is not closed")]
     Unclosed,
     /// Neither a template nor the name of one.
-    #[error("`grant.names` has no such name")]
+    #[error("`grant.names` does not define this name")]
     Name,
     /// A field that a template may not take.
     #[error(
-        "a template takes primary.namespace, primary.name, primary.labels[\"key\"], primary.annotations[\"key\"], \
+        "a template may use primary.namespace, primary.name, primary.labels[\"key\"], primary.annotations[\"key\"], \
          agent.remoteCluster, dashed(one of them), or \"text\""
     )]
     Field,
     /// Not the key of a label or an annotation.
-    #[error("this is no key of a label or an annotation")]
+    #[error("this is not a valid key of a label or an annotation")]
     Key,
     /// Text that no name can hold.
-    #[error("a text holds only lower-case letters, digits, dashes and dots")]
+    #[error("a quoted text may contain only lower-case letters, digits, dashes and dots")]
     Text,
     /// Nothing before or after a bar.
-    #[error("a choice is empty")]
+    #[error("an alternative is empty")]
     EmptyChoice,
     /// Too many choices, or parts of one, to understand.
-    #[error("a template has more than eight choices, or a choice more than eight parts")]
+    #[error("a template has more than eight alternatives, or an alternative has more than eight parts")]
     TooMany,
 }
 

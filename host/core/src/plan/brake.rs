@@ -86,7 +86,7 @@ impl Brake {
     fn exceeded(&self, key: &Key, target: &ObjectRef, now_seconds: i64) -> Failure {
         let until = both(key, target).iter().filter_map(|counted| self.until(counted, now_seconds)).max();
         let at = time::format_rfc3339(until.unwrap_or(now_seconds));
-        let message = format!("{target} is not written before {at}: {MAX_WRITES} writes in a minute are the most");
+        let message = format!("{target} is not written before {at}: the limit is {MAX_WRITES} writes per minute");
         Failure::known(KnownReason::WriteBudgetExceeded, message).about([target.clone()]).until(until)
     }
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_written_so_often_in_a_minute_and_then_again() {
+    fn limits_writes_per_object_and_minute() {
         let mut brake = Brake::default();
         for at in 0..60 {
             assert_eq!(admitted(&mut brake, "a", &["t"], at / 2), (1, None), "write {at}");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_primary_whose_target_changes_all_the_time_is_braked_too_and_a_long_plan_goes_on_later() {
+    fn limits_ever_changing_targets_and_resumes_long_plans_later() {
         let mut brake = Brake::default();
         let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_is_given_back_and_a_clock_set_back_stops_nobody() {
+    fn refunds_unused_writes_and_tolerates_a_clock_set_back() {
         let mut brake = Brake::default();
         for _ in 0..200 {
             assert_eq!(admitted(&mut brake, "a", &["t"], 1_000), (1, None));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_once_is_forgotten() {
+    fn forgets_an_object_written_once() {
         let mut brake = Brake::default();
         for number in 0..100_000 {
             admitted(&mut brake, &format!("s{number}"), &[&format!("t{number}")], number / 10);

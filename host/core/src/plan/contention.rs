@@ -1,9 +1,9 @@
 //! Counts how often another writer changed what we wrote: a whole object, or fields of a user's object. Stops the
 //! writes of a policy to an object that another writer keeps changing.
 
-use crate::managed_keys;
 use crate::digest::Digest;
 use crate::failure::Failure;
+use crate::managed_keys;
 use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
@@ -43,7 +43,7 @@ impl Contention {
             None => Ok(()),
             until => {
                 let message =
-                    format!("{target} was changed by someone else three times in ten minutes; it is left as it is");
+                    format!("another writer changed {target} three times in ten minutes; the agent leaves it as it is");
                 Err(Failure::known(KnownReason::Contended, message).about([target.clone()]).until(until))
             }
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_change_that_is_seen_twice_counts_once_and_the_window_ends() {
+    fn counts_a_change_seen_twice_once_and_forgets_after_the_window() {
         let mut contention = Contention::default();
         planned(&mut contention, Some("x"), 0);
         for at in 1..5 {

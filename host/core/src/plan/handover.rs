@@ -50,7 +50,7 @@ impl Handover {
         let Self { target, former, .. } = self;
         let primary = &former.primary;
         if !connected {
-            let message = format!("{target} was made for {primary}, and there is no connection `{}`", primary.cluster);
+            let message = format!("{target} was made for {primary}, but there is no connection `{}`", primary.cluster);
             return Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]));
         }
         let leaving: Vec<_> = keepers.iter().flatten().filter(|keeper| keeper.deleting()).collect();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_one_only_of_another_primary_of_the_same_policy() {
+    fn hands_over_only_between_primaries_of_the_same_policy() {
         assert_eq!(handover(&stamp("a", "uid-a"), "uid-a"), None);
         assert_eq!(handover(&stamp("a", ""), "uid-a"), None, "a directory gives no uid");
         let other_policy = Stamp { policy: "other".to_owned(), ..stamp("b", "uid-b") };
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_for_a_keeper_that_is_being_deleted_and_for_a_cluster_that_is_not_connected() {
+    fn waits_for_a_blocker_being_deleted_and_a_disconnected_cluster() {
         let handover = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
         let reason = |connected, keepers: &[_]| handover.judge(connected, keepers).map_err(|failure| failure.reason);
         assert_eq!(reason(true, &[None]), Ok(()));

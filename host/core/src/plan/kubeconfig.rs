@@ -3,10 +3,10 @@
 
 use super::contention::{self, Contention};
 use super::{Plan, Step};
-use crate::managed_keys;
-use crate::ownership::Ownership;
 use crate::failure::Failure;
+use crate::managed_keys;
 use crate::object::Object;
+use crate::ownership::Ownership;
 use crate::pattern::TemplateData;
 use crate::policy::{Policy, SecretRule};
 use crate::reference::ObjectRef;
@@ -67,21 +67,23 @@ pub struct Wanted<'a> {
 /// `Contended`.
 pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) -> Result<Plan, Failure> {
     let target = wanted.target;
-    let not_granted =
-        |what: &str| Failure::known(KnownReason::WriteNotGranted, format!("the policy does not grant to {what} {target}"));
+    let not_granted = |what: &str| {
+        Failure::known(KnownReason::WriteNotGranted, format!("the policy does not grant the verb {what} for {target}"))
+    };
     let rule = wanted.policy.secret(target, &wanted.data)?;
     let sole = claimed(wanted)?;
     let step = match wanted.existing {
         None => Some(create(wanted, rule)),
         Some(existing) if existing.deleting() => {
-            let failure = Failure::known(KnownReason::InputTerminating, format!("the target {target} is being deleted"));
+            let failure =
+                Failure::known(KnownReason::InputTerminating, format!("the target {target} is being deleted"));
             return Err(failure.about([target.clone()]));
         }
         Some(existing) => {
             match Stamp::read(existing) {
                 None => adopt(wanted, rule, existing, sole)?,
                 Some(stamp) if *stamp.policy != *wanted.key.policy => {
-                    let message = format!("{target} was made by the policy `{}`, which keeps it", stamp.policy);
+                    let message = format!("{target} was made by the policy `{}`, which owns it", stamp.policy);
                     return Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]));
                 }
                 Some(_) => {}
@@ -107,17 +109,17 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
     Ok(Plan::new(wanted.key, Some(step)))
 }
 
-/// Whether the claimant is the only one; an error when it does not keep the target.
+/// Whether the contender is the only one; an error when it does not keep the target.
 fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
     let Wanted { key, target, .. } = wanted;
     match &wanted.ownership {
         Ownership::Owner { sole } => Ok(*sole),
         Ownership::OwnedBy { owner } => {
             let message = match key.policy == owner.policy {
-                true => format!("{target} is claimed by {} and {}; the latter keeps it", key.primary, owner.primary),
+                true => format!("{target} is claimed by {} and {}; the latter owns it", key.primary, owner.primary),
                 // One primary often has two policies, so the message names the policies.
                 false => format!(
-                    "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter keeps it",
+                    "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter owns it",
                     key.policy, key.primary, owner.policy, owner.primary
                 ),
             };
@@ -129,14 +131,15 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
 
 /// `OwnershipPending`: can be told as soon as the target is known, before anything is read for it.
 pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
-    let message = format!("{target} bears no stamp, and {remaining} primaries that might ownership it are not located yet");
+    let message =
+        format!("{target} has no ownership labels, and {remaining} primaries that might claim it are not located yet");
     Failure::known(KnownReason::OwnershipPending, message)
 }
 
 /// Checks that a target without a stamp may be adopted.
 fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) -> Result<(), Failure> {
     let why = match wanted.policy.own.adopt {
-        AdoptSpec::Never => "the policy adopts nothing",
+        AdoptSpec::Never => "spec.own.adopt is Never",
         AdoptSpec::SoleOwner if !sole => "more than one primary claims it",
         AdoptSpec::SoleOwner if existing.has_owner() => "it has an owner reference",
         AdoptSpec::SoleOwner if of_manifest_work(existing) => "it belongs to a ManifestWork",
@@ -148,7 +151,7 @@ fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) 
             "the credential in it is not the source's"
         }
     };
-    let message = format!("{} exists without a stamp and is not taken over: {why}", wanted.target);
+    let message = format!("{} exists without ownership labels and is not adopted: {why}", wanted.target);
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([wanted.target.clone()]))
 }
 
@@ -211,7 +214,7 @@ fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> 
     match step {
         Some(Step::Update { changed, .. }) if immutable && changed.iter().any(|path| path.starts_with("data.")) => {
             let target = &existing.reference;
-            let message = format!("{target} is immutable and differs: {}", changed.join(", "));
+            let message = format!("{target} is immutable and differs in {}", changed.join(", "));
             Err(Failure::known(KnownReason::TargetImmutable, message).about([target.clone()]))
         }
         _ => Ok(()),

@@ -2,9 +2,9 @@
 //! objects that another key claims, and objects that are still needed.
 
 use super::{Plan, Step};
-use crate::ownership::OwnershipIndex;
 use crate::failure::Failure;
 use crate::object::Object;
+use crate::ownership::OwnershipIndex;
 use crate::pattern::Captures;
 use crate::policy::{Policy, ReadRule};
 use crate::reference::ObjectRef;
@@ -72,7 +72,13 @@ fn keeper(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<O
 
 /// Plans the removal of outputs. Leaves out those that have another stamp by now, are being deleted, or are claimed
 /// by another key, which takes them over.
-pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], ownership: &OwnershipIndex, why: Undesired) -> Pruned {
+pub fn plan(
+    policy: &Policy,
+    key: &Key,
+    candidates: &[Candidate],
+    ownership: &OwnershipIndex,
+    why: Undesired,
+) -> Pruned {
     let mut pruned = Pruned { plan: Plan::new(key, None), kept: None };
     let mut keepers = Vec::new();
     for candidate in candidates.iter().filter(|candidate| is_ours(&candidate.object, key, ownership)) {
@@ -93,7 +99,7 @@ pub fn plan(policy: &Policy, key: &Key, candidates: &[Candidate], ownership: &Ow
 }
 
 fn never(target: &ObjectRef) -> Failure {
-    Failure::known(KnownReason::SourceDeleted, format!("{target} stays: the policy removes nothing"))
+    Failure::known(KnownReason::SourceDeleted, format!("{target} is kept: spec.own.prune is Never"))
 }
 
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
@@ -106,7 +112,10 @@ fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
 fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
     if !policy.made(target, &key.primary).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
-        return Err(Failure::known(KnownReason::WriteNotGranted, format!("the policy does not grant to delete {target}")));
+        return Err(Failure::known(
+            KnownReason::WriteNotGranted,
+            format!("the policy does not grant the verb delete for {target}"),
+        ));
     }
     match candidate.kept_by.first() {
         None => Ok(()),
@@ -119,8 +128,8 @@ fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Fail
 
 fn delete(object: &Object, why: Undesired) -> Step {
     let why = match why {
-        Undesired::SourceDeleted => "its source is gone",
-        Undesired::TargetMoved => "its source has another target now",
+        Undesired::SourceDeleted => "its source was deleted",
+        Undesired::TargetMoved => "its source now has another target",
     };
     Step::Delete {
         reference: object.reference.clone(),

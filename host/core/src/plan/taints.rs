@@ -47,7 +47,12 @@ pub fn plan(
     if merged == current {
         return Ok(Plan::new(key, None));
     }
-    contention.permit(&primary.reference, fingerprint(&current, rule, added), fingerprint(&merged, rule, added), now_seconds)?;
+    contention.permit(
+        &primary.reference,
+        fingerprint(&current, rule, added),
+        fingerprint(&merged, rule, added),
+        now_seconds,
+    )?;
     let value = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
     let step = Step::Patch {
         reference: primary.reference.clone(),
@@ -89,7 +94,10 @@ fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted
             ));
         }
         if checked.iter().any(|other| other.key == taint.key) {
-            return Err(Failure::known(KnownReason::ContractBroken, format!("the guest wants the taint key `{shown}` twice")));
+            return Err(Failure::known(
+                KnownReason::ContractBroken,
+                format!("the guest proposed the taint key `{shown}` twice"),
+            ));
         }
         if taint.value.len() > MAX_VALUE {
             return Err(Failure::known(
@@ -254,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_undoes_the_owned_ones_three_times_is_left_alone_and_who_changes_others_is_not() {
+    fn stops_after_owned_taints_were_undone_three_times() {
         let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
         let user = json!({"key": "user", "effect": "NoSelect"});
         let other = json!({"key": "a/one", "effect": "PreferNoSelect"});
@@ -270,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_changes_is_nobody_elses_doing() {
+    fn a_changing_answer_is_no_conflict() {
         let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
         let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
         let key = Key::new(&"taints".into(), &reference);
@@ -287,7 +295,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn others_are_untouched_and_owned_keys_are_as_wanted(current in taints(), wanted in wanted()) {
+        fn leaves_other_taints_alone_and_sets_owned_keys(current in taints(), wanted in wanted()) {
             let (after, _) = applied(&current, &wanted);
             let others = |list: &[Value]| list.iter().filter(|taint| !owned(taint)).cloned().collect::<Vec<_>>();
             prop_assert_eq!(others(&current), others(&after));
@@ -299,7 +307,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_right_keeps_its_time_and_a_second_plan_has_no_step(
+        fn keeps_the_time_of_correct_taints_and_a_second_plan_is_empty(
             current in taints(), wanted in wanted(), ours in any::<bool>(),
         ) {
             let added = if ours { TimeAdded::SetByUs(0) } else { TimeAdded::SetByCluster };

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_either_does_not_allow_is_not_allowed() {
+    fn the_stricter_of_both_grants_applies() {
         let wide = kubeconfig_manifest();
         for (pointer, value) in narrower() {
             let (wide, narrow) = (policy(&wide), with(&wide, pointer, value));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_only_some_names_in_common_is_left_out() {
+    fn drops_patterns_that_overlap_only_partly() {
         let wide = kubeconfig_manifest();
         let bound = |pointer, value| bounded(&policy(&wide), &with(&wide, pointer, value));
         assert_eq!(bound("/spec/grant/write/0/namespace", json!("*-demo")).writes, Writes::Kubeconfig(Vec::new()));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn suspending_holds_and_taints_are_bound_by_key() {
+    fn suspending_adds_up_and_taints_intersect_by_key() {
         let suspended = with(&taints_manifest(), "/spec/suspend", json!(true));
         let before = policy(&taints_manifest());
         assert!(bounded(&before, &suspended).suspend && bounded(&suspended, &before).suspend);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_goes_only_where_both_let_it() {
+    fn a_kubeconfig_goes_only_where_both_grants_allow() {
         let wide = kubeconfig_manifest();
         for (field, value) in [
             ("clusterDomain", json!("other.domain")),

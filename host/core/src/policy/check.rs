@@ -53,11 +53,11 @@ fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
     if spec.kind == "Secret" && spec.api_version == "v1" {
         return Err(PolicyError::new(
             "spec.primary.kind",
-            "a Secret cannot be a primary: its fields would cross to guests",
+            "a Secret cannot be a primary, because guests would see its fields",
         ));
     }
     if spec.namespaces.is_empty() {
-        return Err(PolicyError::new("spec.primary.namespaces", "names no namespace"));
+        return Err(PolicyError::new("spec.primary.namespaces", "must name at least one namespace"));
     }
     at_most("spec.primary.namespaces", &spec.namespaces, MANY)?;
     let mut namespaces = Vec::new();
@@ -65,7 +65,7 @@ fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
         let field = format!("spec.primary.namespaces[{index}]");
         let parsed = pattern(&field, text, &Names::new())?;
         if parsed.is_template() {
-            return Err(PolicyError::new(field, "a primary cannot be found by its own name"));
+            return Err(PolicyError::new(field, "must not contain a template: the primary is not known yet"));
         }
         namespaces.push(parsed);
     }
@@ -75,7 +75,7 @@ fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
 
 fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
     if spec.component.is_empty() {
-        return Err(PolicyError::new(format!("{field}.component"), "names no component"));
+        return Err(PolicyError::new(format!("{field}.component"), "is empty"));
     }
     if spec.component.chars().count() > bounds::PLACE {
         return Err(PolicyError::new(format!("{field}.component"), "is longer than 1024 characters"));
@@ -103,7 +103,7 @@ fn names(grant: &GrantSpec) -> Checked<Names> {
         if name.is_empty() || name.len() > LABEL || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(PolicyError::new(
                 "spec.grant.names",
-                "has a name that is not of at most 63 letters and digits",
+                "has a name that does not consist of 1 to 63 letters and digits",
             ));
         }
         if text.chars().count() > bounds::TEMPLATE {
@@ -121,7 +121,7 @@ fn reads(grant: &GrantSpec, names: &Names) -> Checked<Vec<ReadRule>> {
     for (index, spec) in grant.read.iter().enumerate() {
         let field = format!("spec.grant.read[{index}]");
         if rules.iter().any(|rule| rule.role == spec.role) {
-            return Err(PolicyError::new(format!("{field}.role"), format!("`{}` stands there twice", spec.role)));
+            return Err(PolicyError::new(format!("{field}.role"), format!("`{}` is listed twice", spec.role)));
         }
         rules.push(read(&field, spec, names)?);
     }
@@ -131,15 +131,21 @@ fn reads(grant: &GrantSpec, names: &Names) -> Checked<Vec<ReadRule>> {
 fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
     object(field, &spec.cluster, &spec.api_version, &spec.kind)?;
     if !dns::is_label(&spec.role.to_ascii_lowercase()) {
-        return Err(PolicyError::new(format!("{field}.role"), "is not a short word of letters, digits and dashes"));
+        return Err(PolicyError::new(
+            format!("{field}.role"),
+            "is not a word of at most 63 letters, digits and dashes",
+        ));
     }
     let secret = spec.kind == "Secret" && spec.api_version == "v1";
     if secret == spec.keys.is_empty() {
-        let why = if secret { "a grant of Secrets names the keys that may be read" } else { "only Secrets have keys" };
+        let why = match secret {
+            true => "a read grant for Secrets must list the keys that may be read",
+            false => "only Secrets have keys",
+        };
         return Err(PolicyError::new(format!("{field}.keys"), why));
     }
     if (secret || spec.kind == "Service") && spec.namespace.is_none() {
-        return Err(PolicyError::new(format!("{field}.namespace"), "is missing: the kind has namespaces"));
+        return Err(PolicyError::new(format!("{field}.namespace"), "is missing: the kind is namespaced"));
     }
     for (index, key) in spec.keys.iter().enumerate() {
         data_key(&format!("{field}.keys[{index}]"), key)?;
@@ -173,18 +179,18 @@ fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &Writes) -> Checked<()
     for (index, role) in spec.own.keep_until_absent.iter().enumerate() {
         let field = format!("spec.own.keepUntilAbsent[{index}]");
         let Some(rule) = reads.iter().find(|rule| rule.role == *role) else {
-            return Err(PolicyError::new(field, format!("`{role}` is no role of grant.read")));
+            return Err(PolicyError::new(field, format!("`{role}` is not a role of grant.read")));
         };
         let patterns: Vec<&Pattern> = rule.namespace.iter().chain([&rule.name]).collect();
         if patterns.iter().any(|pattern| pattern.stars() > stars) {
-            return Err(PolicyError::new(field, "its name has more stars than the namespace of the target"));
+            return Err(PolicyError::new(field, "its name has more `*` than the namespace of the target"));
         }
         let mut templates = patterns.iter().flat_map(|pattern| pattern.templates());
         let told = |template: &Template| targets.iter().all(|target| target.templates().any(|one| one == template));
         if let Some(untold) = templates.find(|template| !told(template)) {
             return Err(PolicyError::new(
                 field,
-                format!("its name has {{{untold}}}, which the namespace of the target has not"),
+                format!("its name has {{{untold}}}, which the namespace of the target does not have"),
             ));
         }
     }
@@ -239,7 +245,7 @@ fn unique<T: Ord + Display>(field: &str, items: impl Iterator<Item = T>) -> Chec
     for item in items {
         let shown = item.to_string();
         if !seen.insert(item) {
-            return Err(PolicyError::new(field, format!("`{shown}` stands there twice")));
+            return Err(PolicyError::new(field, format!("`{shown}` is listed twice")));
         }
     }
     Ok(())
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grant_says_which_world_decides() {
+    fn the_grant_decides_the_world() {
         let kubeconfig = checked(kubeconfig_manifest(), "/spec/suspend", json!(true)).unwrap();
         assert_eq!((kubeconfig.writes.world(), kubeconfig.suspend), (World::Kubeconfig, true));
         assert_eq!((kubeconfig.resync_seconds, kubeconfig.reads.len()), (1800, 4));
@@ -280,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policies_that_ship_are_sound() {
+    fn bundled_policies_are_valid() {
         for text in [
             include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml"),
             include_str!("../../../../policies/built-in-taints/policy.yaml"),
@@ -295,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_at_fault_are_named() {
+    fn names_invalid_fields() {
         let write = "/spec/grant/write/0";
         let at = |tail: &str| format!("{write}/{tail}");
         for (pointer, value, field) in [
@@ -358,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn names_at_fault_are_named() {
+    fn names_invalid_names() {
         for (names, field) in [
             (json!({"a-b": "primary.name"}), "spec.grant.names"),
             (json!({"a": "primary.uid"}), "spec.grant.names[\"a\"]"),
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_parsed_and_everything_is_bounded() {
+    fn parses_servers_and_bounds_everything() {
         let kubeconfig = "/spec/grant/write/0/kubeconfig";
         for (pointer, value, field) in [
             (format!("{kubeconfig}/server"), json!(["https://a?b"]), "spec.grant.write[0].kubeconfig.server[0]"),
@@ -394,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_have_one_form_each() {
+    fn each_kind_of_address_has_one_form() {
         let grant = "spec.grant.write[0].kubeconfig.addresses";
         for (address, field) in [
             (json!({"role": "service", "nodePort": true, "host": "*.example.com"}), None),
@@ -437,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_of_taints_are_checked() {
+    fn checks_grants_of_taints() {
         let write = "/spec/grant/write/0";
         for (pointer, value, field) in [
             ("/spec/primary/kind".to_owned(), json!("Node"), "spec.grant.write[0].target"),
@@ -463,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_and_secrets_are_no_ordinary_objects() {
+    fn refuses_rbac_objects_and_secrets_as_ordinary_objects() {
         let roles = json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "name": "x", "verbs": ["create"], "fields": ["subjects"]}]);
         let error = checked(kubeconfig_manifest(), "/spec/grant/write", roles).map(|_| ()).unwrap_err();
         assert!(error.field == "spec.grant.write[0].kind" && error.why.contains("RBAC"), "{error}");

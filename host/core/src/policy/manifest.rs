@@ -48,7 +48,7 @@ pub fn is_policy(value: &Value) -> bool {
 /// # Errors
 /// At the first field that is unknown, missing or of the wrong type, with its path.
 pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
-    let map = value.as_object().ok_or_else(|| PolicyError::new(".", "a policy is a mapping"))?;
+    let map = value.as_object().ok_or_else(|| PolicyError::new(".", "a policy must be a mapping"))?;
     if let Some(unknown) =
         map.keys().find(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&&***key))
     {
@@ -93,7 +93,7 @@ fn plain(message: &str) -> String {
             "sequence" => "a list",
             other => other,
         };
-        return format!("is {found} where {expected} belongs");
+        return format!("is {found}, expected {expected}");
     }
     let mut names = message.split('`').skip(1).step_by(2);
     match names.next() {
@@ -128,7 +128,7 @@ fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError>
             let schema = schema.get("items").unwrap_or(&Value::Null);
             shaped(&format!("{field}[{at}]"), schema, item)
         }),
-        (Some("object"), Value::Array(_)) => Err(PolicyError::new(field, "is a list where a mapping belongs")),
+        (Some("object"), Value::Array(_)) => Err(PolicyError::new(field, "is a list, expected a mapping")),
         _ => Ok(()),
     }
 }
@@ -155,7 +155,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_list_is_no_mapping() {
+    fn a_list_is_not_a_mapping() {
         for (pointer, field) in [
             ("/spec", "spec"),
             ("/spec/primary", "spec.primary"),
@@ -170,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_a_manifest() {
+    fn errors_use_the_field_names_of_the_manifest() {
         for (pointer, value, why) in [
-            ("/spec/grant/read/3", json!(null), "is nothing where a mapping belongs"),
-            ("/spec/grant/read/3", json!("x"), "is string \"x\" where a mapping belongs"),
-            ("/spec/grant/write", json!({}), "is a mapping where a list belongs"),
-            ("/spec/suspend", json!("yes"), "is string \"yes\" where a boolean belongs"),
+            ("/spec/grant/read/3", json!(null), "is nothing, expected a mapping"),
+            ("/spec/grant/read/3", json!("x"), "is string \"x\", expected a mapping"),
+            ("/spec/grant/write", json!({}), "is a mapping, expected a list"),
+            ("/spec/suspend", json!("yes"), "is string \"yes\", expected a boolean"),
             ("/spec/own/prune", json!("Always"), "unknown value `Always`, expected `WhenSourceDeleted` or `Never`"),
         ] {
             let mut manifest = kubeconfig_manifest();
@@ -189,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_name_is_told_with_the_one_that_is_like_it() {
+    fn suggests_the_nearest_name_for_a_misspelt_one() {
         for (pointer, name, meant) in [
-            ("/spec", "sujbect", Some("primary")),
+            ("/spec", "pirmary", Some("primary")),
             ("/spec", "Suspend", Some("suspend")),
             ("/spec/grant/write/0", "namespaces", Some("namespace")),
             ("/spec/grant/write/0/kubeconfig", "tlsservername", Some("tlsServerName")),
@@ -213,12 +213,12 @@ mod tests {
             assert!(why.starts_with("unknown field"), "{why}");
         }
         let mut manifest = kubeconfig_manifest();
-        manifest["spec"]["own"]["prune"] = json!("sourcegone");
+        manifest["spec"]["own"]["prune"] = json!("whensourcedeleted");
         assert!(parse(&manifest).unwrap_err().why.ends_with("; did you mean `WhenSourceDeleted`?"));
     }
 
     #[test]
-    fn a_null_is_an_absent_field_but_for_settings() {
+    fn null_means_absent_except_in_settings() {
         let mut with_nulls = kubeconfig_manifest();
         with_nulls["spec"]["suspend"] = json!(null);
         with_nulls["spec"]["grant"]["read"][0]["cluster"] = json!(null);

@@ -72,17 +72,17 @@ fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
     if rest.starts_with("[\"") {
         let quoted = rest.get(1..).unwrap_or_default();
         let mut stream = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
-        let Some(Ok(key)) = stream.next() else { return Err("a quoted key does not end") };
+        let Some(Ok(key)) = stream.next() else { return Err("a quoted key is not closed") };
         let after = quoted.get(stream.byte_offset()..).unwrap_or_default();
-        let after = after.strip_prefix(']').ok_or("a bracket does not end")?;
+        let after = after.strip_prefix(']').ok_or("a bracket is not closed")?;
         return Ok((Segment::Field(key.into()), after));
     }
     if let Some(inner) = rest.strip_prefix('[') {
-        let (element, after) = inner.split_once(']').ok_or("a bracket does not end")?;
+        let (element, after) = inner.split_once(']').ok_or("a bracket is not closed")?;
         return match element.is_empty() || !element.chars().all(is_element) {
-            true => {
-                Err("the type of an element is empty or holds something else than letters, digits, `.`, `/`, `_`, `-`")
-            }
+            true => Err(
+                "the type of an element is empty or contains characters other than letters, digits, `.`, `/`, `_`, `-`",
+            ),
             false => Ok((Segment::Element(element.into()), after)),
         };
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn refuses_invalid_paths() {
         let long = "a.".repeat(300);
         let deep = vec!["a"; 17].join(".");
         for text in

@@ -56,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_cannot_be_seen_is_spelled() {
+    fn spells_out_invisible_characters() {
         for (text, expected) in [
             ("Secret a/b.c_d: ü 木 🦀 e\u{301}", "Secret a/b.c_d: ü 木 🦀 e\u{301}"),
             ("a\nb\r\t\u{1b}[31m", "a\\nb\\r\\t\\u001b[31m"),
@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_hidden_is_left_and_json_says_the_same(text in "(?s).{0,40}|[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]{0,20}") {
+        fn no_invisible_character_remains_and_json_stays_equal(text in "(?s).{0,40}|[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]{0,20}") {
             let shown = visible(&text).into_owned();
             prop_assert!(!shown.contains(is_hidden));
             prop_assert_eq!(visible(&shown), shown.as_str());
@@ -82,7 +82,7 @@ mod tests {
         }
 
         #[test]
-        fn every_letter_that_takes_no_place_is_spelled(letter in "[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]") {
+        fn spells_out_every_zero_width_character(letter in "[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]") {
             // These signs of some scripts are visible.
             let signs = ['\u{600}'..='\u{605}', '\u{6dd}'..='\u{6dd}', '\u{70f}'..='\u{70f}', '\u{890}'..='\u{891}',
                 '\u{8e2}'..='\u{8e2}', '\u{110bd}'..='\u{110bd}', '\u{110cd}'..='\u{110cd}', '\u{13430}'..='\u{1345f}'];

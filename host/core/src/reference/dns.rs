@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_and_subdomains() {
+    fn validates_labels_and_subdomains() {
         let long = "a".repeat(63);
         for (name, label, subdomain) in [
             ("a", true, true),

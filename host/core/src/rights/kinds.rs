@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_known_or_guessed() {
+    fn knows_or_guesses_plurals_of_kinds() {
         assert_eq!(known("", "Secret"), Some(Kind { plural: "secrets".to_owned(), namespaced: true }));
         assert_eq!(known("", "HostedCluster"), None);
         for (kind, plural) in [

@@ -22,7 +22,8 @@ pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> V
         };
         let lines: Vec<_> = because.iter().map(line).collect();
         Some(format!(
-            "the agent may {} every Secret of `{connection}`: RBAC binds exact names and namespaces only, and there are patterns in {}",
+            "the agent may {} every Secret of `{connection}`: RBAC restricts access only by exact names and \
+             namespaces, and there are patterns in {}",
             verbs.join(", "),
             lines.join(", "),
         ))

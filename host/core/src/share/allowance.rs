@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_beyond_a_minutes_bytes_is_left_out_and_counted() {
+    fn omits_and_counts_lines_beyond_the_bytes_of_a_minute() {
         let mut allowance = Allowance::default();
         let told = |allowance: &mut Allowance, from: u64| {
             let seconds = (0..10_000).map(|line| from + line * 59 / 10_000);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_line_is_told_where_a_long_one_was_left_out() {
+    fn a_short_line_still_fits_where_a_long_one_was_omitted() {
         let mut allowance = Allowance::default();
         assert!(!allowance.take(LOG_BYTES + 1, 7).told);
         assert!(allowance.take(LOG_BYTES, 7).told);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_budget_is_more_calls_at_once() {
+    fn a_larger_budget_allows_more_concurrent_calls() {
         for (mib, calls, documents) in [(256, 7, 52), (512, 16, 128), (1_024, 36, 240)] {
             let budget = Budget::share(mib * MIB, &COSTS).unwrap();
             assert_eq!((budget.calls, budget.documents), (calls, documents * MIB));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_refused_with_what_is_enough() {
+    fn refuses_too_small_a_budget_and_names_a_sufficient_one() {
         assert_eq!(Budget::share(100 * MIB, &COSTS), Err(144 * MIB));
     }
 }

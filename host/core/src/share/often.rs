@@ -77,7 +77,7 @@ impl Minute {
 fn exceeded(key: &Key, until_seconds: i64) -> Failure {
     let (primary, at) = (&key.primary, time::format_rfc3339(until_seconds));
     let message =
-        format!("{primary} is not reconciled before {at}: {MAX_RECONCILES} reconciles in a minute are the most");
+        format!("{primary} is not reconciled before {at}: the limit is {MAX_RECONCILES} reconciles per minute");
     Failure::known(KnownReason::ReconcileBudgetExceeded, message).until(Some(until_seconds))
 }
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_primary_is_reconciled_so_often_in_a_minute_and_then_again() {
+    fn limits_reconciles_per_primary_and_minute() {
         let (mut often, most) = (Often::default(), MAX_RECONCILES as usize);
         assert_eq!(admitted(&mut often, "a", MAX_RECONCILES, 100), (most, 0, None));
         assert_eq!(admitted(&mut often, "a", 6_000, 101), (0, 1, Some(160)), "told once");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_names_the_primary_and_when_it_goes_on() {
+    fn reports_the_primary_and_when_it_resumes() {
         let mut often = Often::default();
         let told = (0..=MAX_RECONCILES).find_map(|_| often.admit(&key("a"), 0).err()?.told).unwrap();
         assert_eq!((told.reason.as_str(), told.ask_again_at), ("ReconcileBudgetExceeded", Some(60)));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_that_are_over_are_forgotten() {
+    fn forgets_elapsed_minutes() {
         let mut often = Often::default();
         for number in 0..100_000 {
             drop(often.admit(&key(&format!("s{number}")), number / 10));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_turn_however_much_another_has() {
+    fn each_gets_its_turn_despite_the_load_of_others() {
         let mut turns = Turns::new(100, 100);
         (0..3).for_each(|at| turns.put(&"hog", at));
         turns.put(&"calm", 7);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_more_places_than_its_share_and_one_before_its_first_turn_ended() {
+    fn none_exceeds_its_share_and_new_ones_start_with_one_place() {
         let mut turns = Turns::new(100, 2);
         (0..6).for_each(|at| turns.put(&"hog", at));
         assert_eq!(all(&mut turns), [("hog", 0)]);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_left_is_forgotten() {
+    fn forgets_a_member_without_work() {
         let mut turns = Turns::new(1, 0);
         turns.put(&"one", 1);
         assert_eq!(turns.take(), Some(("one", 1)));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_long_turns_waits_for_who_uses_short_ones_and_leaves_a_place_free() {
+    fn long_turns_yield_to_short_ones_and_leave_a_place_free() {
         const MS: Duration = Duration::from_millis(1);
         let mut turns = Turns::new(3, 2);
         for hog in ["hog-1", "hog-2", "hog-3", "hog-4"] {

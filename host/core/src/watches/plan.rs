@@ -279,7 +279,7 @@ mod tests {
     const SERVICE: &str = "Service */kube-apiserver: * in *-*, whole";
 
     #[test]
-    fn a_policy_is_watched_by_what_its_grant_names() {
+    fn the_grant_of_a_policy_decides_its_watches() {
         let source =
             "Secret */* type=Opaque,metadata.name!=external-managed-kubeconfig: *-admin-kubeconfig in *, whole";
         assert_eq!(
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_namespaces_are_watched_one_by_one() {
+    fn watches_exact_namespaces_one_by_one() {
         let exact = with(kubeconfig_manifest(), &[("/spec/primary/namespaces", json!(["two", "one"]))]);
         let hosted = |namespace: &str| HOSTED.replace("*/*", &format!("{namespace}/*"));
         let source = |namespace: &str| {
@@ -326,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn targets_without_an_exact_name_are_found_by_our_label() {
+    fn finds_targets_without_exact_name_by_our_label() {
         let target = with(kubeconfig_manifest(), &[("/spec/grant/write/0/name", json!("{primary.name}-kubeconfig"))]);
         let expected = "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
         assert_eq!(watched([target], SecretReads::Strict)[3], expected);
     }
 
     #[test]
-    fn what_two_policies_want_is_watched_once() {
+    fn watches_shared_by_two_policies_are_opened_once() {
         let other = |changes: &[(&str, Value)]| {
             let named = [("/metadata/name", json!("other")), ("/spec/own/keepUntilAbsent", json!([]))];
             with(kubeconfig_manifest(), &[&named[..], changes].concat())

@@ -14,7 +14,7 @@ use crate::plan::taints::{self, TimeAdded};
 use crate::policy::Writes;
 use crate::reference::ObjectRef;
 use crate::sample::{HOSTED, kubeconfig_manifest, object, policy, taints_manifest};
-use crate::trigger::{Judged, observe};
+use crate::trigger::{LastSeen, observe};
 use crate::work::Key;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -130,15 +130,15 @@ fn damages() -> impl Strategy<Value = Vec<(usize, Value)>> {
 
 proptest! {
     #[test]
-    fn a_primary_is_judged_and_crosses_as_the_whole(before in damages(), after in damages()) {
+    fn a_stored_primary_triggers_and_converts_like_the_whole(before in damages(), after in damages()) {
         let revision = kubeconfig();
         let keep = keep(&revision, HOSTED.1);
         let [old, new] = [before, after].map(|damages| hosted(damaged(hosted_cluster(), &damages)));
         let [kept_old, kept_new] = [kept(&keep, &old), kept(&keep, &new)];
-        let (judge, declared) = revision.judge();
+        let (predicate, declared) = revision.predicate();
         prop_assert_eq!(
-            observe(judge, declared, Some(&Judged::of(&kept_old, declared)), &kept_new),
-            observe(judge, declared, Some(&Judged::of(&old, declared)), &new)
+            observe(predicate, declared, Some(&LastSeen::of(&kept_old, declared)), &kept_new),
+            observe(predicate, declared, Some(&LastSeen::of(&old, declared)), &new)
         );
         for guest in [revision.trigger.as_ref().unwrap(), &revision.decide] {
             prop_assert_eq!(inputs::primary(&kept_new, guest), inputs::primary(&new, guest));
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn an_input_crosses_as_the_whole(damages in damages()) {
+    fn a_stored_input_converts_like_the_whole(damages in damages()) {
         let revision = kubeconfig();
         let reference = ObjectRef::local(KLUSTERLET.0, KLUSTERLET.1, None, "klusterlet-demo");
         let body = json!({"metadata": {"name": "x"}, "spec": {"deployOption": {"mode": "Hosted", "x": 1}, "y": 1}});
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn taints_are_planned_as_for_the_whole(damages in damages(), declares_taints: bool) {
+    fn plans_taints_as_for_the_whole(damages in damages(), declares_taints: bool) {
         let fields = ["status.conditions[ManagedClusterConditionAvailable]", "metadata.labels", "spec.taints"];
         let revision = tainting(&fields[..if declares_taints { 3 } else { 2 }]);
         let Writes::Taints(rule) = &revision.policy.writes else { panic!("a policy that taints") };
@@ -172,7 +172,7 @@ proptest! {
         let key = Key::new(&revision.policy.name, &reference);
         let whole = object(reference, damaged(managed_cluster(), &damages));
         let kept = kept(&keep(&revision, MANAGED_CLUSTER.1), &whole);
-        let declared = revision.judge().1;
+        let declared = revision.predicate().1;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
         let wanted = [Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }];
         let plan = |primary: &Object| {

@@ -1,5 +1,5 @@
-//! Documents as values, tried from outside: what is read, what is refused and where, what is written.
-//! Never a test of what serde_yaml itself makes of a scalar.
+//! Documents as values, tested from outside: what is read, what is refused and where, what is written. serde_yaml's own
+//! handling of scalars is out of scope.
 
 mod read;
 mod write;

@@ -12,7 +12,7 @@ fn read(text: &str) -> Result<Value, DocumentError> {
 }
 
 #[test]
-fn yaml_and_json_say_the_same() {
+fn yaml_and_json_read_the_same() {
     let expected = json!({"a": [1, -2, 1.5, true, null, "x"], "b": {"8080": "y", "c": ""}});
     for text in [
         "a: [1, -2, 1.5, true, ~, x]\nb:\n  8080: y\n  c: ''\n",
@@ -36,7 +36,7 @@ fn the_dialect_is_yaml_1_2() {
 }
 
 #[test]
-fn every_fault_has_its_place() {
+fn every_error_has_a_position() {
     let cases = [
         ("a: 1\nb: 2\na: 3\n", Fault::DuplicateKey, (3, 1), "?"),
         ("{\"a\": 1, \"a\": 2}", Fault::DuplicateKey, (1, 12), "?"),
@@ -72,9 +72,9 @@ fn a_quoted_merge_key_is_a_key() {
     }
 }
 
-/// As yaml.v2 under client-go: what stands later counts, in a list of maps what stands earlier.
+/// Like yaml.v2 under client-go: the later one wins, but in a list of maps the earlier one.
 #[test]
-fn merge_keys_are_resolved_in_the_order_of_the_text() {
+fn merge_keys_resolve_in_document_order() {
     let anchors = "x: &a {s: a, t: a}\ny: &b {s: b, p: b}\nz:";
     for (text, expected) in [
         ("\n  <<: *a\n  s: own\n", json!({"s": "own", "t": "a"})),
@@ -93,7 +93,7 @@ fn merge_keys_are_resolved_in_the_order_of_the_text() {
     }
     let twice = read(&format!("{anchors} {{<<: *a, s: 1, s: 2}}\n")).unwrap_err();
     assert_eq!((twice.fault, twice.path.as_str()), (Fault::DuplicateKey, "?.?"));
-    // What is merged costs as often as it is used.
+    // Merged content costs as often as it is used.
     let fields: String = (0..500).map(|number| format!("k{number}: 1, ")).collect();
     let many = "- {<<: *a}\n".repeat(100);
     assert_eq!(read(&format!("a: &a {{{fields}}}\nb:\n{many}")).unwrap_err().fault, Fault::TooManyValues);
@@ -106,7 +106,7 @@ fn merge_keys_are_resolved_in_the_order_of_the_text() {
 }
 
 #[test]
-fn what_a_document_may_cost_is_bounded() {
+fn bounds_the_cost_of_a_document() {
     let mut nested = String::from("a0: &a0 [x, x, x, x, x, x, x, x]\n");
     for at in 1..30 {
         let aliases = vec![format!("*a{}", at - 1); 8].join(", ");
@@ -133,7 +133,7 @@ fn what_a_document_may_cost_is_bounded() {
 }
 
 #[test]
-fn aliases_within_the_budget_are_expanded() {
+fn expands_aliases_within_the_budget() {
     let text = "a: &a {b: [1, 2]}\nc: *a\nd: *a\n";
     assert_eq!(
         parse_one(text.as_bytes(), LIMITS),
@@ -162,7 +162,7 @@ fn one_broken_document_does_not_hide_the_others() {
 }
 
 #[test]
-fn lists_are_flattened() {
+fn flattens_lists() {
     let list = json!({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "PodList", "items": [{"kind": "Pod"}]}]});
     assert_eq!(flatten_list(list), [json!({"kind": "Secret"}), json!({"kind": "Pod"})]);
     for other in [json!({"kind": "WatchList"}), json!({"kind": "Menu", "items": [1]}), json!([1]), json!("x")] {
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_of_yaml_makes_it_panic_or_speak(parts in prop::collection::vec(prop::sample::select(vec![
+    fn no_yaml_text_makes_it_panic_or_leaks_into_errors(parts in prop::collection::vec(prop::sample::select(vec![
         "hunter", ": ", "- ", "\n", "  ", "[", "]", "{", "}", ", ", "&a ", "*a", "!t ", "|\n", ">\n", "'", "\"", "? ",
         "---\n", "...\n", "%YAML 1.2\n", "#", "<<", "~", "\t", "\r\n", "1e9", ".nan", "\u{85}", "\u{feff}", "\\",
     ]), 0..60)) {
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn it_agrees_with_the_parser_it_stands_on(text in "([a-c]: ([a-z0-9.~'-]{0,6}|\\[[a-z0-9, ]{0,9}\\])\n){0,3}") {
+    fn agrees_with_the_underlying_parser(text in "([a-c]: ([a-z0-9.~'-]{0,6}|\\[[a-z0-9, ]{0,9}\\])\n){0,3}") {
         let bare = serde_yaml::from_str::<Value>(&text);
         if let Ok(ours) = parse_one(text.as_bytes(), LIMITS) {
             prop_assert_eq!(ours, bare.unwrap());

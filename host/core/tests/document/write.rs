@@ -1,11 +1,11 @@
-//! What is written: it reads the same, and no reader of YAML 1.1 takes a text for anything else.
+//! Writing: the text reads back equal, and no reader of YAML 1.1 misinterprets it.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::{to_yaml, to_yaml_in_order};
 
 #[test]
-fn it_looks_like_what_kubernetes_writes() {
+fn formats_like_kubernetes() {
     let value = json!({
         "apiVersion": "v1", "empty": {}, "none": [], "nothing": null, "long": "LS0tLS1CRUdJTiBDRVJU/+==",
         "items": [{"a": 1, "b": [true, [2, [], {"c": "d: e"}]]}, "x", []],
@@ -37,7 +37,7 @@ words: \"plain words, with (all) marks: of@prose\"
 }
 
 #[test]
-fn whatever_a_reader_could_take_for_something_else_is_quoted() {
+fn quotes_whatever_a_reader_could_misinterpret() {
     let words = "y Y n N yes Yes YES no No NO on On ON off Off OFF true True TRUE false False FALSE null Null NULL ~ \
         012 0o14 0x1F 0b1 1_000 1e3 1E3 .5 5. +1 -1 .inf -.Inf .nan 1:30 190:20:30 1.5:30 2026-01-01 2026-01-01T00:00:00Z = << \
         <<: - -- --- ... ? : a: :a a:b: # #a & &a * *a ! !a !!str | > % %a @ @a ` `a ' \" [ ] { } , [a] {a} 0 00 1 1.0 \
@@ -67,14 +67,14 @@ fn floats_are_floats_for_every_reader() {
 }
 
 #[test]
-fn long_keys_are_read_again() {
+fn long_keys_read_back() {
     for length in [127, 128, 129, 1_024, 5_000] {
         let value = json!({"a": [{"\u{1}".repeat(length): {"k".repeat(length): ["x", {}], "z": 1}}]});
         assert_eq!(serde_yaml::from_str::<Value>(&to_yaml(&value)).unwrap(), value, "{length}");
     }
 }
 
-/// Any value; texts are often of letters that mean something to YAML.
+/// Any value; texts often contain characters with a meaning in YAML.
 fn values() -> impl Strategy<Value = Value> {
     let texts = prop_oneof![
         any::<String>(),
@@ -100,7 +100,7 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_the_same(value in values()) {
+    fn written_documents_read_back_equal(value in values()) {
         let text = to_yaml(&value);
         let read: Value = serde_yaml::from_str(&text).unwrap();
         prop_assert_eq!(read, value, "{}", text);

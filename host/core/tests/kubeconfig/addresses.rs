@@ -1,4 +1,4 @@
-//! Servers outside of the cluster's DNS: what an address grant admits, and what an error about an answer says.
+//! Servers outside the cluster's DNS: what an address grant allows, and what an error about an answer says.
 
 use crate::answers::url;
 use crate::fixture::{admin, assemble_from, grant, parse, rewired, service, with};
@@ -52,7 +52,7 @@ fn granted(address: Value, server: Url) -> bool {
 }
 
 #[test]
-fn a_node_port_is_that_of_the_service_on_a_granted_host() {
+fn uses_the_node_port_of_the_service_on_a_granted_host() {
     let wildcard = json!({"role": "service", "nodePort": true, "host": "*.nodes.example.com"});
     for (server, expected) in [
         ("a.nodes.example.com:31000", true),
@@ -97,7 +97,7 @@ fn a_node_port_is_that_of_the_service_on_a_granted_host() {
 }
 
 #[test]
-fn a_load_balancer_is_reached_by_its_names_and_the_ports_of_the_service() {
+fn reaches_a_load_balancer_by_its_names_and_service_ports() {
     let balancer = json!({"role": "service", "loadBalancer": true});
     let v6 = Url { host: "2001:db8::7".to_owned(), ..url("x:6443") };
     assert!(granted(balancer.clone(), v6));
@@ -117,7 +117,7 @@ fn a_load_balancer_is_reached_by_its_names_and_the_ports_of_the_service() {
 }
 
 #[test]
-fn a_field_is_a_host_a_url_or_both_parts() {
+fn a_field_gives_a_host_a_url_or_both_parts() {
     let primary = |field: &str| json!({"primaryField": format!("status.{field}")});
     for (address, server, expected) in [
         (primary("controlPlaneEndpoint"), "api.demo.example.com:7443", true),
@@ -158,7 +158,7 @@ fn a_field_is_a_host_a_url_or_both_parts() {
 }
 
 #[test]
-fn an_error_says_what_was_proposed_and_what_is_granted() {
+fn an_error_names_the_proposal_and_the_grant() {
     let both = KubeconfigGrant {
         server: ["service", "source", "https://a.example.com"].map(str::to_owned).to_vec(),
         addresses: [
@@ -173,7 +173,7 @@ fn an_error_says_what_was_proposed_and_what_is_granted() {
     };
     assert_eq!(
         under(&both, url("evil.example.org:6443")).unwrap_err().to_string(),
-        "the guest proposed server https://evil.example.org:6443 for `clusters[0].cluster.server`; granted is \
+        "the guest proposed server https://evil.example.org:6443 for `clusters[0].cluster.server`; granted: \
          https://kube-apiserver.clusters-demo[.svc[.cluster.local]]:6443|443, https://api.demo.example.com:6443 of the source, \
          https://a.example.com, *.example.com with a node port of service, a load balancer of service, `spec.host` of route, \
          `status.controlPlaneEndpoint` of the primary"
@@ -182,13 +182,14 @@ fn an_error_says_what_was_proposed_and_what_is_granted() {
     let odd = Url { path: "?x".to_owned(), ..url("evil.example.org:6443") };
     assert_eq!(
         under(&none, odd).unwrap_err().to_string(),
-        "the guest proposed server that is no URL for `clusters[0].cluster.server`; granted is the Service other, which is not there"
+        "the guest proposed server that is not a URL for `clusters[0].cluster.server`; granted: the Service other, \
+         which does not exist"
     );
 }
 
-/// Names from inside the document are shown nowhere; what is the source's fault still names the source.
+/// Names from inside the document are not shown; an error about the source still names the source.
 #[test]
-fn every_error_about_an_answer_names_the_proposal_and_no_name_of_the_document() {
+fn errors_about_an_answer_name_the_proposal_and_nothing_of_the_document() {
     type Change = fn(&mut Proposal);
     let secret = |value: Value| {
         let text = value.to_string().replace("\"admin\"", "\"hunter2\"").replace("\"cluster\",", "\"hunter3\",");
@@ -229,7 +230,7 @@ fn every_error_about_an_answer_names_the_proposal_and_no_name_of_the_document() 
     let source = parse(&with(admin(), "/clusters/0/cluster/proxy-url", Value::Null)).unwrap();
     let answer = rewired(&source.view());
     let error = assemble_from(&certificates, &source, &answer, &inputs, &primary).unwrap_err();
-    assert_eq!(error.to_string(), "the guest proposed a client certificate for `users[0].user`; granted is Token");
+    assert_eq!(error.to_string(), "the guest proposed a client certificate for `users[0].user`; granted: Token");
     let late = with(admin(), "/users/0/user/client-key-data", json!(crate::fixture::base64("x")));
     assert!(!parse(&late).unwrap_err().proposed);
 }

@@ -1,4 +1,4 @@
-//! What becomes of a guest's answer: only what it names and may name differs from the source.
+//! The effect of a guest's answer: the result differs from the source only where the answer says so and may.
 
 use crate::fixture::{
     CA, OTHER_CA, admin, assemble, assemble_under, base64, grant, parse, rewired, two, unchanged, with,
@@ -33,14 +33,14 @@ pub(crate) fn url(text: &str) -> Url {
 }
 
 #[test]
-fn only_the_server_differs_and_all_else_stays() {
+fn only_the_server_changes() {
     let source = two();
     let expected = with(source.clone(), "/clusters/0/cluster/server", json!(SERVER));
     assert_eq!(try_answer(&source, |_| {}), Ok(expected));
 }
 
 #[test]
-fn it_is_written_in_the_order_of_client_go() {
+fn writes_in_the_order_of_client_go() {
     let source = parse(&with(with(admin(), "/apiVersion", Value::Null), "/zone", json!("yes"))).unwrap();
     let result = assemble(&source, &rewired(&source.view())).unwrap();
     let keys: Vec<_> = result
@@ -79,7 +79,7 @@ fn entries_can_be_dropped_and_renamed() {
 }
 
 #[test]
-fn authorities_are_joined_in_order() {
+fn joins_cas_in_order() {
     let result = try_answer(&two(), |answer| answer.clusters[0].authorities = vec![1, 0]).unwrap();
     let data = &result["clusters"][0]["cluster"]["certificate-authority-data"];
     assert_eq!(*data, json!(base64(&format!("{OTHER_CA}{CA}"))));
@@ -93,9 +93,9 @@ fn authorities_are_joined_in_order() {
     );
 }
 
-/// Clients refuse a file beside data.
+/// Clients refuse a file together with data.
 #[test]
-fn a_file_gives_way_to_the_data_of_another_entry() {
+fn data_of_another_entry_replaces_a_file() {
     let file = json!({"server": "https://a", "certificate-authority": "/etc/ca"});
     let result = try_answer(&with(two(), "/clusters/0/cluster", file), |answer| {
         answer.clusters[0].authorities = vec![0];
@@ -106,7 +106,7 @@ fn a_file_gives_way_to_the_data_of_another_entry() {
 }
 
 #[test]
-fn what_the_guest_drops_is_gone() {
+fn removes_what_the_guest_drops() {
     let changes = json!({"insecure-skip-tls-verify": true, "proxy-url": "http://u:p@proxy", "tls-server-name": "a", "x": 1,
         "server": "https://a", "certificate-authority-data": base64(CA)});
     let result = try_answer(&with(admin(), "/clusters/0/cluster", changes), |answer| {
@@ -120,7 +120,7 @@ fn what_the_guest_drops_is_gone() {
 }
 
 #[test]
-fn numbers_that_were_not_given_are_refused() {
+fn refuses_unknown_entry_numbers() {
     type Change = fn(&mut Proposal);
     let changes: [(&str, Change); 9] = [
         ("clusters[0]", |answer| answer.clusters[0].entry = 2),
@@ -135,7 +135,7 @@ fn numbers_that_were_not_given_are_refused() {
     ];
     for (path, change) in changes {
         let error = try_answer(&two(), change).unwrap_err();
-        assert_eq!((error.word, error.path.as_str()), (KnownReason::UnknownReference, path));
+        assert_eq!((error.reason, error.path.as_str()), (KnownReason::UnknownReference, path));
     }
 }
 
@@ -148,18 +148,18 @@ fn names_must_differ() {
         |answer| answer.contexts[1].name = "admin".to_owned(),
     ];
     for change in changes {
-        assert_eq!(try_answer(&two(), change).unwrap_err().word, KnownReason::DuplicateEntry);
+        assert_eq!(try_answer(&two(), change).unwrap_err().reason, KnownReason::DuplicateEntry);
     }
 }
 
 #[test]
-fn no_credential_is_sent_to_a_cluster_that_the_source_does_not_join_it_with() {
+fn sends_no_credential_to_a_cluster_it_does_not_belong_to() {
     type Change = fn(&mut Proposal);
     let changes: [Change; 5] = [
         |answer| answer.contexts[0].cluster = "other".to_owned(),
         |answer| answer.contexts[1].user = "admin".to_owned(),
         |answer| answer.contexts[0].entry = 1,
-        // The same by renaming what the context names.
+        // The same by renaming the entry that the context names.
         |answer| {
             answer.clusters[0].name = "x".to_owned();
             answer.clusters[1].name = "cluster".to_owned();
@@ -170,17 +170,17 @@ fn no_credential_is_sent_to_a_cluster_that_the_source_does_not_join_it_with() {
         },
     ];
     for change in changes {
-        assert_eq!(try_answer(&two(), change).unwrap_err().word, KnownReason::ServerNotGranted);
+        assert_eq!(try_answer(&two(), change).unwrap_err().reason, KnownReason::ServerNotGranted);
     }
-    // A name that leads nowhere in the source must not begin to lead somewhere.
+    // A name that matches nothing in the source must not match something later.
     let dangling = with(two(), "/contexts/1/context/cluster", json!("nowhere"));
     assert!(try_answer(&dangling, |_| {}).is_ok());
     let error = try_answer(&dangling, |answer| answer.clusters[1].name = "nowhere".to_owned()).unwrap_err();
-    assert_eq!(error.word, KnownReason::ServerNotGranted);
+    assert_eq!(error.reason, KnownReason::ServerNotGranted);
 }
 
 #[test]
-fn the_server_is_a_form_of_the_service_with_one_of_its_ports() {
+fn the_server_is_a_service_address_with_one_of_its_ports() {
     let host = "kube-apiserver.clusters-demo";
     for good in ["", ":443", ".svc:6443", ".svc.cluster.local:6443"] {
         let server = url(&format!("{host}{good}"));
@@ -206,7 +206,7 @@ fn the_server_is_a_form_of_the_service_with_one_of_its_ports() {
     for server in wrong {
         let error = try_answer(&two(), |answer| answer.clusters[0].server = server.clone()).unwrap_err();
         assert_eq!(
-            (error.word, error.path.as_str()),
+            (error.reason, error.path.as_str()),
             (KnownReason::ServerNotGranted, "clusters[0].cluster.server"),
             "{server:?}"
         );
@@ -237,11 +237,15 @@ fn the_grant_decides_about_each_part() {
         ),
         (KubeconfigGrant { server: vec!["source".to_owned()], ..grant() }, plain, KnownReason::ServerNotGranted),
         (KubeconfigGrant { server: Vec::new(), ..grant() }, plain, KnownReason::ServerNotGranted),
-        (KubeconfigGrant { server: vec!["https://evil.com".to_owned()], ..grant() }, plain, KnownReason::ServerNotGranted),
+        (
+            KubeconfigGrant { server: vec!["https://evil.com".to_owned()], ..grant() },
+            plain,
+            KnownReason::ServerNotGranted,
+        ),
     ];
     for (grant, change, word) in cases {
         let found = try_under(&grant, &source, |answer| change(&mut answer.clusters[0]));
-        assert_eq!(found.unwrap_err().word, word);
+        assert_eq!(found.unwrap_err().reason, word);
     }
     let proxy = KubeconfigGrant { proxy: CarryGrant::AsSource, ..grant() };
     let result = try_under(&proxy, &source, |answer| answer.clusters[0].insecure = false).unwrap();
@@ -249,23 +253,23 @@ fn the_grant_decides_about_each_part() {
     let error = try_under(&proxy, &source, |answer| {
         (answer.clusters[0].insecure, answer.clusters[0].proxy) = (false, Some(1));
     });
-    assert_eq!(error.unwrap_err().word, KnownReason::ProxyNotGranted, "another entry's proxy");
+    assert_eq!(error.unwrap_err().reason, KnownReason::ProxyNotGranted, "another entry's proxy");
 }
 
 #[test]
-fn an_authority_is_not_dropped() {
+fn refuses_to_drop_a_ca() {
     for at in [0, 1] {
         let error = try_answer(&two(), |answer| {
             answer.clusters[at].server = url("kube-apiserver.clusters-demo:6443");
             answer.clusters[at].proxy = None;
             answer.clusters[at].authorities.clear();
         });
-        assert_eq!(error.unwrap_err().word, KnownReason::CANotGranted);
+        assert_eq!(error.unwrap_err().reason, KnownReason::CANotGranted);
     }
 }
 
 #[test]
-fn insecure_stays_only_where_the_source_has_it() {
+fn insecure_stays_only_if_the_source_has_it() {
     let insecure = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
     let source = with(admin(), "/clusters/0/cluster", json!({"server": "https://a", "insecure-skip-tls-verify": true}));
     assert!(try_under(&insecure, &source, |_| {}).is_ok());
@@ -273,30 +277,30 @@ fn insecure_stays_only_where_the_source_has_it() {
         answer.clusters[0].insecure = true;
         answer.clusters[0].authorities.clear();
     });
-    assert_eq!(error.unwrap_err().word, KnownReason::InsecureNotGranted);
+    assert_eq!(error.unwrap_err().reason, KnownReason::InsecureNotGranted);
 }
 
 #[test]
-fn the_sources_own_server_and_listed_ones_can_be_granted() {
+fn the_source_server_and_listed_servers_can_be_granted() {
     let granted = |server: &str| KubeconfigGrant { server: vec![server.to_owned()], ..grant() };
     let own = |answer: &mut Proposal| answer.clusters[0].server = url("api.demo.example.com:6443");
     let result = try_under(&granted("source"), &admin(), own).unwrap();
     assert_eq!(result["clusters"][0]["cluster"]["server"], json!("https://api.demo.example.com:6443"));
     assert!(try_under(&granted("https://API.demo.example.com:6443"), &admin(), own).is_ok());
     assert_eq!(
-        try_under(&granted("https://api.demo.example.com"), &admin(), own).unwrap_err().word,
+        try_under(&granted("https://api.demo.example.com"), &admin(), own).unwrap_err().reason,
         KnownReason::ServerNotGranted
     );
     // The other cluster's server is not this entry's own.
     let swapped = |answer: &mut Proposal| answer.clusters[0].server = url("other.example.com:443");
-    assert_eq!(try_under(&granted("source"), &two(), swapped).unwrap_err().word, KnownReason::ServerNotGranted);
+    assert_eq!(try_under(&granted("source"), &two(), swapped).unwrap_err().reason, KnownReason::ServerNotGranted);
 }
 
 #[test]
 fn an_entry_that_is_not_current_may_stay_but_not_change() {
     let source = parse(&two()).unwrap();
     let error = assemble(&source, &unchanged(&source.view())).unwrap_err();
-    assert_eq!((error.word, error.path.as_str()), (KnownReason::ServerNotGranted, "clusters[0].cluster.server"));
+    assert_eq!((error.reason, error.path.as_str()), (KnownReason::ServerNotGranted, "clusters[0].cluster.server"));
     type Change = fn(&mut ProposedCluster);
     let changes: [(Change, KnownReason); 5] = [
         (|cluster| cluster.server.host = "evil.com".to_owned(), KnownReason::ServerNotGranted),
@@ -306,56 +310,72 @@ fn an_entry_that_is_not_current_may_stay_but_not_change() {
         (|cluster| cluster.entry = 0, KnownReason::ServerNotGranted),
     ];
     for (change, word) in changes {
-        assert_eq!(try_answer(&two(), |answer| change(&mut answer.clusters[1])).unwrap_err().word, word);
+        assert_eq!(try_answer(&two(), |answer| change(&mut answer.clusters[1])).unwrap_err().reason, word);
     }
 }
 
 #[test]
-fn a_kind_of_credential_is_granted_or_refused() {
+fn each_kind_of_credential_is_granted_or_refused() {
     let exec = with(admin(), "/users/0/user", json!({"exec": {"command": "x"}}));
     assert!(try_answer(&exec, |_| {}).is_ok());
     let bytes_only = KubeconfigGrant { credentials: vec![CredentialGrant::ClientCertificate], ..grant() };
     assert!(try_under(&bytes_only, &admin(), |_| {}).is_ok());
     let error = try_under(&bytes_only, &exec, |_| {}).unwrap_err();
-    assert_eq!((error.word, error.path.as_str()), (KnownReason::CredentialNotGranted, "users[0].user"));
+    assert_eq!((error.reason, error.path.as_str()), (KnownReason::CredentialNotGranted, "users[0].user"));
 }
 
 #[test]
-fn without_an_authority_only_where_the_source_has_none_and_the_grant_allows_it() {
+fn omits_the_ca_only_if_source_and_grant_allow_it() {
     let without = with(admin(), "/clusters/0/cluster", json!({"server": "https://a"}));
-    assert_eq!(try_answer(&without, |_| {}).unwrap_err().word, KnownReason::InvalidAuthority);
+    assert_eq!(try_answer(&without, |_| {}).unwrap_err().reason, KnownReason::InvalidAuthority);
     let allowed = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
     assert!(try_under(&allowed, &without, |_| {}).is_ok());
 }
 
 #[test]
-fn what_an_answer_multiplies_is_refused_before_it_is_built() {
+fn refuses_an_answer_that_multiplies_before_building_it() {
     let big = "x".repeat(60_000);
     let secret = |field: &str| with(admin(), field, json!(big));
     let many_values = with(admin(), "/users/0/zone", json!(vec![1; 5_000]));
-    // Each is refused by the rule that looks before anything is built, not for the size of what was built.
-    let (twice, many, large) = ("CA data that is named twice", "more than 1,000 entries", "or of too many values");
+    // Each is refused by the rule that runs before anything is built, not for the size of the result.
+    let (twice, many, large) = ("the same CA data twice", "more than 1,000 entries", "or of too many values");
     for (result, word, rule) in [
-        // The same CA data over and over.
-        (try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0; 250_000]), KnownReason::DuplicateEntry, twice),
-        (try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0, 1, 0]), KnownReason::DuplicateEntry, twice),
-        // More entries than are worth a look.
+        // The same CA data repeatedly.
+        (
+            try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0; 250_000]),
+            KnownReason::DuplicateEntry,
+            twice,
+        ),
+        (
+            try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0, 1, 0]),
+            KnownReason::DuplicateEntry,
+            twice,
+        ),
+        // Too many entries to examine.
         (try_answer(&admin(), |answer| repeat(answer, 9_000)), KnownReason::KubeconfigTooLarge, many),
         (try_answer(&admin(), |answer| repeat(answer, 1_001)), KnownReason::KubeconfigTooLarge, many),
-        // Few entries, each of much: text, or values that are short.
-        (try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 900)), KnownReason::KubeconfigTooLarge, large),
-        (try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 18)), KnownReason::KubeconfigTooLarge, large),
+        // Few entries, each with a lot of content: text, or many short values.
+        (
+            try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 900)),
+            KnownReason::KubeconfigTooLarge,
+            large,
+        ),
+        (
+            try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 18)),
+            KnownReason::KubeconfigTooLarge,
+            large,
+        ),
         (try_answer(&many_values, |answer| repeat(answer, 900)), KnownReason::KubeconfigTooLarge, large),
     ] {
         let error = result.unwrap_err();
-        assert!(error.word == word && error.message.contains(rule), "want {word:?}, {rule}: {error:?}");
+        assert!(error.reason == word && error.message.contains(rule), "want {word:?}, {rule}: {error:?}");
     }
-    // What fits is made: the count is never more than what is written.
+    // What fits is built: the count never exceeds what is written.
     let text = try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 10)).unwrap();
     assert_eq!(text["users"].as_array().map(Vec::len), Some(10));
 }
 
-/// Proposes the first user so often, under names of their own.
+/// Proposes the first user this often, under different names.
 fn repeat(answer: &mut Proposal, times: usize) {
     let first = answer.users[0].clone();
     let named = |at: usize| ProposedUser { name: format!("{}-{at}", first.name), ..first.clone() };

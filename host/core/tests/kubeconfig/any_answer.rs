@@ -1,11 +1,11 @@
-//! Any source and any answer: what is not named stays, and no credential goes elsewhere.
+//! For any source and any answer: content that the answer does not name stays, and no credential goes elsewhere.
 
 use crate::answers::{SERVER, try_answer, url};
 use crate::fixture::{two, with};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Any JSON without much of anything.
+/// Any JSON of small size.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -23,7 +23,7 @@ fn anything() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_else_a_source_holds_stays(
+    fn keeps_unrelated_content_of_a_source(
         key in "x-[a-z]{0,5}",
         all in prop::collection::vec(anything(), 6),
         command in ".{0,12}",
@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn no_answer_makes_it_panic_or_sends_a_credential_elsewhere(
+    fn no_answer_panics_or_sends_a_credential_elsewhere(
         numbers in prop::collection::vec(0_u32..4, 12),
         names in prop::collection::vec(prop::sample::select(vec!["cluster", "other", "admin", "viewer", "view", "x", ""]), 8),
         servers in prop::collection::vec(prop::sample::select(vec!["kube-apiserver.clusters-demo.svc:6443", "other.example.com:443", "api.demo.example.com:6443", "evil.com"]), 2),

@@ -1,4 +1,4 @@
-//! Canaries in every place of a kubeconfig, rightly and wrongly typed: none sings in an error or in a debug form.
+//! Canaries in every field of a kubeconfig, with correct and wrong types: no error or debug output contains one.
 
 use crate::fixture::{LIMITS, assemble, rewired, two, with};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use transom_core::kubeconfig::Source;
 
 const CANARY: &str = "Canary7f3a";
 
-/// Every place in a value, as JSON pointers.
+/// Every path in a value, as JSON pointers.
 fn places(value: &Value, here: &str, found: &mut Vec<String>) {
     found.push(here.to_owned());
     match value {
@@ -18,7 +18,7 @@ fn places(value: &Value, here: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A text in which a canary stands where it may or may not.
+/// A text with a canary in an allowed or a forbidden place.
 fn texts(pointer: &str) -> Vec<String> {
     let wrong = [
         json!(CANARY),
@@ -45,7 +45,7 @@ fn texts(pointer: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_canary_is_heard() {
+fn leaks_no_canary() {
     let more = [
         ("/users/0/user/exec", json!({"command": "x", "args": ["y"], "env": [{"name": "n", "value": "v"}]})),
         ("/users/0/user/auth-provider", json!({"name": "x", "config": {"id-token": "y"}})),

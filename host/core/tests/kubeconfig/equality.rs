@@ -1,4 +1,4 @@
-//! When what is there counts as what should be there, and whose credential it is.
+//! When the existing content counts as equal to the desired one, and which source a credential belongs to.
 
 use crate::fixture::{CA, LIMITS, OTHER_CA, RSA, admin, assemble, base64, parse, rewired, two, with};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ fn formatting_does_not_count() {
 }
 
 #[test]
-fn a_credential_is_the_sources_whatever_surrounds_it() {
+fn recognises_a_shared_credential_in_any_context() {
     let source = parse(&admin()).unwrap();
     let shares = |value: &Value| source.shares_credential(value.to_string().as_bytes(), &LIMITS);
     assert!(shares(&admin()));

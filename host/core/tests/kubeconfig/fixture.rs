@@ -1,4 +1,4 @@
-//! A kubeconfig as HyperShift makes it, and an honest guest's answer to it. Never a check.
+//! A kubeconfig in HyperShift's form, and an honest guest's answer to it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -109,7 +109,7 @@ pub(crate) fn unchanged(view: &SourceView) -> Proposal {
     }
 }
 
-/// What the kubeconfig guest answers: the first cluster gets the Service's address.
+/// The kubeconfig guest's answer: the first cluster gets the Service's address.
 pub(crate) fn rewired(view: &SourceView) -> Proposal {
     let mut answer = unchanged(view);
     if let Some(first) = answer.clusters.first_mut() {
@@ -143,7 +143,7 @@ pub(crate) fn service() -> Service {
     }
 }
 
-/// The grant of the policy that ships, with every kind of credential.
+/// The grant of the bundled policy, with every kind of credential.
 pub(crate) fn grant() -> KubeconfigGrant {
     KubeconfigGrant {
         credentials: vec![

@@ -1,5 +1,5 @@
-//! Kubeconfigs tried from outside: reading, answering by reference, putting together, comparing, redacting.
-//! Never a real credential: everything in `given` was made for these tests.
+//! Kubeconfigs tested from outside: reading, answers by reference, assembling, comparing, redacting. Contains no real
+//! credential: everything in `given` was created for these tests.
 
 mod addresses;
 mod answers;

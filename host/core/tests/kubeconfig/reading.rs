@@ -1,4 +1,4 @@
-//! What is a kubeconfig, what is refused, and what a guest sees of one.
+//! What is accepted as a kubeconfig, what is refused, and what a guest sees of one.
 
 use crate::fixture::{CA, LIMITS, OTHER_CA, RSA, admin, base64, parse, two, with};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use transom_core::contract::credentials::{AuthoritySource, Proxy, Url};
 use transom_core::kubeconfig::{KubeconfigLimits, Source};
 
 #[test]
-fn a_guest_sees_everything_but_what_is_secret() {
+fn shows_a_guest_everything_except_secrets() {
     let view = parse(&two()).unwrap().view();
     assert_eq!(view.current_context, "admin");
     let cluster = &view.clusters[1];
@@ -38,7 +38,7 @@ fn a_guest_sees_everything_but_what_is_secret() {
 }
 
 #[test]
-fn kinds_of_credentials_and_authorities_are_told() {
+fn names_kinds_of_credentials_and_cas() {
     let kinds = |user: Value| {
         let view = parse(&with(admin(), "/users/0/user", user)).unwrap().view();
         let found = view.users[0].credential.clone();
@@ -59,7 +59,7 @@ fn kinds_of_credentials_and_authorities_are_told() {
 }
 
 #[test]
-fn what_clients_take_is_taken() {
+fn accepts_what_clients_accept() {
     let folded =
         base64(CA).as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line) + "\r\n").collect::<String>();
     for (pointer, value) in [
@@ -80,18 +80,18 @@ fn what_clients_take_is_taken() {
     }
 }
 
-/// Where a field is put, what it is, which reason and path are named.
+/// The path of a field, its value, and the expected reason and path in the error.
 type Wrong = (&'static str, Value, KnownReason, &'static str);
 
 fn named(cases: impl IntoIterator<Item = Wrong>) {
     for (pointer, value, word, path) in cases {
-        let error = parse(&with(admin(), pointer, value)).err().map(|error| (error.word, error.path));
+        let error = parse(&with(admin(), pointer, value)).err().map(|error| (error.reason, error.path));
         assert_eq!(error, Some((word, path.to_owned())), "{pointer}");
     }
 }
 
 #[test]
-fn what_has_a_wrong_shape_is_named_by_reason_and_path() {
+fn names_reason_and_path_of_a_wrong_shape() {
     named([
         ("/apiVersion", json!("v2"), KnownReason::NotAKubeconfig, "apiVersion"),
         ("/kind", json!(1), KnownReason::NotAKubeconfig, "kind"),
@@ -114,7 +114,12 @@ fn what_has_a_wrong_shape_is_named_by_reason_and_path() {
             "clusters[0].cluster.certificate-authority",
         ),
         ("/users/0/user/as-groups", json!(["a", 1]), KnownReason::KubeconfigInvalid, "users[0].user.as-groups[1]"),
-        ("/users/0/user/as-user-extra", json!({"hunter": 1}), KnownReason::KubeconfigInvalid, "users[0].user.as-user-extra.?"),
+        (
+            "/users/0/user/as-user-extra",
+            json!({"hunter": 1}),
+            KnownReason::KubeconfigInvalid,
+            "users[0].user.as-user-extra.?",
+        ),
         (
             "/users/0/user/exec",
             json!({"env": [{"value": 1}]}),
@@ -134,14 +139,19 @@ fn what_has_a_wrong_shape_is_named_by_reason_and_path() {
 }
 
 #[test]
-fn what_holds_a_wrong_value_is_named_by_reason_and_path() {
+fn names_reason_and_path_of_a_wrong_value() {
     let authority = "/clusters/0/cluster/certificate-authority-data";
     let certificate = "/users/0/user/client-certificate-data";
     let key = "/users/0/user/client-key-data";
     let key_in_ca = format!("{CA}{}", include_str!("given/rsa-pkcs1.key"));
     named([
         (authority, json!("%%%"), KnownReason::InvalidBase64, "clusters[0].cluster.certificate-authority-data"),
-        (authority, json!(base64("no PEM")), KnownReason::InvalidAuthority, "clusters[0].cluster.certificate-authority-data"),
+        (
+            authority,
+            json!(base64("no PEM")),
+            KnownReason::InvalidAuthority,
+            "clusters[0].cluster.certificate-authority-data",
+        ),
         (
             authority,
             json!(base64(&key_in_ca)),
@@ -169,9 +179,9 @@ fn what_holds_a_wrong_value_is_named_by_reason_and_path() {
 }
 
 #[test]
-fn texts_that_are_no_kubeconfig_are_refused() {
+fn refuses_texts_that_are_not_kubeconfigs() {
     let small = KubeconfigLimits { bytes: 100 };
-    assert_eq!(Source::parse(&[b' '; 101], &small).unwrap_err().word, KnownReason::KubeconfigTooLarge);
+    assert_eq!(Source::parse(&[b' '; 101], &small).unwrap_err().reason, KnownReason::KubeconfigTooLarge);
     for (text, word, line) in [
         ("", KnownReason::KubeconfigEmpty, None),
         ("# nothing\n", KnownReason::KubeconfigEmpty, None),
@@ -184,9 +194,9 @@ fn texts_that_are_no_kubeconfig_are_refused() {
         ("a: \0", KnownReason::KubeconfigUnparsable, Some(1)),
     ] {
         let error = Source::parse(text.as_bytes(), &LIMITS).unwrap_err();
-        assert_eq!((error.word, error.line), (word, line), "{text:?}");
+        assert_eq!((error.reason, error.line), (word, line), "{text:?}");
     }
-    assert_eq!(Source::parse(b"a: \xff", &LIMITS).unwrap_err().word, KnownReason::KubeconfigUnparsable);
+    assert_eq!(Source::parse(b"a: \xff", &LIMITS).unwrap_err().reason, KnownReason::KubeconfigUnparsable);
 }
 
 proptest! {

@@ -15,7 +15,7 @@ fn secret(data: Value) -> Value {
 }
 
 #[test]
-fn a_kubeconfig_is_shown_as_its_structure() {
+fn shows_only_the_structure_of_a_kubeconfig() {
     let source = with(two(), "/users/1/user/hunter", json!("x"));
     let found = shown(&secret(json!({"kubeconfig": base64(&source.to_string())})));
     let config = &found["data"]["kubeconfig"];
@@ -41,7 +41,7 @@ fn a_kubeconfig_is_shown_as_its_structure() {
 }
 
 #[test]
-fn names_are_shown_where_they_are_asked_for_unless_they_are_credentials() {
+fn shows_names_on_request_unless_they_are_credentials() {
     let source = with(two(), "/users/1/user/hunter", json!("x"));
     let named = |source: &Value| {
         let object = secret(json!({"kubeconfig": base64(&source.to_string())}));
@@ -61,7 +61,7 @@ fn names_are_shown_where_they_are_asked_for_unless_they_are_credentials() {
     for hidden in ["hunter", "opaque", "pass", "LS0tLS1", "MII"] {
         assert!(!config.to_string().contains(hidden), "{hidden} in {config}");
     }
-    // Whoever names something by a credential shows it nowhere.
+    // A name that equals a credential is not shown.
     for (pointer, value) in [
         ("/users/1/user/token", json!(CANARY)),
         ("/users/1/user/password", json!(CANARY)),
@@ -81,7 +81,7 @@ fn names_are_shown_where_they_are_asked_for_unless_they_are_credentials() {
 }
 
 #[test]
-fn marks_hold_for_one_run() {
+fn fingerprints_hold_for_one_run() {
     let hide = |key: u8, bytes: &[u8]| Marks::new([key; 32]).hide("token", bytes);
     assert_eq!(hide(1, b"a"), hide(1, b"a"));
     assert_ne!(hide(1, b"a"), hide(2, b"a"));
@@ -90,12 +90,12 @@ fn marks_hold_for_one_run() {
 }
 
 #[test]
-fn no_canary_in_a_secret_is_seen() {
+fn shows_no_canary_of_a_secret() {
     let long = base64(CANARY);
     let values = [json!(CANARY), json!(long), json!({CANARY: CANARY}), json!([CANARY]), json!(format!("a: {CANARY}"))];
     for value in values {
         for field in ["data", "stringData", "dat"] {
-            // The keys of a Secret are no secret.
+            // The keys of a Secret are not secret.
             let whole = if value.is_object() { json!([value]) } else { value.clone() };
             for data in [json!({"password": value}), whole] {
                 let mut object = secret(json!({}));
@@ -119,7 +119,7 @@ fn no_canary_in_a_secret_is_seen() {
 }
 
 #[test]
-fn what_is_no_secret_is_shown_whole() {
+fn shows_public_content_entirely() {
     let copied = json!({"kind": "ConfigMap", "metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": CANARY}}});
     assert!(!shown(&copied).to_string().contains(CANARY));
     for object in [json!({"kind": "ConfigMap", "data": {"a": "b"}}), json!({"kind": "Service", "spec": {}}), json!("x")]

@@ -1,4 +1,4 @@
-//! Whether a result makes sense: contexts, authorities, certificates and keys of what current-context leads to.
+//! Whether a result is valid: contexts, CAs, certificates and keys of the entries that current-context leads to.
 
 use crate::fixture::{CA, NOW, OTHER_CA, RSA, admin, assemble, base64, grant, parse, rewired, service, two, with};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn with_key(certificate: &str, key: &str) -> Value {
 }
 
 #[test]
-fn a_key_belongs_to_its_certificate() {
+fn a_key_must_match_its_certificate() {
     let rsa = [include_str!("given/rsa-pkcs1.key"), include_str!("given/rsa-pkcs8.key")];
     let ec = [include_str!("given/ec-sec1.key"), include_str!("given/ec-pkcs8.key")];
     let ed25519 = include_str!("given/ed25519-pkcs8.key");
@@ -48,7 +48,7 @@ fn a_key_belongs_to_its_certificate() {
     for (at, (certificate, key)) in bad.iter().enumerate() {
         let error = outcome(&with_key(certificate, key)).unwrap_err();
         assert_eq!(
-            (error.word, error.path.as_str()),
+            (error.reason, error.path.as_str()),
             (KnownReason::CertificateKeyMismatch, "users[0].user.client-key-data"),
             "{at}"
         );
@@ -56,14 +56,14 @@ fn a_key_belongs_to_its_certificate() {
 }
 
 #[test]
-fn only_the_current_user_must_be_sound() {
+fn validates_only_the_current_user() {
     let mismatch = with_key(RSA, include_str!("given/other-rsa-pkcs1.key"))["users"][0]["user"].clone();
     assert_eq!(outcome(&with(two(), "/users/1/user", mismatch.clone())), Ok(()));
     assert!(outcome(&with(two(), "/users/0/user", mismatch)).is_err());
 }
 
 #[test]
-fn a_client_certificate_is_valid_at_the_time_of_the_call() {
+fn a_client_certificate_must_be_valid_at_the_time_of_the_call() {
     let source = parse(&admin()).unwrap();
     let answer = rewired(&source.view());
     let (inputs, grant) = ([Input { role: "service".to_owned(), value: InputValue::Service(service()) }], grant());
@@ -71,7 +71,7 @@ fn a_client_certificate_is_valid_at_the_time_of_the_call() {
         let limits = KubeconfigLimits::default();
         let terms =
             Terms { grant: &grant, source_role: "source", inputs: &inputs, primary: &Value::Null, now_seconds, limits };
-        source.assemble(&answer, &terms).map(|_| ()).map_err(|error| (error.word, error.path))
+        source.assemble(&answer, &terms).map(|_| ()).map_err(|error| (error.reason, error.path))
     };
     let (starts, ends) = (1_767_225_600, 2_082_585_600);
     assert_eq!([at(starts), at(ends)], [Ok(()), Ok(())]);
@@ -83,34 +83,39 @@ fn a_client_certificate_is_valid_at_the_time_of_the_call() {
         "/clusters/0/cluster/certificate-authority-data",
         json!(base64(include_str!("given/expired-ca.pem"))),
     );
-    assert_eq!(outcome(&old).unwrap_err().word, KnownReason::CertificateExpired);
+    assert_eq!(outcome(&old).unwrap_err().reason, KnownReason::CertificateExpired);
     let user =
         with(admin(), "/users/0/user/client-certificate-data", json!(base64(include_str!("given/expired-ca.pem"))));
     let user = with(user, "/users/0/user/client-key-data", json!(base64(include_str!("given/other-ec-sec1.key"))));
     let error = outcome(&user).unwrap_err();
-    assert_eq!((error.word, error.path.as_str()), (KnownReason::CertificateExpired, "users[0].user.client-certificate-data"));
+    assert_eq!(
+        (error.reason, error.path.as_str()),
+        (KnownReason::CertificateExpired, "users[0].user.client-certificate-data")
+    );
     assert!((starts..ends).contains(&NOW));
 }
 
 #[test]
-fn the_authority_is_there_and_is_one() {
+fn the_ca_must_exist_and_be_a_ca() {
     let of = |pem: &str| with(admin(), "/clusters/0/cluster/certificate-authority-data", json!(base64(pem)));
     let (expired, future) = (include_str!("given/expired-ca.pem"), include_str!("given/future-ca.pem"));
     assert_eq!(outcome(&of(&format!("{expired}{RSA}{OTHER_CA}"))), Ok(()), "one that is valid is enough");
-    for (pem, word) in
-        [(RSA, KnownReason::InvalidAuthority), (expired, KnownReason::CertificateExpired), (future, KnownReason::CertificateNotYetValid)]
-    {
-        assert_eq!(outcome(&of(pem)).unwrap_err().word, word);
+    for (pem, word) in [
+        (RSA, KnownReason::InvalidAuthority),
+        (expired, KnownReason::CertificateExpired),
+        (future, KnownReason::CertificateNotYetValid),
+    ] {
+        assert_eq!(outcome(&of(pem)).unwrap_err().reason, word);
     }
-    assert_eq!(outcome(&of(&format!("{expired}{future}"))).unwrap_err().word, KnownReason::CertificateNotYetValid);
+    assert_eq!(outcome(&of(&format!("{expired}{future}"))).unwrap_err().reason, KnownReason::CertificateNotYetValid);
     let none = with(admin(), "/clusters/0/cluster/certificate-authority-data", Value::Null);
-    assert_eq!(outcome(&none).unwrap_err().word, KnownReason::InvalidAuthority);
+    assert_eq!(outcome(&none).unwrap_err().reason, KnownReason::InvalidAuthority);
     let file = with(none, "/clusters/0/cluster/certificate-authority", json!("/ca.crt"));
-    assert_eq!(outcome(&file).unwrap_err().word, KnownReason::InvalidAuthority);
+    assert_eq!(outcome(&file).unwrap_err().reason, KnownReason::InvalidAuthority);
 }
 
 #[test]
-fn current_context_leads_to_a_cluster_and_a_user() {
+fn current_context_must_lead_to_a_cluster_and_a_user() {
     for (pointer, value, path) in [
         ("/current-context", Value::Null, "current-context"),
         ("/current-context", json!("nowhere"), "current-context"),
@@ -118,21 +123,21 @@ fn current_context_leads_to_a_cluster_and_a_user() {
         ("/contexts/0/context/user", Value::Null, "contexts"),
     ] {
         let error = outcome(&with(admin(), pointer, value)).unwrap_err();
-        assert_eq!((error.word, error.path.as_str()), (KnownReason::ContextUnresolved, path));
+        assert_eq!((error.reason, error.path.as_str()), (KnownReason::ContextUnresolved, path));
     }
 }
 
 #[test]
-fn insecure_beside_an_authority_is_refused_as_clients_do() {
+fn refuses_insecure_beside_a_ca_as_clients_do() {
     use transom_api::policy::InsecureGrant;
     let source = parse(&with(admin(), "/clusters/0/cluster/insecure-skip-tls-verify", json!(true))).unwrap();
     let grant = transom_api::policy::KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
     let error = crate::fixture::assemble_under(&grant, &source, &rewired(&source.view())).unwrap_err();
-    assert_eq!(error.word, KnownReason::KubeconfigInvalid);
+    assert_eq!(error.reason, KnownReason::KubeconfigInvalid);
 }
 
 #[test]
-fn the_result_may_not_outgrow_the_limit() {
+fn refuses_a_result_over_the_size_limit() {
     let source = parse(&admin()).unwrap();
     let (inputs, grant) = ([Input { role: "service".to_owned(), value: InputValue::Service(service()) }], grant());
     let limits = KubeconfigLimits { bytes: 1_000 };
@@ -144,5 +149,5 @@ fn the_result_may_not_outgrow_the_limit() {
         now_seconds: NOW,
         limits,
     };
-    assert_eq!(source.assemble(&rewired(&source.view()), &terms).unwrap_err().word, KnownReason::KubeconfigTooLarge);
+    assert_eq!(source.assemble(&rewired(&source.view()), &terms).unwrap_err().reason, KnownReason::KubeconfigTooLarge);
 }

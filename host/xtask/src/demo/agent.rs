@@ -67,5 +67,5 @@ impl Drop for Agent {
 
 /// Waits for a result of the agent.
 pub(super) fn wait<T>(what: &str, look: impl FnMut() -> Option<T>) -> Result<T> {
-    wait::until(what, DEADLINE, look).context("failed to see the agent react")
+    wait::until(what, DEADLINE, look).context("the agent did not react")
 }

@@ -57,7 +57,7 @@ impl Stage {
             written.files
         ));
         progress::say(
-            "    one HostedCluster is not available yet (it is held), one has no klusterlet namespace yet (it waits)",
+            "    one HostedCluster is not available yet (Held), one has no klusterlet namespace yet (Waiting)",
         );
         Ok(stage)
     }
@@ -90,7 +90,7 @@ impl Stage {
     pub(super) fn edit(&self, path: &Path, from: &str, to: &str) -> Result<()> {
         let text = fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
         if !text.contains(from) {
-            bail!("`{}` does not hold what the demo edits", path.display());
+            bail!("`{}` does not contain the text that the demo edits", path.display());
         }
         progress::say(&format!("    edited: {}", self.shown(path)));
         write(path, text.replacen(from, to, 1).as_bytes())

@@ -55,17 +55,17 @@ fn fail(window: &str) -> String {
 pub(super) fn objectives() -> Value {
     let left = format!("1 - {} / {BUDGET}", error_ratio("30d"));
     let burn = |window| (format!("{} / {BUDGET}", error_ratio(window)), window);
-    let by_day = Panel::new("Availability by day", "timeseries", "percent", &[(succeed("1d"), "of the day before")]);
+    let by_day = Panel::new("Availability by day", "timeseries", "percent", &[(succeed("1d"), "previous day")]);
     dashboard(
         ("transom-service-level", "External-Managed-Kubeconfig SLOs", "now-30d"),
         &[
             Panel::new("Availability SLO (99.5%)", "stat", "percent", &[(succeed("30d"), "30-day Availability")])
                 .coloured(99.0, 100.0 * (1.0 - BUDGET)),
-            Panel::new("Error budget that is left, 30 days", "stat", "percentunit", &[(left, "left")])
+            Panel::new("Remaining error budget, 30 days", "stat", "percentunit", &[(left, "remaining")])
                 .coloured(0.25, 0.5),
             Panel::new("Error Budget Burn Rate", "timeseries", "percent", &[(fail("1h"), "Hourly Error Rate")]),
             Panel::new(
-                "Burn rate of the budget (1 uses it up in 30 days)",
+                "Error budget burn rate (1 = used up in 30 days)",
                 "timeseries",
                 "short",
                 &["1h", "6h", "1d", "3d"].map(burn),
@@ -93,7 +93,7 @@ pub(super) fn indicators() -> Value {
                 &[(rate(&COPY_TOTAL), "all"), (rate(&COPY_FAILURES), "failed")],
             ),
             Panel::new(
-                "From cause to written result, 99 %",
+                "From cause to written result, p99",
                 "timeseries",
                 "s",
                 &[(WRITTEN_P99.to_owned(), "{{policy}}")],

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_budget_is_computed_not_guessed() {
+    fn computes_the_error_budget() {
         let rates: Vec<f64> = BURNS.iter().map(|burn| (burn.rate() * 10.0).round() / 10.0).collect();
         assert_eq!(rates, [180.0, 14.4, 6.0, 3.0, 1.0]);
         let ratios: Vec<f64> = BURNS.iter().map(Burn::ratio).collect();
@@ -88,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_of_the_fewest_attempts_is_no_more_than_the_ratio() {
+    fn one_failure_in_the_fewest_attempts_stays_within_the_ratio() {
         let ratios = BURNS.iter().map(Burn::ratio).chain([BUDGET, 0.01, 0.05]);
         let fewest: Vec<f64> = ratios.clone().map(fewest_attempts).collect();
         assert_eq!(fewest, [2.0, 14.0, 34.0, 67.0, 200.0, 200.0, 100.0, 20.0]);
         for (ratio, attempts) in ratios.zip(fewest) {
-            // An alert wants more attempts than these.
+            // An alert requires more attempts than these.
             assert!(1.0 / (attempts + 1.0) <= ratio, "{ratio}");
         }
     }

@@ -16,7 +16,7 @@ struct Recording {
 /// `rules.yaml`, as Prometheus reads it; the same groups fit a PrometheusRule.
 pub(super) fn text() -> String {
     let mut out = String::from(
-        "# Recording rules and alerts of Transom. Written by `cargo xtask monitoring`; do not edit.\n# The objective: 99.5 % of the attempts to bring a kubeconfig to where it belongs succeed, over 30 days. The budget is\n# one of attempts, not of hours.\ngroups:\n",
+        "# Recording rules and alerts of Transom. Written by `cargo xtask monitoring`; do not edit.\n# The objective: 99.5 % of the attempts to deliver a kubeconfig succeed, over 30 days. The error budget counts\n# attempts, not hours.\ngroups:\n",
     );
     // Prometheus evaluates the rules of a group in order: an alert sees what was recorded just before.
     group(&mut out, "external-managed-kubeconfig-slo", &recordings(), &slo::alerts());
@@ -85,16 +85,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_alert_has_a_page_and_lasts() {
+    fn every_alert_has_a_runbook_and_a_duration() {
         let pages: Vec<&str> = slo::PAGES.iter().chain(&health::PAGES).map(|page| page.name).collect();
         let alerts: Vec<Alert> = slo::alerts().into_iter().chain(health::alerts()).collect();
         for alert in &alerts {
             assert!(pages.contains(&alert.name), "{} has no page", alert.name);
-            assert_ne!(alert.lasting, "0m", "{} tells of a blip", alert.name);
+            assert_ne!(alert.lasting, "0m", "{} fires on a blip", alert.name);
             assert!(["critical", "warning"].contains(&alert.severity), "{}", alert.name);
         }
         for page in &pages {
-            assert!(alerts.iter().any(|alert| alert.name == *page), "no alert is called {page}");
+            assert!(alerts.iter().any(|alert| alert.name == *page), "no alert has the name {page}");
         }
     }
 }

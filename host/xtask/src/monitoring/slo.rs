@@ -26,28 +26,28 @@ pub(super) fn alerts() -> Vec<Alert> {
 pub(super) const PAGES: [Page; 5] = [
     Page {
         name: "KubeconfigGenerationAvailabilitySLOBreach",
-        cause: "Over 30 days more than one attempt of 200 failed. It goes on until good attempts outnumber the bad ones again, also when nothing fails any more.",
-        cure: "Find out what failed: `transom_primaries{state=\"Failed\"}` says how many fail now and why, the dashboard External-Managed-Kubeconfig SLOs on which days it was. With fewer than 200 attempts in 30 days nobody is told.",
+        cause: "Over 30 days more than one attempt in 200 failed. The alert fires until the availability of 30 days is above 99.5 % again, even if nothing fails any more.",
+        cure: "Find out what failed: `transom_primaries{state=\"Failed\"}` shows how many fail now and why, the dashboard External-Managed-Kubeconfig SLOs shows on which days. With fewer than 200 attempts in 30 days the alert does not fire.",
     },
     Page {
         name: "KubeconfigGenerationAvailabilitySLOEscalation",
-        cause: "For a day the availability of 30 days has been below 99 %: twice the budget is gone.",
-        cure: "As KubeconfigGenerationAvailabilitySLOBreach; tell whoever answers for the service.",
+        cause: "For a day the availability of 30 days has been below 99 %: twice the error budget is used up.",
+        cure: "As KubeconfigGenerationAvailabilitySLOBreach; also inform the owner of the service.",
     },
     Page {
         name: "KubeconfigGenerationErrorBudgetBurnRate",
-        cause: "Attempts fail so fast that the budget of 30 days will not last; `window` says how much of it goes in which time. The critical ones want two primaries that fail now.",
-        cure: "`kubectl describe fleetpolicies.transom.dev external-managed-kubeconfig` names the worst primaries with their reasons, [reasons.md](reasons.md) the cure of each. Many with one reason have one cause: look there first.",
+        cause: "At this error rate the budget of 30 days will not last; `window` says which share of it is used in which time. The critical alerts require two primaries that fail now.",
+        cure: "`kubectl describe fleetpolicies.transom.dev external-managed-kubeconfig` names the top failures with their reasons; [reasons.md](reasons.md) has the fix for each. Many primaries with one reason usually have one cause: check that first.",
     },
     Page {
         name: "TransomSuccessLow",
-        cause: "Of the primaries of the policy more than 5 % (critical) or 1 % (warning) fail, and at least two. A single failing primary is told by TransomPrimariesFailed.",
+        cause: "More than 5 % (critical) or 1 % (warning) of the primaries of the policy fail, and at least two. TransomPrimariesFailed reports a single failing primary.",
         cure: "As KubeconfigGenerationErrorBudgetBurnRate, for the policy named in the alert.",
     },
     Page {
         name: "TransomCopyErrorsHigh",
-        cause: "Of the attempts of the last five minutes more than 5 % (critical) or 1 % (warning) failed, there were enough of them, and at least two primaries fail.",
-        cure: "As KubeconfigGenerationErrorBudgetBurnRate. With few clusters or rare resyncs there are too few attempts for this one; TransomSuccessLow tells then.",
+        cause: "More than 5 % (critical) or 1 % (warning) of the attempts of the last five minutes failed, there were enough attempts, and at least two primaries fail.",
+        cure: "As KubeconfigGenerationErrorBudgetBurnRate. With few clusters or rare resyncs there are too few attempts for this alert; TransomSuccessLow fires instead.",
     },
 ];
 
@@ -100,7 +100,7 @@ fn burning(burn: &Burn) -> Alert {
         expression.push_str(&format!(" and {}", several("")));
     }
     let summary = format!(
-        "External-managed-kubeconfig generation fails {} times faster than its error budget allows: {} % of it goes in {}, all of it in {} h",
+        "External-managed-kubeconfig generation fails {} times faster than its error budget allows: it uses {} % of the budget in {}, all of it in {} h",
         round(burn.rate()),
         round(share * 100.0),
         long.name,
@@ -142,7 +142,7 @@ fn errors(severity: &'static str, ratio: f64, lasting: &'static str) -> Alert {
         lasting,
         severity,
         labels: Vec::new(),
-        summary: format!("More than {percent} % of the attempts to bring a kubeconfig to where it belongs fail."),
+        summary: format!("More than {percent} % of the attempts to deliver a kubeconfig fail."),
         description: "{{ $value | humanizePercentage }} of the attempts of the last five minutes failed.",
     }
 }

@@ -43,7 +43,7 @@ fn check_assets(assets: &Path) -> Result<()> {
     for (name, ..) in SERVERS {
         ensure!(
             assets.join(name).is_file(),
-            "KUBEBUILDER_ASSETS is `{}`, which holds no `{name}`; complete it, or unset it to have all built",
+            "KUBEBUILDER_ASSETS is `{}`, which does not contain `{name}`; add it, or unset the variable to build all",
             assets.display()
         );
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_says_the_version_that_is_required() {
+    fn the_server_reports_the_required_version() {
         let module = "require (\n\tgo.etcd.io/etcd/server/v3 v3.6.5\n\tk8s.io/kubernetes v1.34.4 // indirect\n)\n";
         assert_eq!(version(module), Some("v1.34.4"));
         assert!(flags("v1.34.4").ends_with(
@@ -95,17 +95,17 @@ mod tests {
     }
 
     #[test]
-    fn the_recipe_in_the_tree_is_complete() {
+    fn the_committed_recipe_is_complete() {
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers");
         let text = read(&recipe).unwrap();
         assert!(version(&text[0]).is_some_and(|version| version.starts_with("v1.")));
     }
 
     #[test]
-    fn incomplete_assets_are_refused_by_the_name_of_what_is_missing() {
+    fn names_what_is_missing_in_incomplete_assets() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("etcd"), "").unwrap();
         let error = check_assets(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("holds no `kube-apiserver`"), "{error}");
+        assert!(error.contains("does not contain `kube-apiserver`"), "{error}");
     }
 }

@@ -22,10 +22,10 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
     progress::say("    fetching libfaketime (a package of the distribution, 0.1 MB)");
     let Some(package) = Unpacked::fetch(folder, "libfaketime")? else {
         bail!(
-            "there is no libfaketime: neither installed, nor a package `libfaketime` that `apt-get download` can fetch (does `apt-get update` help?); install faketime"
+            "libfaketime not found: it is not installed, and `apt-get download` cannot fetch a package `libfaketime` (try `apt-get update`); install faketime"
         );
     };
-    let Some(found) = library(&package.root()) else { bail!("the package `libfaketime` holds no `{LIBRARY}`") };
+    let Some(found) = library(&package.root()) else { bail!("the package `libfaketime` does not contain `{LIBRARY}`") };
     copy(&found, &place)?;
     package.remove()
 }

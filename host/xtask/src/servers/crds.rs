@@ -72,7 +72,7 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
     progress::say("    fetching CRDs from their Go modules");
     let fresh = folder.join("crds.new");
     clear(&fresh)?;
-    fs::create_dir_all(&fresh).with_context(|| format!("failed to make `{}`", fresh.display()))?;
+    fs::create_dir_all(&fresh).with_context(|| format!("failed to create `{}`", fresh.display()))?;
     for module in &MODULES {
         let from = fetch(module, folder)?.join(module.folder);
         for file in module.files {
@@ -101,7 +101,7 @@ fn fetch(module: &Module, folder: &Path) -> Result<PathBuf> {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let text = fs::read_to_string(from).with_context(|| format!("failed to read `{}`", from.display()))?;
-    let name = name(&text).with_context(|| format!("`{}` is no CRD", from.display()))?;
+    let name = name(&text).with_context(|| format!("`{}` is not a CRD", from.display()))?;
     let path = to.join(format!("{name}.yaml"));
     fs::write(&path, &text).with_context(|| format!("failed to write `{}`", path.display()))
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_crd_is_read_from_its_metadata() {
+    fn reads_the_name_of_a_crd_from_its_metadata() {
         let text = "kind: CustomResourceDefinition\nmetadata:\n  annotations:\n    name: no\n  name: as.b.c\nspec:\n  name: no\n";
         assert_eq!(name(text), Some("as.b.c"));
         assert_eq!(name("kind: x\nspec:\n  name: no\n"), None);

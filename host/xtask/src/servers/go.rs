@@ -9,7 +9,7 @@ use std::process::Command;
 pub(super) fn command(folder: &Path) -> Result<Command> {
     ensure!(
         process::probe(Command::new("go").arg("version")).is_some(),
-        "there is no Go here, which builds the kube-apiserver, etcd, kubectl, helm and registration controller of the tests and fetches the CRDs; install Go 1.26 or later (https://go.dev/dl)"
+        "Go not found; it builds the kube-apiserver, etcd, kubectl, helm and registration controller of the tests and fetches the CRDs; install Go 1.26 or later (https://go.dev/dl)"
     );
     let mut go = Command::new("go");
     // Makes settings of the user, or of folders above, ineffective.

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recipe_in_the_tree_names_the_versions() {
+    fn the_committed_recipe_names_the_versions() {
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers/helm");
         let text = read(&recipe).unwrap();
         let flags = flags(&text[0]).unwrap();

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recipe_in_the_tree_builds_that_program() {
+    fn the_committed_recipe_builds_that_program() {
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers/ocm");
         let text = read(&recipe).unwrap();
         assert!(text.contains(&format!("\ntool {}\n", PROGRAM.1)), "go.mod names another tool");

@@ -16,7 +16,7 @@ impl Unpacked {
     /// Downloads and unpacks a package under the folder; `None` when it cannot be downloaded.
     pub(super) fn fetch(folder: &Path, package: &str) -> Result<Option<Self>> {
         let room = folder.join(format!("{package}-package"));
-        fs::create_dir_all(&room).with_context(|| format!("failed to make `{}`", room.display()))?;
+        fs::create_dir_all(&room).with_context(|| format!("failed to create `{}`", room.display()))?;
         let unpacked = Self { room };
         let download =
             process::run(Command::new("apt-get").args(["download", "--quiet", package]).current_dir(&unpacked.room));

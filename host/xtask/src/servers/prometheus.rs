@@ -20,7 +20,7 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
     progress::say("    fetching Prometheus (a package of the distribution, 20 MB)");
     let Some(package) = Unpacked::fetch(folder, "prometheus")? else {
         bail!(
-            "there is no Prometheus: neither `prometheus` and `promtool` on the path, nor a package `prometheus` that `apt-get download` can fetch (does `apt-get update` help?); install Prometheus 2.40 or later"
+            "Prometheus not found: `prometheus` and `promtool` are not on the path, and `apt-get download` cannot fetch a package `prometheus` (try `apt-get update`); install Prometheus 2.40 or later"
         );
     };
     PROGRAMS.iter().try_for_each(|name| copy(&package.root().join("usr/bin").join(name), &folder.join(name)))?;

@@ -1,5 +1,5 @@
-//! What was asked of the API server: by whom, as its audit log says, and by verb, as its own counters say.
-//! Never last_seen by the counters: they do not tell one client from another.
+//! Requests to the API server: by client, from its audit log, and by verb, from its own counters. The counters cannot
+//! attribute a request to a client.
 
 use super::fleet::Scene;
 use crate::floor::server::{SECRET, api};
@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transom_test_cluster::{Line, Mark, wait};
 
-/// The kinds that the agent works on; what else is counted, the API server asks itself.
+/// The kinds that the agent works on; the API server itself requests the others.
 const WORKED_ON: [&str; 6] = ["hostedclusters", "klusterlets", "managedclusters", "namespaces", "secrets", "services"];
-/// How long the end of the audit log may take.
+/// The deadline for the end of the audit log.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A moment in the audit log.
 pub(super) struct Since {
     mark: Mark,
-    /// When it was. A line of an earlier request may come later.
+    /// Its time. The line of an earlier request may come later.
     received: String,
 }
 
@@ -35,12 +35,12 @@ impl Counted {
     }
 }
 
-/// Requests by verb on the kinds that the agent works on, whoever asked. A watch counts when it ends.
+/// Requests by verb on the kinds that the agent works on, from any client. A watch counts when it ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verbs(BTreeMap<String, usize>);
 
 impl Verbs {
-    /// Those that came after others.
+    /// The difference to earlier ones.
     pub(super) fn after(mut self, before: &Self) -> Self {
         for (verb, count) in &mut self.0 {
             *count = count.saturating_sub(before.0.get(verb).copied().unwrap_or_default());
@@ -61,14 +61,14 @@ impl Verbs {
 }
 
 impl Scene {
-    /// This moment.
+    /// The current moment.
     pub(super) async fn now(&self) -> Result<Since> {
         let mark = self.cluster.audit().mark()?;
         let (last, _) = self.lines(mark).await?;
         Ok(Since { mark, received: last.received })
     }
 
-    /// What the agent asked for since a moment.
+    /// The agent's requests since a moment.
     pub(super) async fn requests(&self, since: &Since) -> Result<Counted> {
         let mut counted = Counted::default();
         for line in self.lines(since.mark).await?.1 {
@@ -90,7 +90,7 @@ impl Scene {
     pub(super) async fn verbs(&self) -> Result<Verbs> {
         let mut verbs = Verbs::default();
         for ((verb, resource), count) in self.cluster.metrics().await?.requests() {
-            // With a subresource it is `status`, which is told apart.
+            // The only subresource is `status`, which is counted separately.
             let kind = resource.split('.').next().unwrap_or_default();
             if WORKED_ON.contains(&kind) && !resource.contains('/') {
                 *verbs.0.entry(verb).or_default() += usize::try_from(count)?;
@@ -99,7 +99,7 @@ impl Scene {
         Ok(verbs)
     }
 
-    /// A request of ours, and everything that came into the log before it: the log is in the order of the answers.
+    /// A request of the bench, and every earlier line: the log is in the order of the responses.
     async fn lines(&self, mark: Mark) -> Result<(Line, Vec<Line>)> {
         let name = format!("look-{}", self.looks.fetch_add(1, Ordering::Relaxed));
         let looked = api(&self.client, SECRET, Some("default")).get_opt(&name).await;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_came_since_is_shown() {
+    fn shows_only_requests_since_the_last_look() {
         let before = verbs(&[("APPLY", 5), ("LIST", 7)]);
         let since = verbs(&[("APPLY", 9), ("LIST", 7), ("WATCH", 2)]).after(&before);
         assert_eq!((since.shown(), since.sum()), ("APPLY 4, WATCH 2".to_owned(), 6));

@@ -1,4 +1,4 @@
-//! Hearts that beat for a minute: every ManagedCluster changes where nobody decides by it. Never changes a condition.
+//! One minute of heartbeats: every ManagedCluster changes in a way that affects no decision. Changes no condition.
 
 use super::fleet::{PARALLEL, Scene};
 use super::running::Agent;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use transom_core::metrics::{QUEUE, RECONCILES};
 use transom_test_cluster::wait;
 
-/// How long they beat at least; each beats once, however long that takes.
+/// The minimum duration; each cluster sends one heartbeat, however long that takes.
 const BEATING: Duration = Duration::from_secs(60);
 
-/// How long what came before may take; far more than it needs.
+/// The deadline for finishing earlier work; far longer than needed.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What the agent does meanwhile.
+/// Measures what the agent does meanwhile.
 pub(super) async fn measure(
     scene: &Scene,
     clusters: &Api<DynamicObject>,
@@ -26,11 +26,11 @@ pub(super) async fn measure(
     agent: &Agent,
     table: &mut Table,
 ) -> Result<()> {
-    // The last flip may still be at work.
+    // The agent may still be handling the last flip.
     let calm = async || Ok((agent.metric(&QUEUE)? == 0.0).then_some(()));
     wait::until("an agent with nothing to reconcile", DEADLINE, calm).await?;
     let reconciled = agent.metric(&RECONCILES)?;
-    // Of a metric that is not there, it would be none before and none behind.
+    // A missing metric would be zero before and after.
     ensure!(reconciled >= names.len() as f64, "the agent tells of {reconciled} reconciles so far");
     let (since, cpu, start) = (scene.now().await?, agent.running.cpu_millis()?, Instant::now());
     let mut beats = 0_usize;

@@ -1,5 +1,5 @@
-//! One rotated secret in a quiet fleet, from its patch to the new result; and what an idle agent costs.
-//! Never rotates two at a time.
+//! One rotated secret in a quiet fleet, from its patch to the new result; and the cost of an idle agent. Rotates one at
+//! a time.
 
 use super::fleet::Scene;
 use super::running::Running;
@@ -19,20 +19,20 @@ use transom_support::fleet::{hosted_name, managed_name};
 
 /// Rotations of each.
 const ROTATIONS: usize = 30;
-/// What of the target's namespace is watched.
+/// The watched object in the target's namespace.
 const NAMED: &str = "metadata.name=external-managed-kubeconfig";
-/// How often a program that has just been started is tried.
+/// How often a newly started program is tried.
 const TRIES: usize = 5;
-/// How long anything may take before this gives up.
+/// The deadline of every wait.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How long an idle agent is looked at.
+/// How long an idle agent is observed.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Rotations and idleness of the agent, beside a program that only copies.
 pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let index = available(scene).await?;
     let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
-    // The first one waits for the start.
+    // The first one includes the start.
     rotate(scene, index, usize::MAX).await.context("the first one of the agent")?;
     let ours = times(scene, index, 0).await.context("of the agent")?;
     let (before, start) = (agent.cpu_millis()?, scene.now().await?);
@@ -41,7 +41,7 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
     drop(agent);
     let floor = ["server", "--kubeconfig", &scene.floor, "copy"];
     let copying = Running::start(&mut programs.floor(&floor))?;
-    // Where it missed one, because it was not watching yet, the next one counts.
+    // If it missed one because it was not watching yet, the next one counts.
     for turn in 0..TRIES {
         if rotate(scene, index, usize::MAX - 1 - turn).await.is_ok() {
             break;
@@ -73,7 +73,7 @@ async fn times(scene: &Scene, index: usize, offset: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// Changes the admin secret, and waits until its result is another one.
+/// Changes the admin secret, and waits until its result has changed.
 async fn rotate(scene: &Scene, index: usize, turn: usize) -> Result<Duration> {
     let (source, namespace) =
         (api(&scene.client, SECRET, Some("clusters")), format!("klusterlet-{}", managed_name(index)));

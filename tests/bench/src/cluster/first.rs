@@ -1,4 +1,4 @@
-//! First run and restart, beside programs that do only what is necessary. Never with another fleet than its scene's.
+//! First run and restart, beside programs that send only the necessary requests.
 
 use super::fleet::Scene;
 use super::running::Agent;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 /// Runs of each whole run.
 const RUNS: usize = 3;
 
-/// First run, beside programs that only write, in turns; how many secrets there are to write.
+/// First run, alternating with programs that only write; returns how many secrets there are to write.
 pub(super) async fn first(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<usize> {
     let once = ["run", "--once", "--kubeconfig", &scene.agent];
     process::run(&mut programs.transom(&once)).context("failed to make the first secrets")?;

@@ -1,4 +1,4 @@
-//! A real API server with a fleet, and what the servers spend on it. Never shows what a Secret holds.
+//! A real API server with a fleet, and the cost of its servers. Shows no content of a Secret.
 
 use crate::floor::server::{SECRET, api, client};
 use crate::process;
@@ -12,25 +12,25 @@ use std::sync::atomic::AtomicUsize;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Cluster, Options};
 
-/// Requests at the same time, where the order does not matter.
+/// Concurrent requests, if the order does not matter.
 pub(super) const PARALLEL: usize = 32;
-/// The name of what the agent writes.
+/// The name of the managed objects.
 pub(super) const OUTPUT: &str = "external-managed-kubeconfig";
 
-/// The server, its fleet, and who works on it.
+/// The server, its fleet, and its clients.
 pub(super) struct Scene {
     pub(super) cluster: Cluster,
     /// HostedClusters, or ManagedClusters.
     pub(super) clusters: usize,
     /// Kubeconfig of the agent.
     pub(super) agent: String,
-    /// Kubeconfig of the floors.
+    /// Kubeconfig of the baselines.
     pub(super) floor: String,
-    /// What the agent wrote, for the floor to write.
+    /// The agent's output, which the baseline writes again.
     pub(super) outputs: PathBuf,
     pub(super) client: Client,
     pub(super) agent_user: String,
-    /// Looks at the end of the audit log so far.
+    /// How often the end of the audit log was read.
     pub(super) looks: AtomicUsize,
 }
 
@@ -67,7 +67,7 @@ impl Scene {
         })
     }
 
-    /// Writes what the agent made into a file, as it would be made anew; gives how many there are.
+    /// Writes the managed objects into a file, in the form in which they would be created; returns their number.
     pub(super) async fn keep_outputs(&self) -> Result<usize> {
         let mut made = Vec::new();
         for mut secret in self.outputs().await? {
@@ -83,7 +83,7 @@ impl Scene {
         Ok(count)
     }
 
-    /// Removes everything that the agent or a floor made.
+    /// Removes everything that the agent or a baseline created.
     pub(super) async fn clear_outputs(&self) -> Result<()> {
         let remove = |secret: kube::api::DynamicObject| async move {
             let api = api(&self.client, SECRET, secret.metadata.namespace.as_deref());
@@ -94,7 +94,7 @@ impl Scene {
         Ok(())
     }
 
-    /// What the agent or a floor made.
+    /// The objects that the agent or a baseline created.
     pub(super) async fn outputs(&self) -> Result<Vec<kube::api::DynamicObject>> {
         let named = ListParams::default().fields(&format!("metadata.name={OUTPUT}"));
         Ok(api(&self.client, SECRET, None).list(&named).await?.items)

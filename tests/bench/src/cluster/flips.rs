@@ -1,4 +1,4 @@
-//! Single ManagedClusters that turn Unknown in a quiet fleet, one after the other. Never two at a time.
+//! Single ManagedClusters that turn Unknown in a quiet fleet, one after the other.
 
 use super::taints::{condition, flip, is_tainted};
 use crate::floor::server::follow_from;
@@ -11,15 +11,15 @@ use tokio::time::timeout;
 
 /// Flips that are measured.
 const FLIPS: usize = 300;
-/// How long all of them may take before this gives up.
+/// The deadline for all of them.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// How often a program that has just been started is tried, and how long it may take each time.
+/// How often a newly started program is tried, and how long it may take each time.
 const TRIES: usize = 20;
 const TRY: Duration = Duration::from_secs(2);
 
 /// From each flip to its taint, in milliseconds.
 pub(super) async fn times(clusters: &Api<DynamicObject>, names: &[String]) -> Result<Vec<f64>> {
-    // The first one is not counted: it waits for the watch, too.
+    // The first one is not counted, because it includes waiting for the watch.
     let names = names.get(..=FLIPS).unwrap_or(names);
     flip(clusters, names, "True").await?;
     for name in names {
@@ -44,12 +44,12 @@ pub(super) async fn times(clusters: &Api<DynamicObject>, names: &[String]) -> Re
     Ok(times.split_off(1))
 }
 
-/// Flips a cluster that is not measured until the program that has just been started follows.
+/// Flips a cluster that is not measured until the newly started program reacts.
 pub(super) async fn until_watching(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
     let last = names.last().context("there is no ManagedCluster")?;
     for _ in 0..TRIES {
         let tainted = is_tainted(&clusters.get(last).await?);
-        // It may be flipped already, from when nobody followed yet: then it is flipped back first.
+        // It may have been flipped before the program was watching: then it is flipped back first.
         for unknown in [tainted, !tainted] {
             flip(clusters, std::slice::from_ref(last), if unknown { "Unknown" } else { "True" }).await?;
         }
@@ -60,7 +60,7 @@ pub(super) async fn until_watching(clusters: &Api<DynamicObject>, names: &[Strin
     bail!("`{last}` was never tainted")
 }
 
-/// Waits until one cluster is tainted, or is not.
+/// Waits until one cluster is tainted, or not.
 async fn settle_one(clusters: &Api<DynamicObject>, name: &str, tainted: bool) -> Result<()> {
     let now = clusters.get(name).await?;
     if is_tainted(&now) == tainted {

@@ -1,4 +1,4 @@
-//! Programs that run beside what is measured, until their value ends. Never reads what they print.
+//! Programs that run during a measurement, until their value is dropped. Ignores their output.
 
 use super::fleet::Scene;
 use crate::process::{self, Programs};
@@ -10,10 +10,10 @@ use transom_core::metrics::{Metric, WATCH_OBJECTS};
 use transom_e2e::http;
 use transom_test_cluster::wait;
 
-/// How long the agent may take until it watches; far more than it needs.
+/// The deadline for the agent to watch everything; far longer than needed.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// A program that runs until this value ends.
+/// A program that runs until this value is dropped.
 pub(super) struct Running(Child);
 
 impl Running {
@@ -26,7 +26,7 @@ impl Running {
         process::cpu_millis(self.0.id())
     }
 
-    /// The most memory so far, in mebibytes.
+    /// The peak memory so far, in mebibytes.
     pub(super) fn peak(&self) -> Result<f64> {
         process::peak_of(self.0.id()).context("failed to ask for the memory of a program: it has ended")
     }
@@ -34,13 +34,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Where it has ended already both have nothing to do.
+        // If it has already exited, both do nothing.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// The agent, and where it tells its metrics.
+/// The agent, and the address of its metrics.
 pub(super) struct Agent {
     pub(super) running: Running,
     admin: SocketAddr,
@@ -49,7 +49,7 @@ pub(super) struct Agent {
 impl Agent {
     /// Starts it, and waits until it watches everything.
     pub(super) async fn start(programs: &Programs, scene: &Scene) -> Result<Self> {
-        // AnyChange else takes the port in the short while until the agent does.
+        // No other process takes the port in the short time until the agent does.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let words = ["run", "--kubeconfig", &scene.agent, "--admin-address", &admin.to_string()];
         let running = Running::start(&mut programs.transom(&words))?;
@@ -64,7 +64,7 @@ impl Agent {
             .with_context(|| format!("failed to ask the agent for `{}`", metric.name))
     }
 
-    /// What it may take by the number of objects that it keeps now, in mebibytes.
+    /// The memory that it may use for the number of objects in its cache now, in mebibytes.
     pub(super) fn allowance(&self) -> Result<f64> {
         Ok(64.0 + self.metric(&WATCH_OBJECTS)? * 10.0 / 1024.0)
     }

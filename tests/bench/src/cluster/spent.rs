@@ -1,4 +1,4 @@
-//! What something takes until it ends: time, CPU time of the servers, requests. Never the CPU time of who asked.
+//! The cost of a run until it ends: time, CPU time of the servers, requests. Excludes the CPU time of the client.
 
 use super::asked::Verbs;
 use super::fleet::Scene;
@@ -9,29 +9,29 @@ use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
 
-/// Where everything stood when it began.
+/// The counters at its start.
 pub(super) struct Spending {
     verbs: Verbs,
     servers: f64,
     start: Instant,
 }
 
-/// What it took.
+/// Its cost.
 pub(super) struct Spent {
     wall_millis: f64,
     server_millis: f64,
-    /// Requests of everybody.
+    /// Requests of all clients.
     pub(super) verbs: Verbs,
 }
 
 impl Spending {
-    /// It begins.
+    /// Starts the measurement.
     pub(super) async fn start(scene: &Scene) -> Result<Self> {
         let verbs = scene.verbs().await?;
         Ok(Self { verbs, servers: scene.server_cpu_millis()?, start: Instant::now() })
     }
 
-    /// It has ended.
+    /// Ends the measurement.
     pub(super) async fn end(self, scene: &Scene) -> Result<Spent> {
         let wall_millis = self.start.elapsed().as_secs_f64() * 1e3;
         let server_millis = scene.server_cpu_millis()? - self.servers;
@@ -51,7 +51,7 @@ impl Spent {
     }
 }
 
-/// What runs of one program took.
+/// The cost of several runs of one program.
 #[derive(Default)]
 pub(super) struct Runs(Vec<(Cost, Spent)>);
 

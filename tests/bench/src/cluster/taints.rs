@@ -1,4 +1,4 @@
-//! ManagedClusters that turn Unknown, all at once. Never looks at taints of others.
+//! ManagedClusters that turn Unknown, all at once. Ignores taints of others.
 
 use super::fleet::{PARALLEL, Scene};
 use super::running::{Agent, Running};
@@ -16,9 +16,9 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long everything may take before this gives up.
+/// The deadline for everything.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// All at once, one by one, and beating hearts.
+/// All at once, one by one, and heartbeats.
 pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let clusters = api(&scene.client, MANAGED, None);
     let names: Vec<String> = all(&clusters).await?.into_iter().filter_map(|one| one.metadata.name).collect();
@@ -68,7 +68,7 @@ async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
     let (mut params, mut objects) = (ListParams::default().limit(1000), Vec::new());
     loop {
         let page = match clusters.list(&params).await {
-            // The server's own cache is behind after so many writes.
+            // The server's own cache lags behind after so many writes.
             Err(kube::Error::Api(status)) if status.code == 504 => continue,
             page => page?,
         };
@@ -80,7 +80,7 @@ async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
     }
 }
 
-/// The one condition that counts, in place of all.
+/// The one condition that counts, replacing all others.
 pub(super) fn condition(status: &str) -> Patch<Value> {
     let reason = if status == "True" { "ManagedClusterAvailable" } else { "ManagedClusterLeaseUpdateStopped" };
     Patch::Merge(json!({"status": {"conditions": [{
@@ -104,7 +104,7 @@ pub(super) async fn send(clusters: &Api<DynamicObject>, names: &[String], patch:
     Ok(())
 }
 
-/// Makes every cluster Unknown and taints it: what the fleet and an agent do together, in as many requests.
+/// Makes every cluster Unknown and taints it: the requests of the fleet and an agent together, in the same number.
 async fn flip_and_taint(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
     let (unknown, params) = (&condition("Unknown"), &PatchParams::default());
     let taints = &Patch::Merge(json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoSelect"}]}}));
@@ -124,13 +124,13 @@ pub(super) fn is_tainted(cluster: &DynamicObject) -> bool {
     taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == UNREACHABLE))
 }
 
-/// From the first flip to the last taint; none is tainted yet.
+/// From the first flip to the last taint; no cluster is tainted at the start.
 async fn at_once(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
     let (flipped, tainted) = tokio::join!(flip(clusters, names, "Unknown"), settled(clusters, names.len(), true));
     flipped.and(tainted)
 }
 
-/// Waits until so many clusters are tainted, or are not.
+/// Waits until this many clusters are tainted, or not.
 async fn settled(clusters: &Api<DynamicObject>, many: usize, tainted: bool) -> Result<()> {
     let listed = all(clusters).await?;
     let mut version = String::new();

@@ -1,4 +1,4 @@
-//! Floors on a real API server: only the necessary requests, by kube's own client. Never decides anything.
+//! Baselines on a real API server: only the necessary requests, by kube's own client, without decisions.
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use tokio::runtime::Runtime;
 
-/// Objects on a page of a list, as many as the agent asks for.
+/// Objects on a page of a list, as many as the agent requests.
 const PAGE: u32 = 500;
 
-/// Which floor.
+/// Which baseline.
 #[derive(Subcommand)]
 pub(crate) enum Floor {
     /// Create every object of a JSON list
     Create {
         /// The list
         list: PathBuf,
-        /// Requests at the same time
+        /// Concurrent requests
         #[arg(long)]
         parallel: usize,
         /// As the agent does: by server-side apply, which RBAC can bind by name
@@ -39,7 +39,7 @@ pub(crate) enum Floor {
     Taint,
 }
 
-/// Is one.
+/// Runs one.
 pub(crate) fn run(kubeconfig: &Path, floor: &Floor) -> Result<()> {
     Runtime::new()?.block_on(async {
         let client = client(kubeconfig).await?;
@@ -52,7 +52,7 @@ pub(crate) fn run(kubeconfig: &Path, floor: &Floor) -> Result<()> {
     })
 }
 
-/// A client that tries nothing twice.
+/// A client without retries.
 pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     let read = Kubeconfig::read_from(kubeconfig).context("failed to read the kubeconfig")?;
     let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
@@ -80,7 +80,7 @@ pub(crate) const MANAGED: (&str, &str, &str) = ("cluster.open-cluster-management
 
 async fn create(client: &Client, list: &Path, parallel: usize, apply: bool) -> Result<()> {
     let objects: Vec<DynamicObject> = serde_json::from_slice(&std::fs::read(list)?)?;
-    // Items of a list do not say what they are.
+    // Items of a list have no kind.
     let types = TypeMeta { api_version: "v1".to_owned(), kind: "Secret".to_owned() };
     let write = |mut object: DynamicObject| {
         object.types = Some(types.clone());
@@ -130,7 +130,7 @@ async fn list(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Calls for every change of an object from now on, until it says that it saw enough.
+/// Calls the function for every change of an object from now on, until it returns that it is done.
 pub(crate) async fn follow(
     api: &Api<DynamicObject>,
     fields: Option<&str>,
@@ -140,7 +140,7 @@ pub(crate) async fn follow(
     follow_from(api, fields, now.unwrap_or_default(), each).await
 }
 
-/// The same from a version on.
+/// The same from a resource version on.
 pub(crate) async fn follow_from(
     api: &Api<DynamicObject>,
     fields: Option<&str>,
@@ -188,10 +188,10 @@ async fn taint(client: &Client) -> Result<()> {
     .await
 }
 
-/// The key of the taint of a cluster that is not heard of.
+/// The key of the taint of a cluster that does not report.
 pub(crate) const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 
-/// The taints as they should be, when they are not.
+/// The desired taints, if they differ from the current ones.
 fn tainted(cluster: &Value, mut taints: Vec<Value>) -> Option<Vec<Value>> {
     let conditions = cluster["status"]["conditions"].as_array()?;
     let available = conditions.iter().find(|one| one["type"] == "ManagedClusterConditionAvailable")?;

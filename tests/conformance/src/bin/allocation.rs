@@ -1,5 +1,5 @@
-//! Makes an engine with what address space there is, has a guest answer, and says how instances got their memory.
-//! Only run by the tests, under a limit that they set.
+//! Creates an engine within the available address space, calls a guest, and prints how instances got their memory. Only
+//! run by the tests, under a limit that they set.
 
 use anyhow::{Context as _, Result, anyhow};
 use std::io::Write as _;

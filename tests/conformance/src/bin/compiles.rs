@@ -1,5 +1,5 @@
-//! Looks at the component on standard input and says what became of it, and how much memory that took at most.
-//! Only run by the tests, which measure a process of its own.
+//! Loads the component on standard input and prints the result and the peak memory. Only run by the tests, which
+//! measure it as a separate process.
 
 use anyhow::{Context as _, Result};
 use std::fs;
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     writeln!(std::io::stdout(), "{took} {said}").context("failed to write to standard output")
 }
 
-/// The most memory that this process has had.
+/// The peak memory of this process.
 fn peak_kib() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the system does not say")?;

@@ -1,11 +1,11 @@
-//! Well-formed answers of real components that the host's plan refuses, each for its own reason; the honest answer of
-//! the same component passes the same checks.
+//! Well-formed answers of real components that the host's plan refuses, each for a different reason; the honest answer
+//! of the same component passes the same checks.
 
 use crate::support::{compute, engine, identity, load, unlimited};
 use serde_json::{Value, json};
 use std::fs;
 use transom_api::policy::{CredentialGrant, KubeconfigGrant};
-use transom_api::{Reason, KnownReason};
+use transom_api::{KnownReason, Reason};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
 use transom_conformance::canary::inputs;
 use transom_conformance::fixture::{built, holding_for, root};
@@ -33,7 +33,7 @@ fn settings(ask: &str) -> String {
     json!({ "ask": ask }).to_string()
 }
 
-/// A policy that ships.
+/// A bundled policy.
 fn policy(name: &str) -> Policy {
     let text = fs::read_to_string(root().join("policies").join(name).join("policy.yaml")).unwrap();
     let value: Value = serde_yaml::from_str(&text).unwrap();
@@ -46,7 +46,7 @@ fn source() -> Source {
     Source::parse(document.to_string().as_bytes(), &KubeconfigLimits::default()).unwrap()
 }
 
-/// What the host makes of the answer under a grant, up to the kubeconfig that would be written.
+/// The host's result for the answer under a grant, up to the kubeconfig to write.
 fn assemble(guest: &Guest, ask: &str, source: &Source, grant: &KubeconfigGrant) -> Result<String, KubeconfigError> {
     let inputs = &inputs(source.view());
     let answer = guest.transform(&unlimited(), &context(&settings(ask)), &hosted_cluster(), inputs);
@@ -62,17 +62,17 @@ fn assemble(guest: &Guest, ask: &str, source: &Source, grant: &KubeconfigGrant) 
     source.assemble(&proposal, &terms).map(|assembled| assembled.to_yaml().to_owned())
 }
 
-/// What the default policy grants.
+/// The grant of the default policy.
 fn grant() -> KubeconfigGrant {
     let Writes::Kubeconfig(rules) = policy("external-managed-kubeconfig").writes else { panic!("it writes Secrets") };
     rules[0].kubeconfig.clone()
 }
 
 #[test]
-fn kubeconfigs_beyond_the_grant_are_refused() {
+fn refuses_kubeconfigs_beyond_the_grant() {
     let (guest, source, mut grant) = (guest(), source(), grant());
     let error = assemble(&guest, "Honest", &source, &grant).unwrap_err();
-    assert_eq!(error.word, KnownReason::CredentialNotGranted, "the source has a program to run: {error}");
+    assert_eq!(error.reason, KnownReason::CredentialNotGranted, "the source has a program to run: {error}");
     grant.credentials.extend([CredentialGrant::Exec, CredentialGrant::AuthProvider, CredentialGrant::File]);
     let honest = assemble(&guest, "Honest", &source, &grant).unwrap();
     assert!(honest.contains("https://kube-apiserver.clusters-demo.svc:6443"));
@@ -86,12 +86,12 @@ fn kubeconfigs_beyond_the_grant_are_refused() {
         ("UnknownEntry", KnownReason::UnknownReference),
     ] {
         let Err(error) = assemble(&guest, ask, &source, &grant) else { panic!("{ask} is not refused") };
-        assert_eq!(error.word, word, "{ask}: {error}");
+        assert_eq!(error.reason, word, "{ask}: {error}");
     }
 }
 
-/// What the host makes of the requirements, round after round, with nothing found, for a primary with an annotation that
-/// names its managed cluster.
+/// The host's result for the requirements, round after round, without any object found, for a primary with an
+/// annotation that names its managed cluster.
 fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason> {
     let (guest, policy, primary) = (guest(), policy("external-managed-kubeconfig"), hosted_cluster());
     let body =
@@ -119,7 +119,7 @@ fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason
 }
 
 #[test]
-fn requirements_beyond_the_grant_are_refused() {
+fn refuses_requirements_beyond_the_grant() {
     let requirements = |ask| requirements(&settings(ask), &Value::Null);
     assert_eq!(requirements("Honest"), Ok(2));
     assert_eq!(requirements("ForeignTarget"), Err(KnownReason::WriteNotGranted));
@@ -127,9 +127,9 @@ fn requirements_beyond_the_grant_are_refused() {
     assert_eq!(requirements("Endless"), Err(KnownReason::TooManyRounds));
 }
 
-/// A guest that aims the kubeconfig of one cluster at another one's namespace, with help of an annotation or without.
+/// A guest that proposes the namespace of another cluster for a kubeconfig, with or without the help of an annotation.
 #[test]
-fn another_clusters_namespace_is_refused_whatever_the_annotation_says() {
+fn refuses_the_namespace_of_another_cluster_for_any_annotation() {
     let long = "a".repeat(300);
     for annotation in
         [json!(null), json!(""), json!("c1"), json!("*"), json!("../x"), json!("a/b"), json!(long), json!(7)]
@@ -157,7 +157,7 @@ fn another_clusters_namespace_is_refused_whatever_the_annotation_says() {
 }
 
 #[test]
-fn a_guest_that_speaks_for_the_agent_is_refused_and_its_own_words_change_nothing() {
+fn refuses_agent_reasons_from_a_guest_and_own_reasons_change_nothing() {
     let engine = engine(Allocate::PoolIfPossible);
     let say = |word: &str| {
         let guest = engine.load(&holding_for(word).unwrap(), World::Taints, &Capabilities::default()).unwrap();
@@ -181,7 +181,7 @@ fn a_guest_that_speaks_for_the_agent_is_refused_and_its_own_words_change_nothing
 }
 
 #[test]
-fn a_taint_key_beyond_the_grant_is_refused() {
+fn refuses_a_taint_key_beyond_the_grant() {
     let call = compute(&load(&engine(Allocate::PoolIfPossible), "foreign-taint"), &unlimited());
     let Decision::Own(wanted) = call.result.unwrap().unwrap().answer else { panic!("it wants a taint") };
     let Writes::Taints(mut rule) = policy("built-in-taints").writes else { panic!("it writes taints") };

@@ -1,5 +1,6 @@
-//! No byte of a credential ever lies in a guest's memory: the test owns that memory and searches it whole after the
-//! call, and a guest searches itself. Both find what is planted where it does cross, so that they can fail.
+//! No byte of a credential ever reaches a guest's memory: the test owns that memory and searches all of it after the
+//! call, and a guest searches its own. Both searches also find a text that does reach the guest, which proves that they
+//! work.
 
 use crate::support::{identity, unlimited};
 use serde_json::json;
@@ -13,7 +14,7 @@ use transom_core::kubeconfig::{KubeconfigLimits, Source};
 use transom_engine::{Capabilities, Engine, EngineOptions, Guest, MemoryRecorder, Ticker};
 use transom_support::identity::Identity;
 
-/// The guest must answer, not refuse what it does not like, so that its whole way is run.
+/// With these settings the guest answers instead of refusing, so that all of its code runs.
 const SETTINGS: &str = r#"{"proxy": "Keep", "exec": "Allow", "authProvider": "Allow", "file": "Allow"}"#;
 
 fn view(identity: &Identity) -> SourceView {
@@ -32,7 +33,7 @@ fn load(engine: &Engine, bytes: &[u8]) -> Guest {
 }
 
 #[test]
-fn no_credential_lies_in_the_memory_of_the_kubeconfig_guest() {
+fn the_memory_of_the_kubeconfig_guest_holds_no_credential() {
     let identity = identity();
     let mut canaries = Canaries::new();
     canaries.plant_pem("the key", &identity.key);
@@ -57,14 +58,14 @@ fn no_credential_lies_in_the_memory_of_the_kubeconfig_guest() {
         assert!(memory.len() >= 64 << 10);
         assert_eq!(canaries.found_in(memory), Vec::<&str>::new());
     }
-    // The fingerprint of the authority does cross: what was searched is what the guest saw.
+    // The fingerprint of the CA does reach the guest: this proves that the right memory was searched.
     let AuthoritySource::Data(authority) = &source.clusters[0].authority else { panic!("the source has a CA") };
     let fingerprint = authority.fingerprints[0].as_bytes();
     assert!(memories[2].windows(fingerprint.len()).any(|window| window == fingerprint));
 }
 
 #[test]
-fn the_search_finds_what_crosses() {
+fn the_search_finds_what_reaches_the_guest() {
     let canaries = Canaries::new();
     let (engine, recorder) = recorded();
     let guest = load(&engine, &built("kubeconfig").unwrap());
@@ -79,7 +80,7 @@ fn the_search_finds_what_crosses() {
 }
 
 #[test]
-fn a_guest_that_searches_itself_finds_nothing() {
+fn a_guest_that_searches_its_own_memory_finds_nothing() {
     let identity = identity();
     let engine = Engine::new(EngineOptions { ticker: Ticker::Manual, ..EngineOptions::default() }).unwrap();
     let guest = load(&engine, &hostile("searches-itself").unwrap());
@@ -93,7 +94,7 @@ fn a_guest_that_searches_itself_finds_nothing() {
     }
 }
 
-/// The mark in base64, at the alignment that what stands before it gives.
+/// The mark in base64, at the alignment that the preceding text gives.
 fn in_base64(before: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(format!("{before}{MARK}"))

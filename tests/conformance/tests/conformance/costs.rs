@@ -1,5 +1,5 @@
-//! Components that are made to be slow to compile, or not to be stopped: refused for what they take, or for what they
-//! hold. Never says how long compiling takes.
+//! Components that compile slowly on purpose, or that cannot be interrupted: refused for their cost or their content.
+//! Asserts no compile times.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use transom_conformance::fixture::good_with;
 use transom_core::contract::description::World;
 use transom_engine::{Allocate, COMPILATION_BYTES, Capabilities, LoadError};
 
-/// One way to make a compiler work, of a size, and what it is refused for.
+/// One way to make compilation expensive, with its size and the expected reason.
 struct Bomb {
     name: &'static str,
     make: fn(usize) -> String,
@@ -16,8 +16,8 @@ struct Bomb {
     refused: &'static [&'static str],
 }
 
-const MEMORY: &str = "the memory that compiling it takes in bytes";
-const TIME: &str = "the time that compiling it takes in seconds";
+const MEMORY: &str = "its compilation memory in bytes";
+const TIME: &str = "its compilation time in seconds";
 
 const BOMBS: &[Bomb] = &[
     Bomb { name: "what many guests have", make: much_code, size: 2, refused: &[] },
@@ -25,11 +25,11 @@ const BOMBS: &[Bomb] = &[
     Bomb { name: "ways that join", make: ladder, size: 600, refused: &[MEMORY] },
     Bomb { name: "wide calls", make: wide_calls, size: 16, refused: &[MEMORY] },
     Bomb { name: "loops in loops", make: nested_loops, size: 500, refused: &[TIME, MEMORY] },
-    // Its memory stays small: without a limit of time it would be compiled.
+    // Its memory stays small: without a time limit it would compile.
     Bomb { name: "much code", make: much_code, size: 40, refused: &[TIME] },
 ];
 
-/// Every local lives to the end, over so many calls.
+/// Every local stays live to the end, across this many calls.
 fn live(calls: usize) -> String {
     let locals = 400;
     let mut text =
@@ -43,7 +43,7 @@ fn live(calls: usize) -> String {
     text + "(local.get 5))"
 }
 
-/// So many loops, each within the one before, and as many locals that change in the innermost.
+/// This many nested loops, and as many locals that change in the innermost.
 fn nested_loops(depth: usize) -> String {
     let mut text = locals(depth) + &"(loop".repeat(depth);
     (0..depth).for_each(|local| {
@@ -53,7 +53,7 @@ fn nested_loops(depth: usize) -> String {
     text + ")"
 }
 
-/// A ladder of blocks whose ends are each reached with other values of as many locals.
+/// A ladder of blocks whose ends are each reached with different values of as many locals.
 fn ladder(depth: usize) -> String {
     let mut text = locals(depth) + &"(block".repeat(depth) + "(br_if 0 (local.get 0))";
     (0..depth).for_each(|local| assert!(write!(text, "(local.set {local} (i32.const {local}))").is_ok()));
@@ -71,7 +71,7 @@ fn locals(count: usize) -> String {
     format!("(func (local{})", " i32".repeat(count))
 }
 
-/// Functions that take and give so many values, one after the other.
+/// Functions with this many parameters and results, one after the other.
 fn wide_calls(width: usize) -> String {
     let values = " i32".repeat(width);
     let mut text = format!("(func $wide (param{values}) (result{values})");
@@ -86,7 +86,7 @@ fn ranges(count: usize) -> String {
     format!("(func {})", operation.repeat(count))
 }
 
-/// So many functions that are each as large as one may be.
+/// This many functions of the maximum size each.
 fn much_code(count: usize) -> String {
     let mut body = String::from("(func (param i32) (result i32) (local i32 i32 i32 i32 i32 i32 i32 i32)");
     for at in 0..11_000 {
@@ -98,7 +98,7 @@ fn much_code(count: usize) -> String {
 }
 
 #[test]
-fn what_takes_too_much_to_compile_is_refused_and_takes_no_more() {
+fn refuses_an_expensive_compilation_within_its_bound() {
     for Bomb { name, make, size, refused } in BOMBS {
         let said = compile(&good_with(&make(*size)).unwrap());
         let (kib, end) = said.split_once(' ').unwrap();
@@ -117,7 +117,7 @@ fn what_takes_too_much_to_compile_is_refused_and_takes_no_more() {
 }
 
 #[test]
-fn a_function_that_nothing_could_stop_is_refused() {
+fn refuses_a_function_that_could_not_be_interrupted() {
     let engine = crate::support::engine(Allocate::PoolIfPossible);
     let load = |count| engine.load(&good_with(&ranges(count)).unwrap(), World::Taints, &Capabilities::default());
     assert!(load(256).is_ok());
@@ -126,7 +126,7 @@ fn a_function_that_nothing_could_stop_is_refused() {
     assert_eq!(engine.compilations(), 1, "the compiler was asked for nothing");
 }
 
-/// What a process of its own says of a component.
+/// The output of a separate process that compiles a component.
 fn compile(bytes: &[u8]) -> String {
     let mut child =
         Command::new(env!("CARGO_BIN_EXE_compiles")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

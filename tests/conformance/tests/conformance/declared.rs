@@ -1,5 +1,5 @@
-//! What a guest is given natively is what the host would give it: the rules of `transom_guest::testing` and of
-//! `transom_core`, on generated paths, values and records. Never says what the rule is: the unit tests of the core do.
+//! A native guest receives what the host would give it: compares the rules of `transom_guest::testing` and of
+//! `transom_core` on generated paths, values and records. The unit tests of the core define the rules.
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use transom_guest::taints as native;
 use transom_guest::testing::declared as sdk;
 use transom_guest::{About, ObjectRef as NativeRef};
 
-/// Segments that meet often: those of a record, some that are none of it, quoted keys, and elements of lists.
+/// Segments that often match: those of a record, some foreign ones, quoted keys, and elements of lists.
 const FIRST: [&str; 7] = ["metadata", "spec", "status", "labels", "a", "[\"a.b\"]", "[x]"];
 const NEXT: [&str; 23] = [
     ".labels",
@@ -46,7 +46,7 @@ fn path() -> impl Strategy<Value = String> {
     (prop::sample::select(&FIRST[..]), below).prop_map(|(first, below)| format!("{first}{}", below.concat()))
 }
 
-/// A path that fills a field of the record more often than not.
+/// A path that usually matches a field of the record.
 fn filling() -> impl Strategy<Value = String> {
     prop_oneof![
         path(),
@@ -140,7 +140,7 @@ fn record() -> impl Strategy<Value = ManagedCluster> {
     )
 }
 
-/// A record as the SDK has it.
+/// A record in the SDK's form.
 fn as_native(cluster: &ManagedCluster) -> native::ManagedCluster {
     let pairs = |pairs: &[(String, String)]| {
         let pair = |(key, value): &(String, String)| native::Pair { key: key.clone(), value: value.clone() };
@@ -181,13 +181,13 @@ fn as_native_taint(taint: &Taint) -> native::Taint {
     native::Taint { key, value, effect: native::Effect::PreferNoSelect, added_seconds: taint.added_seconds }
 }
 
-/// What a taints guest that declares these paths says it reads.
+/// The read that a taints guest declares with these paths.
 fn read(fields: &[String]) -> Read {
     let (version, kind) = MANAGED_CLUSTER;
     Read { api_version: version.to_owned(), kind: kind.to_owned(), fields: fields.to_vec(), changes: Vec::new() }
 }
 
-/// Whether the SDK refuses them; a description there is made of constants.
+/// Whether the SDK refuses them; a description there consists of constants.
 fn refused_natively(fields: &[&str]) -> bool {
     let leaked = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
     let fields: Vec<&'static str> = fields.iter().map(|text| leaked(text)).collect();
@@ -198,7 +198,7 @@ fn refused_natively(fields: &[&str]) -> bool {
 
 proptest! {
     #[test]
-    fn a_value_is_projected_alike(paths in vec(path(), 0..5), value in value()) {
+    fn projects_a_value_like_the_reference(paths in vec(path(), 0..5), value in value()) {
         let texts: Vec<&str> = paths.iter().map(String::as_str).collect();
         let (host, native) = (Paths::parse(&texts), sdk::Declared::new(&texts, &[]));
         prop_assert_eq!(host.is_err(), native.is_err(), "{:?}", texts);
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_is_refused_or_cut_alike(paths in vec(filling(), 0..5), cluster in record()) {
+    fn refuses_or_reduces_a_record_like_the_reference(paths in vec(filling(), 0..5), cluster in record()) {
         let texts: Vec<&str> = paths.iter().map(String::as_str).collect();
         let read = read(&paths);
         let host = Declared::compile(&read);
@@ -221,7 +221,7 @@ proptest! {
     }
 }
 
-/// A guest that wants a taint where a claim says so. Whether it declares claims is what `READS` says.
+/// A guest that desires a taint if a claim says so. `READS` decides whether it declares claims.
 struct Claimed<const READS: usize>;
 
 const READS: [&[&str]; 3] = [&["status.clusterClaims"], &["spec.taints"], &["status.clusterClaim"]];
@@ -252,7 +252,7 @@ impl<const READ: usize> transom_guest::Taints for Claimed<READ> {
     }
 }
 
-/// Runs one case natively; with another name for one of its files, when one is given.
+/// Runs one case natively, optionally with another name for one of its files.
 fn run<const READ: usize>(renamed: Option<(&str, &str)>) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let case = folder.path().join("one");
@@ -271,7 +271,7 @@ fn run<const READ: usize>(renamed: Option<(&str, &str)>) -> Result<(), String> {
 }
 
 #[test]
-fn a_native_case_gives_nothing_that_is_not_declared() {
+fn a_native_case_gives_no_undeclared_fields() {
     assert_eq!(run::<0>(None), Ok(()));
     let blind = run::<1>(None).unwrap_err();
     assert!(blind.contains("ok.decision.own"), "{blind}");
@@ -280,7 +280,7 @@ fn a_native_case_gives_nothing_that_is_not_declared() {
 }
 
 #[test]
-fn a_native_case_with_a_misspelt_file_fails() {
+fn a_native_case_with_a_misspelt_file_name_fails() {
     for (from, to) in [("given.yaml", "given.yml"), ("expected.yaml", "expected.yml")] {
         let failed = run::<0>(Some((from, to))).unwrap_err();
         assert!(failed.contains(to), "{failed}");

@@ -1,4 +1,4 @@
-//! Engines as they are used: many threads, little address space, the clock's own ticks.
+//! Engines in real use: many threads, little address space, the clock's own ticks.
 
 use crate::support::{compute, engine, load, no_taints, unlimited};
 use std::process::Command;
@@ -7,7 +7,7 @@ use transom_conformance::fixture::built;
 use transom_core::contract::description::World;
 use transom_engine::{Allocate, CallFailure, Capabilities, Engine, EngineOptions, Limits, Ticker};
 
-/// What is found possible with so many KiB of address space.
+/// The allocation that is possible with this much address space in KiB.
 fn allocation(kibibytes: &str) -> String {
     let script = format!("ulimit -v {kibibytes} && exec \"$0\"");
     let output = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_allocation")]).output().unwrap();
@@ -17,7 +17,7 @@ fn allocation(kibibytes: &str) -> String {
 }
 
 #[test]
-fn where_address_space_is_short_guests_still_answer() {
+fn guests_still_answer_with_little_address_space() {
     assert_eq!(allocation("unlimited"), "Pool\n");
     assert_eq!(allocation("100000000"), "OnDemand\n");
     assert_eq!(allocation("2000000"), "SmallOnDemand\n");
@@ -31,7 +31,7 @@ fn the_engines_own_ticker_stops_an_endless_loop() {
 }
 
 #[test]
-fn a_guest_alone_keeps_the_ticker_running() {
+fn a_running_guest_alone_keeps_the_ticker_active() {
     let guest = load(&Engine::new(EngineOptions::default()).unwrap(), "endless-loop");
     let failure = compute(&guest, &Limits { time_ms: 5, ..unlimited() }).result.unwrap_err();
     assert_eq!(failure.reason(), "GuestTimedOut");
@@ -62,14 +62,14 @@ fn many_threads_share_few_instances() {
 }
 
 #[test]
-fn a_guest_is_only_asked_what_its_world_knows() {
+fn calls_only_the_functions_of_a_guests_world() {
     let guest = load(&engine(Allocate::OnDemand), "good");
     let call = guest.ready(&unlimited(), &context("{}"), &hosted_cluster());
     assert_eq!(call.result.unwrap_err(), CallFailure::WrongWorld(World::Taints));
 }
 
 #[test]
-fn shipped_guests_answer_alike_on_every_engine() {
+fn bundled_guests_answer_alike_on_every_engine() {
     let answers = [Allocate::PoolIfPossible, Allocate::OnDemand].map(|allocate| {
         let engine = engine(allocate);
         let none = Capabilities::default();

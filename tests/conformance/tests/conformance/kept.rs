@@ -1,5 +1,5 @@
-//! Compiled code kept on disk: found by the next engine, never believed when anyone else could have written it.
-//! Never says how long compiling takes.
+//! Compiled code cached on disk: the next engine uses it, but never code that others could have written. Asserts no
+//! compile times.
 
 use crate::support::{compute, engine_with, no_taints, unlimited};
 use std::fs;
@@ -12,7 +12,7 @@ use transom_conformance::fixture::hostile;
 use transom_core::contract::description::World;
 use transom_engine::{Capabilities, Capability, EngineOptions};
 
-/// How many compilations a new engine needs for one guest that answers as it should.
+/// How many compilations a new engine needs for one good guest.
 fn compilations(folder: &Path, options: EngineOptions) -> u64 {
     let engine = engine_with(EngineOptions { code_cache: Some(folder.to_owned()), ..options });
     let bytes = hostile("log-lines").unwrap();
@@ -21,7 +21,7 @@ fn compilations(folder: &Path, options: EngineOptions) -> u64 {
     engine.compilations()
 }
 
-/// A folder that is ours alone, holding the code of one guest.
+/// A private folder with the compiled code of one guest.
 fn kept() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("below").join("code");
@@ -33,7 +33,7 @@ fn kept() -> (tempfile::TempDir, PathBuf, PathBuf) {
 }
 
 #[test]
-fn the_next_engine_need_not_compile() {
+fn the_next_engine_uses_the_compiled_code() {
     let (_temp, folder, file) = kept();
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -41,7 +41,7 @@ fn the_next_engine_need_not_compile() {
 }
 
 #[test]
-fn damaged_code_is_compiled_again_and_replaced() {
+fn recompiles_and_replaces_damaged_code() {
     let (_temp, folder, file) = kept();
     let whole = fs::read(&file).unwrap();
     for damage in [0, 40, whole.len() / 2, whole.len() - 1] {
@@ -58,7 +58,7 @@ fn damaged_code_is_compiled_again_and_replaced() {
 }
 
 #[test]
-fn code_that_others_could_have_written_is_not_believed() {
+fn rejects_cached_code_that_others_can_write() {
     let (temp, folder, file) = kept();
     let mode = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     mode(&folder, 0o770);
@@ -77,17 +77,17 @@ fn code_that_others_could_have_written_is_not_believed() {
 }
 
 #[test]
-fn another_engine_has_its_own_code_and_no_folder_is_no_fault() {
+fn each_engine_has_its_own_code_and_a_missing_folder_is_fine() {
     let (temp, folder, _) = kept();
     let small = EngineOptions { allocate: transom_engine::Allocate::OnDemand, ..EngineOptions::default() };
-    // On demand the same code may fit or not; what matters is that the guest answers.
+    // With on-demand allocation the same code may or may not fit; the guest must answer.
     assert!(compilations(&folder, small) <= 1);
     fs::write(temp.path().join("file"), "").unwrap();
     assert_eq!(compilations(&temp.path().join("file").join("code"), EngineOptions::default()), 1);
 }
 
 #[test]
-fn code_of_another_component_is_not_believed_under_its_name() {
+fn rejects_cached_code_of_another_component() {
     let (_temp, folder, file) = kept();
     let engine = engine_with(EngineOptions { code_cache: Some(folder.clone()), ..EngineOptions::default() });
     let other = engine.load(&hostile("good").unwrap(), World::Taints, &Capabilities::default()).unwrap();
@@ -100,7 +100,7 @@ fn code_of_another_component_is_not_believed_under_its_name() {
 }
 
 #[test]
-fn a_pipe_in_place_of_code_holds_up_nobody() {
+fn a_pipe_in_place_of_cached_code_never_blocks() {
     let (_temp, folder, file) = kept();
     fs::remove_file(&file).unwrap();
     assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&file).status().unwrap().success());
@@ -109,6 +109,6 @@ fn a_pipe_in_place_of_code_holds_up_nobody() {
         let twice = [(); 2].map(|()| compilations(&folder, EngineOptions::default()));
         told.send(twice).unwrap();
     });
-    // Code takes the place of the pipe.
+    // Compiled code replaces the pipe.
     assert_eq!(heard.recv_timeout(Duration::from_secs(60)), Ok([1, 0]), "whoever opens the pipe waits for ever");
 }

@@ -1,12 +1,12 @@
-//! Hostile guests, each stopped by the one limit that is meant for it, with all others out of reach.
-//! The same guest answers when that one limit is raised.
+//! Hostile guests, each stopped by exactly one limit while all others are out of reach. The same guest answers when
+//! that limit is raised.
 
 use crate::support::{compute, engine, engine_with, load, no_taints, unlimited};
 use transom_engine::{Allocate, CallFailure, EngineOptions, Limits, Receipt};
 
 const PAGE: u64 = 64 << 10;
 
-/// The receipt without what the clock says.
+/// The receipt without measured times.
 fn counted(receipt: &Receipt) -> Receipt {
     Receipt { micros: 0, ..receipt.clone() }
 }
@@ -68,7 +68,7 @@ fn each_limit_fires_alone() {
 }
 
 #[test]
-fn pool_and_on_demand_give_equal_answers_and_receipts() {
+fn pooled_and_on_demand_give_equal_answers_and_receipts() {
     let (pool, on_demand) = (engine(Allocate::PoolIfPossible), engine(Allocate::OnDemand));
     assert_ne!(pool.allocation(), on_demand.allocation(), "there is no pool to compare with");
     for fixture in ["good", "one-memory", "two-memories", "tables", "large-answer", "log-lines", "log-bytes"] {
@@ -81,7 +81,7 @@ fn pool_and_on_demand_give_equal_answers_and_receipts() {
 }
 
 #[test]
-fn receipts_say_what_was_used() {
+fn receipts_report_usage() {
     let engine = engine(Allocate::PoolIfPossible);
     let receipt = |fixture| compute(&load(&engine, fixture), &unlimited()).receipt;
     assert_eq!(receipt("one-memory").memory_bytes, 41 * PAGE);
@@ -105,22 +105,22 @@ fn log_lines_are_cut_and_escaped() {
 }
 
 #[test]
-fn a_giant_answer_is_refused_without_being_copied() {
-    // Believed, it would be 200 GB, and this process would not survive it.
+fn refuses_a_giant_answer_without_copying_it() {
+    // Taken at its word this would be 200 GB, which would kill this process.
     let limits = Limits { answer_bytes: 8 << 20, ..unlimited() };
     let failure = compute(&load(&engine(Allocate::PoolIfPossible), "giant-answer"), &limits).result.unwrap_err();
     assert_eq!(failure, CallFailure::AnswerTooLarge { allowed: 8 << 20 });
 }
 
 #[test]
-fn a_giant_log_line_is_log_not_answer() {
+fn a_giant_log_line_counts_as_log_and_not_as_answer() {
     let guest = load(&engine(Allocate::PoolIfPossible), "log-giant");
     let limits = Limits { log_bytes: 1000, answer_bytes: 100_000, ..unlimited() };
     assert_eq!(compute(&guest, &limits).result.unwrap_err(), CallFailure::LogBytesExceeded { allowed: 1000 });
 }
 
 #[test]
-fn the_stack_is_a_limit_of_the_engine() {
+fn the_engine_limits_the_stack() {
     let stopped = compute(&load(&engine(Allocate::PoolIfPossible), "recursion"), &unlimited());
     assert_eq!(stopped.result.unwrap_err(), CallFailure::StackOverflowed);
     assert!(stopped.receipt.stack_overflowed);
@@ -133,7 +133,7 @@ fn the_stack_is_a_limit_of_the_engine() {
 }
 
 #[test]
-fn a_trap_is_named_with_its_place() {
+fn a_trap_is_reported_with_its_location() {
     let call = compute(&load(&engine(Allocate::PoolIfPossible), "trap"), &unlimited());
     let failure = call.result.unwrap_err();
     assert_eq!(failure.reason(), "GuestTrapped");
@@ -142,7 +142,7 @@ fn a_trap_is_named_with_its_place() {
 }
 
 #[test]
-fn what_breaks_the_contract_is_refused() {
+fn refuses_what_breaks_the_contract() {
     let engine = engine(Allocate::PoolIfPossible);
     for (fixture, named) in [
         ("undeclared-reason", "`fixture`"),
@@ -168,7 +168,7 @@ fn refused_settings_come_with_their_reason() {
 fn no_answer_depends_on_a_budget() {
     for allocate in [Allocate::PoolIfPossible, Allocate::OnDemand] {
         let engine = engine(allocate);
-        // Beyond the budget there is no answer; a maximum of its own the guest may see, it is the same everywhere.
+        // Beyond the budget there is no answer; a guest may see a maximum of its own, which is the same everywhere.
         let beyond = compute(&load(&engine, "beyond-any-memory"), &unlimited()).result.unwrap_err();
         assert_eq!(beyond.reason(), "GuestMemoryExceeded", "{beyond}");
         assert_eq!(compute(&load(&engine, "own-maximum"), &unlimited()).result.unwrap(), no_taints());

@@ -1,4 +1,4 @@
-//! Components that are refused when they are loaded, each with its own reason, before or after they ran a first time.
+//! Components that are refused when they are loaded, each with a different reason, before or after they first run.
 
 use crate::support::{compute, engine, engine_with, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ fn refuse(engine: &Engine, bytes: &[u8], world: World) -> LoadError {
     engine.load(bytes, world, &Capabilities::default()).unwrap_err()
 }
 
-/// Every way of allocating must refuse alike.
+/// Every allocation mode must refuse alike.
 fn refuse_alike(bytes: &[u8], world: World) -> LoadError {
     let one = refuse(&engine(Allocate::PoolIfPossible), bytes, world);
     let other = refuse(&engine(Allocate::OnDemand), bytes, world);
@@ -22,7 +22,7 @@ fn refuse_alike(bytes: &[u8], world: World) -> LoadError {
 }
 
 #[test]
-fn an_import_that_is_not_granted_is_named() {
+fn names_an_import_that_is_not_granted() {
     let clock = wat::parse_str(
         r#"(component
             (import "wasi:clocks/monotonic-clock@0.2.0" (instance (export "now" (func (result u64)))))
@@ -37,7 +37,7 @@ fn an_import_that_is_not_granted_is_named() {
 }
 
 #[test]
-fn imports_are_named_within_one_line() {
+fn names_imports_in_a_single_line() {
     let imports = (0..80).map(|at| format!("(import \"i{at}-{}\" (func))", "x".repeat(98_000)));
     let bytes = wat::parse_str(format!("(component {})", imports.collect::<String>())).unwrap();
     let error = refuse_alike(&bytes, World::Taints);
@@ -47,7 +47,7 @@ fn imports_are_named_within_one_line() {
 }
 
 #[test]
-fn the_log_must_be_granted_too() {
+fn the_log_needs_a_grant_too() {
     let engine = engine(Allocate::PoolIfPossible);
     let logs = hostile("log-lines").unwrap();
     let denied = LoadError::ImportNotGranted(vec!["transom:policy/log@0.1.0".to_owned()]);
@@ -58,21 +58,21 @@ fn the_log_must_be_granted_too() {
 }
 
 #[test]
-fn what_is_no_component_is_invalid() {
+fn what_is_not_a_component_is_invalid() {
     for bytes in [b"".to_vec(), b"\0asm".to_vec(), vec![0xff; 1000], wat::parse_str("(module)").unwrap()] {
         assert_eq!(refuse_alike(&bytes, World::Taints).reason(), "ComponentInvalid");
     }
 }
 
 #[test]
-fn a_component_beyond_the_size_limit_is_not_looked_at() {
+fn refuses_an_oversized_component_without_parsing_it() {
     let error = refuse_alike(&vec![0; (8 << 20) + 1], World::Taints);
     assert_eq!(error.reason(), "ComponentTooLarge");
     assert!(error.to_string().contains("8388609"), "{error}");
 }
 
 #[test]
-fn a_component_beyond_the_pool_is_refused_with_or_without_one() {
+fn refuses_a_component_beyond_the_pool_limits_even_without_a_pool() {
     let many = |text: &str, count: u8| {
         (1..=count).fold(hostile("good").unwrap(), |bytes, at| with_module(bytes, at, text).unwrap())
     };
@@ -89,7 +89,7 @@ fn a_component_beyond_the_pool_is_refused_with_or_without_one() {
 }
 
 #[test]
-fn a_component_of_another_world_is_told_which() {
+fn names_the_world_of_a_component_for_another_world() {
     let taints = hostile("good").unwrap();
     let error = refuse_alike(&taints, World::Trigger);
     let LoadError::WorldMismatch { expected, found, .. } = &error else { panic!("{error}") };
@@ -114,8 +114,8 @@ fn an_export_of_another_type_is_a_mismatch() {
 }
 
 #[test]
-fn a_description_that_breaks_the_contract_is_refused() {
-    // A description of zeroes has no name.
+fn refuses_a_description_that_breaks_the_contract() {
+    // A description of zeros has no name.
     let text = r#"(module
         (memory (export "memory") 1)
         (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
@@ -127,7 +127,7 @@ fn a_description_that_breaks_the_contract_is_refused() {
 }
 
 #[test]
-fn a_component_that_loops_before_it_is_asked_is_stopped() {
+fn stops_a_component_that_loops_during_instantiation() {
     let engine = engine(Allocate::PoolIfPossible);
     let bytes = hostile("loops-at-start").unwrap();
     let done = AtomicBool::new(false);
@@ -157,13 +157,13 @@ fn the_same_bytes_are_compiled_once() {
         assert_eq!(engine.compilations(), 1);
         assert!(guests.iter().all(|guest| guest.digest() == digest(&bytes)));
     });
-    // The code is gone with the last guest that used it.
+    // The code is freed with the last guest that used it.
     let _again = load();
     assert_eq!(engine.compilations(), 2);
 }
 
 #[test]
-fn an_inspection_grants_nothing_and_tells_what_is_needed() {
+fn inspection_grants_nothing_and_lists_what_is_needed() {
     let engine = engine_with(EngineOptions::default());
     let logs = engine.inspect(&hostile("log-lines").unwrap()).unwrap();
     assert_eq!(logs.world, Some(World::Taints));
@@ -181,7 +181,7 @@ fn an_inspection_grants_nothing_and_tells_what_is_needed() {
 #[test]
 fn damaged_components_are_refused_or_answer_within_limits() {
     let whole = hostile("log-lines").unwrap();
-    // With the engine's own ticker: a damaged guest may loop.
+    // Uses the engine's own ticker, because a damaged guest may loop.
     let engine = Engine::new(EngineOptions::default()).unwrap();
     let limits = Limits { time_ms: 20, ..Limits::default() };
     let mut numbers = Numbers::new(3, 0);
@@ -204,7 +204,7 @@ fn damaged_components_are_refused_or_answer_within_limits() {
 }
 
 #[test]
-fn the_code_of_all_components_has_one_bound_and_what_goes_makes_room() {
+fn all_code_has_one_bound_and_removed_components_free_room() {
     let engine = engine_with(EngineOptions { max_code_bytes: 1 << 20, ..EngineOptions::default() });
     let load = |number: usize| {
         let bytes = good_with(&format!("(func (drop (i32.const {number})))")).unwrap();
@@ -218,7 +218,7 @@ fn the_code_of_all_components_has_one_bound_and_what_goes_makes_room() {
         }
         assert!(all.len() < 1_000, "there is no bound");
     };
-    let together = "the code of all components together in bytes";
+    let together = "the compiled code of all components in bytes";
     assert!(matches!(error, LoadError::TooLarge { what, .. } if what == together), "{error}");
     assert!(all.len() > 1, "it is the bound of one");
     assert!(load(0).is_ok(), "what is there is shared");

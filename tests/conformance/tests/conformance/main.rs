@@ -1,4 +1,4 @@
-//! The engine against components that mean no good, through its public API only. Never sleeps, never reads a clock.
+//! The engine against malicious components, through its public API only. Tests neither sleep nor read a clock.
 
 #[cfg(test)]
 mod answers;

@@ -1,5 +1,5 @@
-//! How guests written in Rust end when something goes wrong in them: a panic is told with its message and place, a
-//! stack that runs over is called so. Never with a grant of the log.
+//! How guests written in Rust end after an error: a panic is reported with its message and location, a stack overflow
+//! as such. No guest has a grant of the log.
 
 use crate::support::{engine, unlimited};
 use transom_conformance::arguments::{context, hosted_cluster};
@@ -7,7 +7,7 @@ use transom_conformance::fixture::built;
 use transom_core::contract::description::World;
 use transom_engine::{Allocate, CallFailure, Capabilities};
 
-/// How a guest that is asked to end so does end.
+/// The failure of a guest that is asked to end in this way.
 fn end(ask: &str) -> CallFailure {
     let engine = engine(Allocate::PoolIfPossible);
     let guest = engine.load(&built("fixture-answers").unwrap(), World::Kubeconfig, &Capabilities::default()).unwrap();
@@ -36,7 +36,7 @@ fn a_panic_shows_its_message_file_and_line() {
 }
 
 #[test]
-fn a_stack_that_runs_over_is_called_so_whichever_stack_it_is() {
+fn reports_a_stack_overflow_as_such_for_either_stack() {
     for ask in ["Recurses", "RecursesInPairs"] {
         assert_eq!(end(ask), CallFailure::StackOverflowed, "{ask}");
     }

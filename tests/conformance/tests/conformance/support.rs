@@ -1,4 +1,4 @@
-//! What the conformance tests share: engines whose time stands still, limits out of reach, one question.
+//! Shared by the conformance tests: engines with stopped time, limits out of reach, one question.
 
 use std::sync::OnceLock;
 use transom_conformance::arguments::{context, managed_cluster};
@@ -23,7 +23,7 @@ pub(crate) fn unlimited() -> Limits {
     }
 }
 
-/// An engine whose time stands still unless it is ticked.
+/// An engine whose time advances only by explicit ticks.
 pub(crate) fn engine(allocate: Allocate) -> Engine {
     engine_with(EngineOptions { allocate, ..EngineOptions::default() })
 }
@@ -50,7 +50,7 @@ pub(crate) fn no_taints() -> Answer {
     Ok(Timed { answer: Decision::Own(Vec::new()), ask_again_at: None })
 }
 
-/// Certificates and a key, made once for all tests: that takes long.
+/// Certificates and a key, generated once for all tests because that takes long.
 pub(crate) fn identity() -> &'static Identity {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
     IDENTITY.get_or_init(|| Identity::generate(7, 0).unwrap())

@@ -1,10 +1,10 @@
-//! Guests that run for ever, stopped by time that passes only when the test says so; good ones go on meanwhile.
+//! Guests that run forever, stopped by time that advances only when the test says so; meanwhile good ones keep running.
 
 use crate::support::{compute, engine, engine_with, load, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
 use transom_engine::{Allocate, CallFailure, EngineOptions, Limits};
 
-/// Runs a guest that would run for ever; while it does, a good guest goes on. Then time passes, by hand.
+/// Runs a guest that would run forever while a good guest keeps answering. Then advances the time by hand.
 fn stops_with_time_only(fixture: &str, allocate: Allocate) {
     let engine = engine(allocate);
     let (endless, good) = (load(&engine, fixture), load(&engine, "good"));
@@ -21,7 +21,7 @@ fn stops_with_time_only(fixture: &str, allocate: Allocate) {
         for _ in 0..100 {
             assert_eq!(compute(&good, &Limits { time_ms: 2, ..unlimited() }).result.unwrap(), no_taints());
         }
-        // No tick yet: whatever had stopped it by now would not have been time.
+        // No tick so far: whatever stopped it before now would not be time.
         assert!(!done.load(Ordering::SeqCst), "{fixture} ended by itself");
         while !done.load(Ordering::SeqCst) {
             engine.tick();
@@ -34,18 +34,18 @@ fn stops_with_time_only(fixture: &str, allocate: Allocate) {
 }
 
 #[test]
-fn an_endless_loop_is_stopped_by_time() {
+fn stops_an_endless_loop_by_time() {
     stops_with_time_only("endless-loop", Allocate::PoolIfPossible);
     stops_with_time_only("endless-loop", Allocate::OnDemand);
 }
 
 #[test]
-fn bulk_copies_are_stopped_by_time() {
+fn stops_bulk_copies_by_time() {
     stops_with_time_only("bulk-copy", Allocate::PoolIfPossible);
 }
 
 #[test]
-fn a_full_pool_makes_calls_wait_and_says_so() {
+fn a_full_pool_makes_calls_wait_and_reports_it() {
     let engine = engine_with(EngineOptions { concurrency: 1, ..EngineOptions::default() });
     let (endless, good) = (load(&engine, "endless-loop"), load(&engine, "good"));
     std::thread::scope(|scope| {

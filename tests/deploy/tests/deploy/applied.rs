@@ -1,5 +1,5 @@
-//! Does a real API server take what is rendered, and does the agent work as it is deployed: with these flags, and as the
-//! service account with these rights? Never as an administrator.
+//! A real API server accepts the rendered objects, and the agent works as deployed: with these flags, and as the
+//! service account with these permissions, not as an administrator.
 
 use crate::deployed::{DEADLINE, Deployed, kubectl};
 use anyhow::{Context as _, Result, ensure};
@@ -18,7 +18,7 @@ pub(crate) const CRDS: [&str; 5] = [
     "servicemonitors.monitoring.coreos.com",
     "prometheusrules.monitoring.coreos.com",
 ];
-/// What there is for Prometheus and Grafana.
+/// The objects for Prometheus and Grafana.
 const MONITORING: [&str; 5] = [
     "configmap/transom-dashboard-agent",
     "configmap/transom-dashboard-generation",
@@ -28,20 +28,20 @@ const MONITORING: [&str; 5] = [
 ];
 const FLEET: Fleet = Fleet { clusters: 3, managed: 5, seed: 11 };
 
-/// What an operator types.
+/// Runs the operator's command.
 fn apply(cluster: &Cluster, words: &[&str]) -> Result<String> {
     said(kubectl(cluster)?.args(["apply", "--server-side"]).args(words))
 }
 
 #[tokio::test]
-async fn the_base_is_taken_and_the_agent_works_as_it_says() -> Result<()> {
+async fn the_base_applies_and_the_agent_runs_as_documented() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     cluster.install_fleet(FLEET).await?;
     let base = folder("base").display().to_string();
     apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
-    // A dry run does not make the namespace that the rest lies in.
+    // A dry run does not create the namespace that the rest needs.
     apply(&cluster, &["--filename", &format!("{base}/namespace.yaml")])?;
     apply(&cluster, &["--dry-run=server", "--kustomize", &base])?;
     apply(&cluster, &["--kustomize", &base])?;
@@ -62,7 +62,7 @@ fn pod_is_admitted(cluster: &Cluster, deployment: &Value) -> Result<()> {
     said(kubectl(cluster)?.args(["create", "--dry-run=server", "--filename"]).arg(&path)).map(drop)
 }
 
-/// The agent with the flags of the Deployment, as its service account: ready, everything made, no request denied.
+/// The agent with the flags of the Deployment, as its service account: ready, all objects created, no request denied.
 async fn works(cluster: &Cluster) -> Result<()> {
     let agent = Deployed::start(cluster).await?;
     let secrets = cluster.objects().api("v1", "Secret", None).await?;
@@ -74,7 +74,7 @@ async fn works(cluster: &Cluster) -> Result<()> {
     agent.stop(cluster).map(drop)
 }
 
-/// What is there for Prometheus and Grafana, by the label of all that is installed.
+/// The installed objects for Prometheus and Grafana, by the common label.
 fn monitoring(cluster: &Cluster) -> Result<Vec<String>> {
     let kinds = "configmaps,prometheusrules,servicemonitors";
     let words = ["get", kinds, "--namespace", "transom", "--selector", "app.kubernetes.io/name=transom"];
@@ -82,7 +82,7 @@ fn monitoring(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(told.lines().map(str::to_owned).collect())
 }
 
-/// A changed CRD over the one that helm made, as host/docs/upgrade.md says.
+/// A changed CRD over the one that helm installed, as host/docs/upgrade.md says.
 fn newer_crd_is_taken(cluster: &Cluster) -> Result<()> {
     let text = fs::read_to_string(folder("crd.yaml"))?;
     let changed = text.replacen("description: Kind of the objects", "description: The kind of the objects", 1);
@@ -92,7 +92,7 @@ fn newer_crd_is_taken(cluster: &Cluster) -> Result<()> {
     apply(cluster, &["--force-conflicts", "--filename", &path.display().to_string()]).map(drop)
 }
 
-/// helm as the admin, with nothing of whoever runs the test.
+/// helm as the admin, with nothing from the user's environment.
 fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut helm = helm()?;
     for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
@@ -103,7 +103,7 @@ fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
 }
 
 #[tokio::test]
-async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
+async fn installs_upgrades_and_removes_the_chart() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     let chart = folder("chart").display().to_string();
@@ -124,7 +124,7 @@ async fn the_chart_is_installed_changed_and_removed() -> Result<()> {
     cluster.wait_for_crd("fleetpolicies.transom.dev").await
 }
 
-/// The policy of a user: about objects that the chart's roles say nothing of.
+/// The policy of a user, about objects that the chart's roles do not cover.
 pub(crate) const OWN: &str = "apiVersion: transom.dev/v1alpha1
 kind: FleetPolicy
 metadata: {name: own}
@@ -137,7 +137,7 @@ spec:
     - {kind: Secret, namespace: widgets, name: copy, verbs: [create], fields: [data.kubeconfig], kubeconfig: {server: [source], ca: [source]}}
 ";
 
-/// What the agent's service account may do, as the API server says.
+/// Whether the API server allows something to the agent's service account.
 fn may(cluster: &Cluster, words: &[&str]) -> Result<bool> {
     let account = "--as=system:serviceaccount:transom:transom";
     let output = kubectl(cluster)?.args(["auth", "can-i", account]).args(words).output()?;
@@ -149,7 +149,7 @@ fn may(cluster: &Cluster, words: &[&str]) -> Result<bool> {
 }
 
 #[tokio::test]
-async fn own_policies_get_rights_beside_those_of_the_chart() -> Result<()> {
+async fn grants_permissions_for_own_policies_beside_the_chart() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     let chart = folder("chart").display().to_string();
@@ -159,7 +159,7 @@ async fn own_policies_get_rights_beside_those_of_the_chart() -> Result<()> {
     fs::write(&own, OWN)?;
     let rules = |role: &str| said(kubectl(&cluster)?.args(["get", role, "--output", "jsonpath={.rules}"]));
     let shipped = rules("clusterrole/transom")?;
-    // With the default name and with one of their own, never the chart's.
+    // With the default name and with a custom one, but not the chart's.
     for name in [&["--name", "transom-own"][..], &[]] {
         let mut transom = Command::new(program::binary()?);
         let printed = said(transom.args(["rbac", "--namespace", "transom", "--policies"]).arg(&own).args(name))?;
@@ -171,7 +171,7 @@ async fn own_policies_get_rights_beside_those_of_the_chart() -> Result<()> {
     let (own_before, upgrade) = (rules("clusterrole/transom-own")?, ["upgrade", "transom", &chart]);
     let asked = |words: &str| may(&cluster, &words.split(' ').collect::<Vec<_>>());
     let everything = || -> Result<()> {
-        // The own policy's, then those of each policy that ships.
+        // The permissions of the own policy, then those of each bundled policy.
         for words in [
             "list hostedclusters.hypershift.openshift.io -A",
             "patch managedclusters.cluster.open-cluster-management.io",
@@ -195,7 +195,7 @@ async fn own_policies_get_rights_beside_those_of_the_chart() -> Result<()> {
 }
 
 #[tokio::test]
-async fn components_are_taken() -> Result<()> {
+async fn the_components_apply() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;

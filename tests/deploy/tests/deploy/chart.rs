@@ -1,4 +1,4 @@
-//! Is the chart sound, does it give what the base gives, and does it refuse values that mean nothing? Never needs a cluster.
+//! The chart is valid, gives the same objects as the base, and refuses invalid values. Needs no cluster.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -34,7 +34,7 @@ fn chart_and_base_give_the_same_objects() -> Result<()> {
 }
 
 #[test]
-fn chart_and_component_read_secrets_strictly_in_the_same_way() -> Result<()> {
+fn chart_and_component_configure_strict_reads_alike() -> Result<()> {
     same(with(&["strict"])?, chart(&["--set", "secretReads=strict"])?)
 }
 
@@ -60,7 +60,7 @@ fn chart_and_component_give_the_same_dashboards() -> Result<()> {
 }
 
 #[test]
-fn the_rules_of_the_operator_are_those_that_promtool_tests() -> Result<()> {
+fn operator_rules_match_those_tested_by_promtool() -> Result<()> {
     let committed: Value = serde_yaml::from_str(&fs::read_to_string(folder("monitoring/rules.yaml"))?)?;
     let labels = "prometheusRule.enabled=true,prometheusRule.labels.release=prometheus";
     let objects = chart(&["--set", labels])?;
@@ -78,7 +78,7 @@ fn the_chart_lints_clean() -> Result<()> {
 }
 
 #[test]
-fn values_that_mean_nothing_are_refused() -> Result<()> {
+fn refuses_invalid_values() -> Result<()> {
     for values in [
         "replica=3",
         "replicas=0",
@@ -107,14 +107,14 @@ fn values_that_mean_nothing_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// A policy that the chart gives with these values.
+/// A policy that the chart renders with these values.
 fn policy(objects: &[Value], name: &str) -> Result<Value> {
     let is = |object: &&Value| object["kind"] == "FleetPolicy" && object["metadata"]["name"] == name;
     objects.iter().find(is).cloned().with_context(|| format!("no policy {name}"))
 }
 
 #[test]
-fn settings_of_the_shipped_policies_are_values() -> Result<()> {
+fn settings_of_bundled_policies_are_values() -> Result<()> {
     let name = "external-managed-kubeconfig";
     let set = "policySettings.externalManagedKubeconfig.decide.naming.precedence=Discovery,policySettings.externalManagedKubeconfig.trigger.availableReason=AsExpected,policySettings.builtInTaints.decide.unreachable.effect=NoSelectIfNew";
     let (before, after) = (chart(&[])?, chart(&["--set", set])?);
@@ -131,7 +131,7 @@ fn settings_of_the_shipped_policies_are_values() -> Result<()> {
 }
 
 #[test]
-fn runbooks_get_the_address_of_the_repository() -> Result<()> {
+fn runbook_urls_use_the_repository_address() -> Result<()> {
     let links = |objects: &[Value]| -> Vec<String> {
         let rule = objects.iter().filter(|object| object["kind"] == "PrometheusRule");
         let rules = rule.flat_map(|rule| rule["spec"]["groups"].as_array().into_iter().flatten());
@@ -147,7 +147,7 @@ fn runbooks_get_the_address_of_the_repository() -> Result<()> {
 }
 
 #[test]
-fn rights_follow_the_policies_that_are_installed() -> Result<()> {
+fn permissions_follow_the_installed_policies() -> Result<()> {
     let resources = |objects: &[Value]| -> String {
         let roles = objects.iter().filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
         roles.map(|role| role["rules"].to_string()).collect()
@@ -159,7 +159,7 @@ fn rights_follow_the_policies_that_are_installed() -> Result<()> {
     let none = chart(&["--set", "rbac.create=false"])?;
     assert!(!none.iter().any(|object| object["kind"].as_str().is_some_and(|kind| kind.contains("Role"))));
     for object in hosting.iter().filter(|object| object["kind"] == "ClusterRoleBinding") {
-        assert_eq!(object.pointer("/primaries/0/namespace"), Some(&"elsewhere".into()));
+        assert_eq!(object.pointer("/subjects/0/namespace"), Some(&"elsewhere".into()));
     }
     Ok(())
 }
@@ -178,20 +178,20 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
     rules.flat_map(one).collect()
 }
 
-/// What the agent itself does, whatever its policies say.
+/// The agent's own permissions, independent of its policies.
 const OWN: [&str; 8] = [
     "create authentication.k8s.io/tokenreviews",
     "create authorization.k8s.io/subjectaccessreviews",
     "create coordination.k8s.io/leases",
     "get coordination.k8s.io/leases",
-    "list transom.dev/policies",
+    "list transom.dev/fleetpolicies",
     "patch transom.dev/fleetpolicies/status",
     "update coordination.k8s.io/leases",
-    "watch transom.dev/policies",
+    "watch transom.dev/fleetpolicies",
 ];
 
 #[test]
-fn without_the_policies_that_ship_the_agent_may_still_do_what_is_its_own() -> Result<()> {
+fn without_bundled_policies_the_agent_keeps_its_own_permissions() -> Result<()> {
     let neither = "policies.builtInTaints=false,policies.externalManagedKubeconfig=false";
     for reads in ["watch", "strict"] {
         let objects = chart(&["--set", neither, "--set", &format!("secretReads={reads}")])?;
@@ -201,7 +201,7 @@ fn without_the_policies_that_ship_the_agent_may_still_do_what_is_its_own() -> Re
 }
 
 #[test]
-fn a_read_only_agent_may_write_nothing_but_its_lease() -> Result<()> {
+fn a_read_only_agent_may_write_only_its_lease() -> Result<()> {
     for policies in ["", ",policies.builtInTaints=false", ",policies.externalManagedKubeconfig=false"] {
         for reads in ["watch", "strict"] {
             let all = granted(&chart(&["--set", &format!("secretReads={reads}{policies}")])?);
@@ -209,7 +209,7 @@ fn a_read_only_agent_may_write_nothing_but_its_lease() -> Result<()> {
             assert!(read.is_subset(&all) && read.len() < all.len(), "{read:?}");
             let writes =
                 read.iter().filter(|right| !["get ", "list ", "watch "].iter().any(|verb| right.starts_with(verb)));
-            // Reviews are questions.
+            // Reviews are only questions.
             let wanted = OWN.iter().filter(|right| right.starts_with("create ") || right.starts_with("update "));
             assert!(writes.eq(wanted), "{reads}{policies}: {read:?}");
         }
@@ -218,7 +218,7 @@ fn a_read_only_agent_may_write_nothing_but_its_lease() -> Result<()> {
 }
 
 #[test]
-fn every_option_shows_in_what_is_rendered() -> Result<()> {
+fn every_option_affects_the_rendered_output() -> Result<()> {
     let values = [
         "admin.tlsSecret=certificate",
         "admin.compatibilityMetrics=true",

@@ -1,5 +1,5 @@
-//! The agent as a Deployment runs it: with its flags, as its service account, with these rights. No kubelet runs here, so
-//! a test starts the process; never as an administrator.
+//! The agent as a Deployment runs it: with its flags, as its service account, with these permissions, not as an
+//! administrator. No kubelet runs here, so a test starts the process.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -12,10 +12,10 @@ use transom_e2e::program;
 use transom_test_cluster::{Cluster, Line, Mark, User, wait};
 use transom_test_deploy::rendered::said;
 
-/// For what comes within moments on a quiet machine.
+/// The deadline for what takes moments on a quiet machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
-/// What an operator types first.
+/// The start of an operator's command.
 pub(crate) fn kubectl(cluster: &Cluster) -> Result<Command> {
     cluster.kubectl(cluster.admin())
 }
@@ -60,12 +60,12 @@ impl Deployed {
         Ok(())
     }
 
-    /// All that it has said.
+    /// Its entire output.
     pub(crate) fn log(&self) -> Result<String> {
         self.agent.log()
     }
 
-    /// Stops it, and gives what it asked the API server for; none of that was denied.
+    /// Stops it, and returns its requests to the API server; fails if one was denied.
     pub(crate) fn stop(self, cluster: &Cluster) -> Result<Vec<Line>> {
         self.agent.stop()?;
         let asked = cluster.audit().since(self.mark)?.into_iter().filter(|line| line.user == self.account.name());
@@ -77,7 +77,7 @@ impl Deployed {
     }
 }
 
-/// The first line of the answer of the admin port; nothing while it does not answer.
+/// The first line of the admin port's response; none while it does not answer.
 fn status(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;

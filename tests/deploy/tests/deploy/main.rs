@@ -1,4 +1,4 @@
-//! What operators apply. Each module asks one question; those that need a cluster start a real one.
+//! What operators apply. Each module covers one question; those that need a cluster start a real one.
 
 mod applied;
 mod chart;

@@ -1,5 +1,5 @@
-//! Pages that are followed when something is at stake, followed to the letter: every command as it stands, on a real API
-//! server, with the real agent before it, and whatever is somebody else's looked at before and after.
+//! Important pages followed to the letter: every command as written, on a real API server, where the real agent has
+//! run, comparing the objects of others before and after.
 
 use crate::applied::{CRDS, OWN};
 use crate::deployed::{DEADLINE, Deployed, kubectl};
@@ -14,7 +14,7 @@ use transom_test_cluster::{Cluster, Options, wait};
 use transom_test_deploy::page::{Page, run, shell};
 use transom_test_deploy::rendered::said;
 
-/// Three clusters that get a secret, and as many ManagedClusters as it takes for two that are tainted.
+/// Three clusters that get a secret, and as many ManagedClusters as needed for two with a taint.
 const FLEET: Fleet = Fleet { clusters: 3, managed: 16, seed: 7 };
 const OUTPUT: &str = "external-managed-kubeconfig";
 const STAMP: [&str; 3] = ["app.kubernetes.io/managed-by", "transom.dev/policy", "transom.dev/adopted"];
@@ -31,7 +31,7 @@ async fn hosting() -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// All objects of a kind by namespace and name, as they are to the last field.
+/// All objects of a kind by namespace and name, with all fields.
 async fn all(cluster: &Cluster, version: &str, kind: &str) -> Result<BTreeMap<String, Value>> {
     let found = cluster.objects().api(version, kind, None).await?.list(&ListParams::default()).await?;
     let named = |object: kube::api::DynamicObject| {
@@ -49,7 +49,7 @@ async fn secrets(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
     Ok(secrets)
 }
 
-/// What the agent manages, by namespace, with whether it was adopted.
+/// The managed secrets, by namespace, with whether each was adopted.
 fn stamped(secrets: &BTreeMap<String, Value>) -> BTreeMap<&str, bool> {
     let of_policy = |secret: &&Value| {
         let labels = &secret["metadata"]["labels"];
@@ -60,7 +60,7 @@ fn stamped(secrets: &BTreeMap<String, Value>) -> BTreeMap<&str, bool> {
     named.map(|(name, secret)| (name.split('/').next().unwrap_or_default(), told(secret))).collect()
 }
 
-/// Secrets of somebody else, as near to the selector of the page as they can be.
+/// Secrets of others that almost match the selector of the page.
 async fn plant(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let near = [
         ("plain", json!({})),
@@ -82,8 +82,8 @@ async fn plant(cluster: &Cluster) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Makes the secret of a cluster as the hypershift-addon agent does: client-go reads the source, one field is changed,
-/// client-go writes it. `port` is that of the Service, where it is to be right.
+/// Creates the secret of a cluster as the hypershift-addon agent does: client-go reads the source, one field is
+/// changed, client-go writes it. `port` is that of the Service if the secret should be correct.
 async fn made_by_addon(cluster: &Cluster, index: usize, port: u16) -> Result<()> {
     let source = format!("clusters/{}-admin-kubeconfig", hosted_name(index));
     let sources = secrets(cluster).await?;
@@ -103,7 +103,7 @@ async fn made_by_addon(cluster: &Cluster, index: usize, port: u16) -> Result<()>
     cluster.objects().create(secret).await.map(drop)
 }
 
-/// Lets the agent of the Deployment work until every cluster has its secret and two ManagedClusters their taint.
+/// Runs the agent of the Deployment until every cluster has its secret and two ManagedClusters their taint.
 async fn work(cluster: &Cluster) -> Result<()> {
     let agent = Deployed::start(cluster).await?;
     let done = async || {
@@ -115,14 +115,14 @@ async fn work(cluster: &Cluster) -> Result<()> {
     agent.stop(cluster).map(drop)
 }
 
-/// The ManagedClusters that have a taint, with all that they have.
+/// The ManagedClusters that have a taint, with all fields.
 async fn tainted(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
     let mut clusters = all(cluster, "cluster.open-cluster-management.io/v1", "ManagedCluster").await?;
     clusters.retain(|_, cluster| cluster["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty()));
     Ok(clusters)
 }
 
-/// Whether an object is what it was, but for the stamp, which is gone.
+/// Whether an object is unchanged except for the ownership labels, which are gone.
 fn is_released(before: &Value, after: &Value) -> Result<()> {
     ensure!(before["data"] == after["data"] && before["type"] == after["type"], "more than the metadata changed");
     ensure!(before["metadata"]["uid"] == after["metadata"]["uid"], "it was made anew");
@@ -135,7 +135,7 @@ fn is_released(before: &Value, after: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command that waits for the end of the namespace, and does meanwhile what the controller of namespaces would.
+/// Runs a command that waits for the end of the namespace, and meanwhile does the work of the namespace controller.
 async fn run_to_the_end_of_the_namespace(cluster: &Cluster, command: &str) -> Result<()> {
     let log = fs::File::create(cluster.folder().join("deletes.log"))?;
     let mut child = shell(cluster, command)?.stdout(Stdio::null()).stderr(log).spawn()?;
@@ -152,14 +152,14 @@ async fn run_to_the_end_of_the_namespace(cluster: &Cluster, command: &str) -> Re
     Ok(())
 }
 
-/// Everything that the agent could have left on the cluster but the secrets: objects that bear its name.
+/// Everything that the agent could have left on the cluster except the secrets: objects with its name.
 fn of_transom(cluster: &Cluster) -> Result<String> {
     let kinds = "crds,namespaces,clusterroles,clusterrolebindings";
     let named = said(kubectl(cluster)?.args(["get", kinds, "--output", "name"]))?;
     Ok(named.lines().filter(|line| line.contains("transom")).collect::<Vec<_>>().join("\n"))
 }
 
-/// One look at the cluster for each part of the page.
+/// The state of the cluster for each part of the page.
 struct Uninstall {
     cluster: Cluster,
     page: Page,
@@ -167,12 +167,12 @@ struct Uninstall {
 }
 
 impl Uninstall {
-    /// Follows the one command with these words.
+    /// Runs the one command with these words.
     fn follow(&self, words: &[&str]) -> Result<String> {
         run(&self.cluster, &self.page.command(words, &[])?)
     }
 
-    /// What is somebody else's is as it was, to the version.
+    /// Checks that objects of others are unchanged, including the version.
     fn is_left_alone(&self, before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Result<()> {
         let others = |name: &&String| self.users.contains(*name) || name.ends_with("-admin-kubeconfig");
         let others: Vec<&String> = before.keys().filter(others).collect();
@@ -183,7 +183,7 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Section 1: the agent goes, and nothing that it made.
+    /// Section 1: the agent is removed, and its objects stay.
     async fn agent(&self) -> Result<()> {
         let before = secrets(&self.cluster).await?;
         let taints = tainted(&self.cluster).await?;
@@ -199,7 +199,7 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Section 2, the list: as the labels are.
+    /// Section 2, the list: it matches the labels.
     async fn list(&self) -> Result<()> {
         let told = self.follow(&["get secrets", "--label-columns"])?;
         let rows = told.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -209,7 +209,7 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Section 2, release: the stamp goes and nothing else, in any number of starts.
+    /// Section 2, release: only the ownership labels are removed, in any number of starts.
     async fn release(&self) -> Result<()> {
         let before = secrets(&self.cluster).await?;
         for words in [["annotate secrets", "transom.dev/source-"], ["label secrets", "transom.dev/policy-"]] {
@@ -232,7 +232,7 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Section 2, delete: what the policy made goes, what it adopted stays.
+    /// Section 2, delete: what the policy created is deleted, what it adopted stays.
     async fn delete(&self) -> Result<()> {
         let before = secrets(&self.cluster).await?;
         let stamps = stamped(&before);
@@ -264,7 +264,7 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Section 1 again, for who installed with kustomize.
+    /// Section 1 again, for an installation with kustomize.
     async fn kustomize(&self, install: &Page) -> Result<()> {
         let before = secrets(&self.cluster).await?;
         for words in [&["apply", "crd.yaml"][..], &["kubectl wait"], &["apply", "--kustomize"]] {
@@ -280,7 +280,7 @@ impl Uninstall {
 }
 
 #[tokio::test]
-async fn uninstall_takes_what_it_says_and_nothing_of_anybody_else() -> Result<()> {
+async fn uninstall_removes_what_it_says_and_nothing_of_others() -> Result<()> {
     let cluster = hosting().await?;
     made_by_addon(&cluster, 0, 6443).await?;
     let users = plant(&cluster).await?;
@@ -303,7 +303,7 @@ async fn uninstall_takes_what_it_says_and_nothing_of_anybody_else() -> Result<()
     uninstall.list().await?;
     uninstall.release().await?;
 
-    // A later install takes over what was released, and writes none of it anew; what is missing, it makes.
+    // A later install adopts what was released without rewriting it, and creates what is missing.
     said(kubectl(cluster)?.args(["delete", "fleetpolicies.transom.dev", "own"]))?;
     said(kubectl(cluster)?.args(["delete", "secret", OUTPUT, "--namespace", &home(2)]))?;
     let before = secrets(cluster).await?;
@@ -322,7 +322,7 @@ async fn uninstall_takes_what_it_says_and_nothing_of_anybody_else() -> Result<()
     uninstall.page.is_followed()
 }
 
-/// What the page says of each line of the log.
+/// Checks what the page says about each line of the log.
 fn tells(log: &str, index: usize, what: &str, end: &str) -> Result<()> {
     let target = format!("{}/{OUTPUT}", home(index));
     let is = |line: &str| {
@@ -335,7 +335,7 @@ fn tells(log: &str, index: usize, what: &str, end: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn migrate_is_read_only_until_it_says_otherwise_and_then_rewrites_nothing_that_is_right() -> Result<()> {
+async fn migration_is_read_only_first_and_then_rewrites_no_correct_object() -> Result<()> {
     let cluster = hosting().await?;
     made_by_addon(&cluster, 0, 6443).await?;
     made_by_addon(&cluster, 1, 7443).await?;

@@ -1,4 +1,4 @@
-//! Damage to the agent's own folder: the next run puts right what it made. Never to a file of the user.
+//! Damage to the agent's own folder, which the next run must repair. Damages no file of the user.
 
 use super::Attempt;
 use super::dice::Dice;
@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 const OWNED: [&str; 2] =
     ["cluster.open-cluster-management.io/unavailable", "cluster.open-cluster-management.io/unreachable"];
 
-/// A folder at which the agent was at work, whole.
+/// A complete folder that the agent has worked on.
 pub(super) struct Damaged {
     folder: PathBuf,
     made: BTreeMap<PathBuf, Value>,
 }
 
 impl Damaged {
-    /// Has the agent work once on two cases.
+    /// Runs the agent once on two cases.
     pub(super) fn new(transom: &Transom, folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         for case in ["external-managed-kubeconfig/cases/G03-available", "built-in-taints/cases/T04-unknown"] {
@@ -60,7 +60,7 @@ impl Damaged {
         let ours: Vec<PathBuf> = all.keys().filter(ours).cloned().collect();
         let own = copy.join(".transom");
         fs::create_dir_all(&own)?;
-        // The mark of a folder that the agent made.
+        // The marker file of a folder that the agent created.
         fs::set_permissions(own, Permissions::from_mode(0o1700))?;
         let hit = [dice.pick(&ours).clone(), dice.pick(&ours).clone()];
         let mut input = Vec::new();
@@ -80,7 +80,7 @@ impl Damaged {
         }
         let ended = transom.run(&words(copy))?;
         let wrong = ended.wrong(Kind::Run, &Canaries::default()).or_else(|| match made(copy) {
-            // It names what it does not dare to put right, such as a Secret whose stamp is gone.
+            // It names what it does not dare to repair, such as a Secret without its ownership labels.
             _ if ended.code == Some(1) => None,
             Ok(made) if made == self.made => None,
             Ok(made) => {
@@ -94,8 +94,8 @@ impl Damaged {
     }
 }
 
-/// Those taints of a patch that the policy owns, without their times: a damaged key is somebody else's taint from then on,
-/// and a time is its writer's.
+/// The taints of a patch that the policy owns, without their times: a damaged key counts as another owner's taint from
+/// then on, and the times belong to their writer.
 fn owned(patch: &Value) -> Value {
     let fields = patch["fields"].as_array().into_iter().flatten().filter(|field| field["path"] == "spec.taints");
     let taints = fields.flat_map(|field| field["value"].as_array().into_iter().flatten());
@@ -115,7 +115,7 @@ fn words(folder: &Path) -> Vec<OsString> {
     words
 }
 
-/// What the agent made, by file, as its values: formatting and digests of writes do not count.
+/// The managed objects, by file, as values: formatting and digests of writes do not count.
 fn made(folder: &Path) -> Result<BTreeMap<PathBuf, Value>> {
     let mut made = BTreeMap::new();
     for (path, bytes) in files(folder)? {

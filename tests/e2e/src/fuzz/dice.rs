@@ -1,4 +1,4 @@
-//! Choices from a seed. Never the clock, never another source.
+//! Choices from a seed, and from no other source.
 
 use transom_support::numbers::Numbers;
 
@@ -15,12 +15,12 @@ impl Dice {
         usize::try_from(self.0.take() % (end.max(1) as u64)).unwrap_or_default()
     }
 
-    /// True so many times in a hundred.
+    /// True with this probability in percent.
     pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several, of which there is at least one.
+    /// One of several; there must be at least one.
     pub(super) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }

@@ -1,11 +1,11 @@
-//! Mutations of values and of bytes. Never looks at what they mean.
+//! Mutations of values and of bytes, regardless of their meaning.
 
 use super::dice::Dice;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Bytes that parsers of YAML, JSON and base64 have been known to trip over.
+/// Bytes that are known to break parsers of YAML, JSON and base64.
 const BYTES: [&[u8]; 38] = [
     b"&a ",
     b"*a",
@@ -46,7 +46,7 @@ const BYTES: [&[u8]; 38] = [
     b"aside~0~",
     b"99999999999999999999999999999999999999999999",
 ];
-/// Names that fields of ours have.
+/// Names of our fields.
 const NAMES: [&str; 11] =
     ["name", "kind", "metadata", "x", "server", "exec", "status", "kubeconfig", "taints", "<<", ""];
 
@@ -114,7 +114,7 @@ fn special(dice: &mut Dice) -> Value {
     dice.pick(&all).clone()
 }
 
-/// Every place in a value below its top, as JSON pointers.
+/// Every path in a value below its root, as JSON pointers.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     let below = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
     match value {
@@ -134,7 +134,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Changes a value at some places: another value, nothing, twice, under another name, or one from elsewhere.
+/// Changes a value at some paths: replaces, removes, duplicates or renames it, or inserts one from elsewhere.
 pub(super) fn value(value: &mut Value, times: usize, dice: &mut Dice) {
     for _ in 0..times {
         let mut all = Vec::new();
@@ -173,7 +173,7 @@ fn in_list(items: &mut Vec<Value>, index: usize, how: usize, new: Value) {
     }
 }
 
-/// Changes some bytes: others, fewer, those that parsers trip over, some twice, the end cut off.
+/// Changes some bytes: replaces, removes or duplicates them, inserts bytes that break parsers, or cuts off the end.
 pub(super) fn bytes(bytes: &mut Vec<u8>, times: usize, dice: &mut Dice) {
     for _ in 0..times {
         if bytes.is_empty() {
@@ -197,7 +197,7 @@ pub(super) fn bytes(bytes: &mut Vec<u8>, times: usize, dice: &mut Dice) {
     }
 }
 
-/// A policy, mutated as a value and now and then as bytes, too.
+/// A policy, mutated as a value and sometimes as bytes, too.
 pub(super) fn policy(path: &Path, dice: &mut Dice) -> Result<Vec<u8>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let mut policy: Value = serde_yaml::from_str(&text)?;

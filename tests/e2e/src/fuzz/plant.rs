@@ -1,5 +1,5 @@
-//! The shipped cases with texts planted wherever a kubeconfig may hide a credential, as they are or mutated.
-//! Never a credential of anybody.
+//! The bundled cases with texts planted wherever a kubeconfig may hide a credential, unchanged otherwise or mutated.
+//! Contains no real credential.
 
 use super::dice::Dice;
 use super::mutate;
@@ -13,15 +13,15 @@ use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// One shipped case.
+/// One bundled case.
 pub(super) struct Case {
     pub(super) path: PathBuf,
     text: String,
-    /// Its documents; none where it is not YAML, which some are on purpose.
+    /// Its documents; none if it is not YAML, as some are on purpose.
     documents: Option<Vec<Value>>,
 }
 
-/// Every shipped case, in order.
+/// Every bundled case, in order.
 pub(super) fn cases() -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for policy in ["built-in-taints", "external-managed-kubeconfig"] {
@@ -90,7 +90,7 @@ fn written(documents: &[Value], dice: &mut Dice) -> Result<Vec<u8>> {
     Ok(texts.join("\n---\n").into_bytes())
 }
 
-/// Changes every kubeconfig in a Secret; what is given back takes its place, else the changed value does.
+/// Changes every kubeconfig in a Secret; bytes that the closure returns replace it, else the changed value does.
 fn kubeconfigs(documents: &mut [Value], mut change: impl FnMut(&mut Value, bool) -> Option<Vec<u8>>) {
     for document in documents.iter_mut().filter(|document| document["kind"] == "Secret") {
         for field in ["data", "stringData"] {
@@ -115,7 +115,7 @@ fn kubeconfigs(documents: &mut [Value], mut change: impl FnMut(&mut Value, bool)
     }
 }
 
-/// Plants texts into a kubeconfig: always where every case may have them, the rest by chance.
+/// Plants texts into a kubeconfig: some always, the rest at random.
 fn credentials(kubeconfig: &mut Value, canaries: &mut Canaries, dice: &mut Dice, percent: usize) {
     let users = kubeconfig.get_mut("users").and_then(Value::as_array_mut).into_iter().flatten();
     for user in users.filter_map(|user| user.get_mut("user")?.as_object_mut()) {

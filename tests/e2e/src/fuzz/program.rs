@@ -1,4 +1,4 @@
-//! One run of the binary, and whether it ended as it may. Never longer than a deadline.
+//! One run of the binary, with a deadline, and whether its exit is allowed.
 
 use crate::canary::Canaries;
 use anyhow::{Context as _, Result};
@@ -12,19 +12,19 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use transom_support::wait;
 
-/// For one run; it takes well below a second.
+/// The deadline of one run, which takes well below a second.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The shortest run of letters that is taken for base64.
+/// The shortest run of letters that is decoded as base64.
 const ENCODED: usize = 24;
 
-/// The binary with a folder for what it is given.
+/// The binary with a folder for its input.
 pub(super) struct Transom {
     folder: PathBuf,
 }
 
 /// How a run ended.
 pub(super) struct Ended {
-    /// Nothing when it was killed.
+    /// None if it was killed.
     pub(super) code: Option<i32>,
     /// Whether it was still running at the deadline.
     pub(super) hangs: bool,
@@ -37,7 +37,7 @@ pub(super) struct Ended {
 pub(super) enum Kind {
     /// 0, 1 and 2.
     Render,
-    /// 0 and 1: its use is right.
+    /// 0 and 1: the usage is correct.
     Run,
 }
 
@@ -47,14 +47,14 @@ impl Transom {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// Writes a file of what is given.
+    /// Writes an input file.
     pub(super) fn put(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         let path = self.folder.join("input").join(name);
         fs::write(&path, bytes).with_context(|| format!("failed to write `{}`", path.display()))?;
         Ok(path)
     }
 
-    /// Runs the binary with these words to its end or the deadline.
+    /// Runs the binary with these arguments to its end or the deadline.
     pub(super) fn run(&self, words: &[OsString]) -> Result<Ended> {
         let (output, errors) = (self.folder.join("output"), self.folder.join("errors"));
         let mut child = Command::new(crate::program::binary()?)
@@ -87,7 +87,7 @@ impl Ended {
         if self.hangs {
             return Some(format!("it hangs: no end within {} s", DEADLINE.as_secs()));
         }
-        if ["panicked", "AgentFailed", "fault of ours"].iter().any(|word| text.contains(word)) {
+        if ["panicked", "AgentFailed", "bug in the agent"].iter().any(|word| text.contains(word)) {
             return Some("it panicked".to_owned());
         }
         if !self.code.is_some_and(|code| (0..=most).contains(&code)) {
@@ -98,7 +98,7 @@ impl Ended {
     }
 }
 
-/// Some output, and all that it holds in base64, wherever that starts: also what is encoded twice.
+/// Some output, and everything in it that is base64 at any offset, including double encoding.
 pub(super) fn decoded(output: &[u8]) -> Vec<u8> {
     let lenient = GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)
@@ -129,7 +129,7 @@ mod tests {
     use base64::engine::general_purpose;
 
     #[test]
-    fn a_canary_is_found_however_often_it_is_encoded() {
+    fn finds_a_canary_however_often_it_is_encoded() {
         let mut canaries = Canaries::default();
         let text = canaries.plant("token");
         let once = general_purpose::STANDARD.encode(format!("before {text} after"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_end_is_named() {
+    fn names_each_kind_of_wrong_exit() {
         let none = Canaries::default();
         let ended = |code, hangs, output: &str| Ended { code, hangs, output: output.as_bytes().to_vec() };
         for (end, wrong) in [

@@ -1,5 +1,5 @@
-//! The admin server of the real binary: who may see what of it from another machine, with TLS and without, and when it
-//! says that it is ready. Never asked over loopback where it matters who asks.
+//! The admin server of the real binary: what each client from another machine may see, with and without TLS, and when
+//! readiness is reported. Uses a non-loopback address wherever the client's identity matters.
 
 use crate::agent::Worker;
 use crate::stage::{DEADLINE, HOME, Stage, on_stage};
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use transom_e2e::http;
 use transom_test_cluster::{Proxy, User, wait};
 
-/// Who may get the metrics, and nothing else.
+/// Permission to read the metrics, and nothing else.
 const RIGHTS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -29,7 +29,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scraper}
 subjects: [{kind: ServiceAccount, name: scraper, namespace: transom}]
 ";
 
-/// An address of this machine that others could reach. Nothing is sent to find it.
+/// An address of this machine that is not loopback. Sends nothing to find it.
 fn own_address() -> Result<IpAddr> {
     let about = "this machine has no address but its own: it cannot ask as another one would";
     let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -42,14 +42,14 @@ impl Worker {
     async fn admin_port(&self) -> Result<u16> {
         let port = wait::until("the address of the admin server", DEADLINE, async || {
             let log = self.log()?;
-            let told = log.lines().find(|line| line.contains("the admin server listens"));
+            let told = log.lines().find(|line| line.contains("the admin server is listening"));
             let told: Option<Value> = told.and_then(|line| serde_json::from_str(line).ok());
             Ok(told.and_then(|told| told["address"].as_str()?.rsplit(':').next()?.parse::<u16>().ok()))
         });
         port.await.with_context(|| format!("it said {}", self.tail()))
     }
 
-    /// Its admin server, as whoever is not on this machine reaches it.
+    /// Its admin server, at an address that counts as another machine.
     pub(crate) async fn admin_from_afar(&self) -> Result<SocketAddr> {
         Ok(SocketAddr::new(own_address()?, self.admin_port().await?))
     }
@@ -63,7 +63,7 @@ impl Stage {
         Ok(token.to_owned())
     }
 
-    /// Who may get the metrics, once the server knows, and who may not.
+    /// A user who may read the metrics, once the API server knows that, and one who may not.
     async fn scrapers(&self) -> Result<(User, User)> {
         let scraper = self.cluster.service_account(HOME, "scraper").await?;
         let other = self.cluster.service_account(HOME, "other").await?;
@@ -80,11 +80,11 @@ impl Stage {
         Ok((scraper, other))
     }
 
-    /// What an admin server with TLS answers to a user who trusts the authority of the API server: the code.
+    /// The status code that an admin server with TLS gives to a user who trusts the CA of the API server.
     async fn over_tls(&self, admin: SocketAddr, user: &User, path: &str) -> Result<u16> {
         let kubeconfig = Kubeconfig::from_yaml(&self.cluster.kubeconfig_at(user, &format!("https://{admin}"))?)?;
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        // The certificate is for this name; the address is another one, so that it matters who asks.
+        // The certificate is for this name. The address is not loopback, so the user's permissions matter.
         config.tls_server_name = Some("localhost".to_owned());
         let request = Request::new("").get(path.trim_start_matches('/'), &GetParams::default())?;
         match Client::try_from(config)?.request_text(request).await {
@@ -96,7 +96,7 @@ impl Stage {
 }
 
 #[test]
-fn from_another_machine_only_health_is_for_everybody() -> Result<()> {
+fn remote_clients_need_a_token_except_for_health() -> Result<()> {
     on_stage(async |stage| {
         let (scraper, other) = stage.scrapers().await?;
         let agent = stage.start_agent(&["--admin-address", "0.0.0.0:0"])?;
@@ -133,7 +133,7 @@ fn from_another_machine_only_health_is_for_everybody() -> Result<()> {
 }
 
 #[test]
-fn with_a_certificate_it_answers_over_tls_only() -> Result<()> {
+fn serves_tls_only_when_given_a_certificate() -> Result<()> {
     on_stage(async |stage| {
         let (scraper, other) = stage.scrapers().await?;
         let pair = stage.cluster.serving_certificate()?;
@@ -163,7 +163,7 @@ fn with_a_certificate_it_answers_over_tls_only() -> Result<()> {
 }
 
 #[test]
-fn it_is_alive_at_once_and_ready_when_its_watches_were_listed() -> Result<()> {
+fn is_alive_at_once_and_ready_after_the_initial_lists() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("listed", true).await?;
         let proxy = Proxy::start(&stage.cluster).await?;

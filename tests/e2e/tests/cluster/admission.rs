@@ -1,4 +1,4 @@
-//! Admission policies with which the server refuses what a test names. Never left behind by a test that ends well.
+//! Admission policies that make the server refuse the writes a test names. A successful test leaves none behind.
 
 use crate::stage::Stage;
 use anyhow::Result;
@@ -7,18 +7,18 @@ const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
 /// A policy that refuses, with its binding.
 pub(crate) struct Refusal {
-    /// Name of both; the message says it, too.
+    /// Name of both; the message contains it, too.
     pub(crate) name: &'static str,
     /// The rule of resources and operations.
     pub(crate) rule: &'static str,
-    /// What is let through, as an expression.
+    /// What it allows, as an expression.
     pub(crate) unless: &'static str,
-    /// To which resources it is bound.
+    /// The resources to which it is bound.
     pub(crate) within: &'static str,
 }
 
 impl Refusal {
-    /// Makes it; it takes the server a moment to follow it.
+    /// Creates it; the server needs a moment to enforce it.
     pub(crate) async fn begin(&self, stage: &Stage) -> Result<()> {
         let Self { name, rule, unless, within } = self;
         let manifest = format!(

@@ -1,5 +1,5 @@
-//! Admission that changes or refuses what the agent writes: people are told on the policy and on the primary, the audit
-//! log shows no loop of writes, and what others write meanwhile is left to them.
+//! Admission that changes or refuses what the agent writes: the policy and the primary report it, the audit log shows
+//! no write loop, and meanwhile the agent leaves writes of others alone.
 
 use crate::admission::Refusal;
 use crate::agent::Worker;
@@ -16,11 +16,11 @@ use transom_test_cluster::{Asks, Line, Mark, Say, Webhook, wait};
 
 const EVENT: (&str, &str) = ("events.k8s.io/v1", "Event");
 const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
-/// How often somebody else writes what the webhook changed.
+/// How often another client writes what the webhook changed.
 const POKES: usize = 10;
 
 impl Stage {
-    /// Waits until the status of the policy and an Event on a primary say why it failed.
+    /// Waits until the status of the policy and an Event on a primary explain the failure.
     async fn wait_for_told(&self, name: &str, reason: &str) -> Result<()> {
         let mut last = Value::Null;
         let what = format!("{reason} in the status");
@@ -45,7 +45,7 @@ impl Stage {
         .await
     }
 
-    /// What the agent asked of the secret of a cluster since a mark, whatever the answer.
+    /// The agent's requests for the secret of a cluster since a mark, whatever the response.
     async fn attempts(&self, name: &str, since: Mark) -> Result<Vec<Line>> {
         let mut lines = self.lines(since).await?;
         let of = |line: &Line| {
@@ -65,7 +65,7 @@ async fn start(stage: &Stage) -> Result<(Worker, SocketAddr)> {
     Ok((agent, admin))
 }
 
-/// Another value each time, so that every write would wake the agent again.
+/// Another value each time, so that every write triggers the agent again.
 fn changing() -> impl Fn(&Value) -> Say + Send + Sync + 'static {
     let times = AtomicU64::new(0);
     move |request| match request["name"] == OUTPUT || request["name"] == "probe" {
@@ -78,7 +78,7 @@ fn changing() -> impl Fn(&Value) -> Say + Send + Sync + 'static {
 }
 
 #[test]
-fn what_admission_changes_is_told_and_written_once() -> Result<()> {
+fn reports_changes_by_admission_and_writes_once() -> Result<()> {
     on_stage(async |stage| {
         for name in ["changed", "sound"] {
             stage.ready(name, true).await?;
@@ -92,7 +92,8 @@ fn what_admission_changes_is_told_and_written_once() -> Result<()> {
         };
         Webhook::uninstall(stage.objects(), "changing").await?;
         changed?;
-        // With the webhook gone it is as before; what is wanted by then is another write than the one that was changed.
+        // Without the webhook everything is as before. By then the desired write differs from the one that the webhook
+        // changed.
         wait::until("the end of the webhook", DEADLINE, async || {
             let left = stage.objects().apply(probe("changed")).await?;
             Ok((left.data["data"]["kubeconfig"] == PROBED).then_some(()))
@@ -105,7 +106,7 @@ fn what_admission_changes_is_told_and_written_once() -> Result<()> {
     })
 }
 
-/// The value of the Secret that finds out whether the webhook is asked.
+/// The value of the Secret that shows whether the server calls the webhook.
 const PROBED: &str = "cHJvYmU=";
 
 fn probe(name: &str) -> Value {
@@ -113,7 +114,7 @@ fn probe(name: &str) -> Value {
         "data": {"kubeconfig": PROBED}})
 }
 
-/// While the webhook is there.
+/// While the webhook is installed.
 async fn changed(stage: &Stage) -> Result<()> {
     let mark = stage.mark()?;
     let (mut agent, admin) = start(stage).await?;
@@ -125,7 +126,7 @@ async fn changed(stage: &Stage) -> Result<()> {
     let attempts = stage.attempts("changed", mark).await?;
     ensure!((1..=2).contains(&attempts.len()), "one create and one update at most: {attempts:#?}");
     agent.wait_for(&primary("changed"), "Failed AdmissionChanged").await?;
-    // Something else that is wanted is another write.
+    // Something else is desired, which needs another write.
     stage.move_port("changed", 7443).await?;
     let count = attempts.len();
     wait::until("another write", DEADLINE, async || {
@@ -138,7 +139,7 @@ async fn changed(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Somebody else writes the target: each of these writes wakes the agent, and is changed by the webhook, too.
+/// Another client writes the target: each write triggers the agent, and the webhook changes it, too.
 async fn poke(stage: &Stage, admin: SocketAddr) -> Result<()> {
     for _ in 0..POKES {
         let before = reconciles(admin)?;
@@ -163,7 +164,7 @@ const REFUSAL: Refusal = Refusal {
 };
 
 #[test]
-fn what_admission_refuses_is_told_and_tried_again_ever_later() -> Result<()> {
+fn reports_admission_refusals_and_retries_with_backoff() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("denied", true).await?;
         REFUSAL.begin(stage).await?;
@@ -194,7 +195,7 @@ async fn refused(stage: &Stage) -> Result<()> {
         Ok(received.0.as_millisecond())
     });
     let times = times.collect::<Result<Vec<_>>>()?;
-    // A second, two, four, of each a quarter less by chance: no sooner than that, however fast the machine is.
+    // One, two, then four seconds, each up to a quarter shorter by jitter: never sooner, however fast the machine is.
     for (index, pair) in times.windows(2).take(3).enumerate() {
         ensure!(pair[1] - pair[0] >= 750 << index, "attempt {index} was followed too soon: {times:?}");
     }

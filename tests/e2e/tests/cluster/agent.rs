@@ -1,4 +1,4 @@
-//! The binary at work on the server of a stage, and what it says. Never looks into it.
+//! The binary, running on the server of a stage, and its output. Treats it as a black box.
 
 use crate::stage::{DEADLINE, Stage};
 use anyhow::{Context as _, Result, ensure};
@@ -12,24 +12,24 @@ use transom_e2e::agent::Agent;
 use transom_e2e::{http, program};
 use transom_test_cluster::{User, wait};
 
-/// The time at which the agent works: taints bear it.
+/// The time that the agent takes for now; it appears in taints.
 pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
 
-/// The flag of the admin server; it listens in every test, so that what it shows is searched.
+/// The flag of the admin server. It listens in every test, so that the test can search its pages.
 pub(crate) const ADMIN: &str = "--admin-address";
 
-/// For the names of files.
+/// Makes file names unique.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// What its admin server shows.
+/// The pages of its admin server.
 const PAGES: [&str; 3] = ["/metrics", "/debug/state", "/readyz"];
 
 /// A running agent and its log.
 pub(crate) struct Worker {
     agent: Agent,
-    /// Where its admin server listens, where that was not left to it.
+    /// The address of its admin server, if the test chose one.
     admin: Option<SocketAddr>,
-    /// The file for what its admin server shows at the end; nothing where it has none, or one that speaks TLS.
+    /// The file for the admin server's pages at the end; none without an admin server or with TLS.
     pages: Option<PathBuf>,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Told {
 }
 
 impl Stage {
-    /// `transom run` as the agent's account, with what a test adds.
+    /// `transom run` with the agent's account and additional arguments.
     pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
         self.command_of(&self.agent, &self.cluster.server(), words)
     }
 
-    /// The same as a user, at an address of the API server.
+    /// The same for a given user and address of the API server.
     pub(crate) fn command_of(&self, user: &User, server: &str, words: &[&str]) -> Result<Command> {
         let kubeconfig = self.cluster.folder().join(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::write(&kubeconfig, self.cluster.kubeconfig_at(user, server)?)?;
@@ -68,17 +68,17 @@ impl Stage {
         Ok(command)
     }
 
-    /// Starts the agent with what a test adds to its command line.
+    /// Starts the agent with additional arguments.
     pub(crate) fn start_agent(&self, words: &[&str]) -> Result<Worker> {
         self.start_command(&mut self.command(words)?)
     }
 
-    /// Starts it behind something that lies between it and the API server.
+    /// Starts it behind a proxy between it and the API server.
     pub(crate) fn start_agent_at(&self, server: &str, words: &[&str]) -> Result<Worker> {
         self.start_command(&mut self.command_of(&self.agent, server, words)?)
     }
 
-    /// Starts a command. What it says is searched when the test ends.
+    /// Starts a command. Its output is searched when the test ends.
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Worker> {
         let name = format!("agent-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let [log, pages] = ["log", "pages"].map(|end| self.cluster.folder().join(format!("{name}.{end}")));
@@ -93,17 +93,17 @@ impl Stage {
 }
 
 impl Worker {
-    /// All that it has said.
+    /// Its entire output.
     pub(crate) fn log(&self) -> Result<String> {
         self.agent.log()
     }
 
-    /// Everything that it said of primaries, from a number of lines on.
+    /// All lines about primaries, after skipping a number of lines.
     pub(crate) fn told(&self, skip: usize) -> Result<Vec<Told>> {
         Ok(self.log()?.lines().skip(skip).filter_map(told).collect())
     }
 
-    /// How many lines it has said.
+    /// The number of lines so far.
     pub(crate) fn lines(&self) -> Result<usize> {
         Ok(self.log()?.lines().count())
     }
@@ -125,7 +125,7 @@ impl Worker {
         came.with_context(|| format!("it is {:?}; it said {}", self.state(primary).ok().flatten(), self.tail()))
     }
 
-    /// Waits until the first pass over everything is done: then it prints its summary, a line for each state and reason.
+    /// Waits until the first pass is complete: the agent then prints its summary, a line for each state and reason.
     pub(crate) async fn wait_for_first_pass(&mut self) -> Result<()> {
         wait::until("the summary of the first pass", DEADLINE, async || {
             let log = self.log()?;
@@ -142,7 +142,7 @@ impl Worker {
         .with_context(|| format!("it said {}", self.tail()))
     }
 
-    /// Waits until it is ready, and gives the address of its admin server.
+    /// Waits until it is ready and returns the address of its admin server.
     pub(crate) async fn wait_until_ready(&self) -> Result<SocketAddr> {
         let ready = wait::until("readiness", DEADLINE, async || {
             let Some(address) = self.admin()? else { return Ok(None) };
@@ -151,13 +151,13 @@ impl Worker {
         ready.await.with_context(|| format!("it said {}", self.tail()))
     }
 
-    /// Where its admin server listens; nothing before it has said so.
+    /// The address of its admin server; none before the agent has logged it.
     pub(crate) fn admin(&self) -> Result<Option<SocketAddr>> {
         if self.admin.is_some() {
             return Ok(self.admin);
         }
         let log = self.log()?;
-        let line = log.lines().find(|line| line.contains("the admin server listens"));
+        let line = log.lines().find(|line| line.contains("the admin server is listening"));
         let after =
             |line: &str| Some(line.split_once("127.0.0.1:").or_else(|| line.split_once("0.0.0.0:"))?.1.to_owned());
         let Some(rest) = line.and_then(after) else { return Ok(None) };
@@ -165,19 +165,19 @@ impl Worker {
         Ok(Some(SocketAddr::from(([127, 0, 0, 1], port.parse()?))))
     }
 
-    /// The end of its log, for a failure.
+    /// The end of its log, for a failure message.
     pub(crate) fn tail(&self) -> String {
         let log = self.log().unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(12)..].join("\n")
     }
 
-    /// Stops it where it is, until it is thawed.
+    /// Stops the process until it is thawed.
     pub(crate) fn freeze(&self) -> Result<()> {
         self.agent.signal("-STOP")
     }
 
-    /// Lets it go on.
+    /// Lets the process continue.
     pub(crate) fn thaw(&self) -> Result<()> {
         self.agent.signal("-CONT")
     }
@@ -187,7 +187,7 @@ impl Worker {
         self.agent.kill()
     }
 
-    /// Asks it to end, and gives all that it said. What its admin server shows is kept first.
+    /// Asks it to exit and returns its entire output. Saves the pages of its admin server first.
     pub(crate) fn stop(self) -> Result<String> {
         if let Some(path) = &self.pages {
             let admin = self.admin()?.context("it never said where its admin server listens")?;

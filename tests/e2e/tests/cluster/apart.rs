@@ -1,5 +1,5 @@
-//! Rows of the reference that take more than objects, so that they are no cases: a right that is missing, and a patch
-//! that comes too late. Row T21, times that a webhook sets, is in `taint_times.rs`.
+//! Rows of the reference that need more than objects and so cannot be cases: a missing permission, and a patch that
+//! comes too late. Row T21, times that a webhook sets, is in `taint_times.rs`.
 
 use crate::objects::{OUTPUT, home, primary};
 use crate::stage::{DEADLINE, MANAGED, SECRET, Stage, on_stage};
@@ -9,7 +9,7 @@ use transom_e2e::program;
 use transom_test_cluster::{Proxy, wait};
 
 impl Stage {
-    /// Gives the agent its rights but those on one resource.
+    /// Grants the agent its permissions except those on one resource.
     async fn grant_without(&self, resource: &str) -> Result<()> {
         self.revoke().await?;
         let mut printed: Value = serde_json::from_str(&self.rights("agent", &[], "json")?)?;
@@ -28,7 +28,7 @@ impl Stage {
 }
 
 #[test]
-fn e03_a_namespace_that_may_not_be_read_is_a_failure_until_it_may() -> Result<()> {
+fn e03_an_unreadable_namespace_fails_until_access_is_granted() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("unread", true).await?;
         stage.grant_without("namespaces").await?;
@@ -52,7 +52,7 @@ fn e03_a_namespace_that_may_not_be_read_is_a_failure_until_it_may() -> Result<()
 }
 
 #[test]
-fn t20_a_patch_that_comes_too_late_is_made_anew_from_what_is_there() -> Result<()> {
+fn t20_replans_a_patch_after_a_conflict() -> Result<()> {
     on_stage(async |stage| {
         stage.managed("late").await?;
         let proxy = Proxy::start(&stage.cluster).await?;
@@ -60,7 +60,7 @@ fn t20_a_patch_that_comes_too_late_is_made_anew_from_what_is_there() -> Result<(
         let mut agent = stage.start_agent_at(&proxy.server(), &["--policies", &policy])?;
         agent.wait_for_first_pass().await?;
         let mark = stage.mark()?;
-        // Its patch is on its way when somebody else writes.
+        // The agent's patch is in flight when another client writes.
         proxy.hold(Some("/managedclusters/late"));
         stage.set_available("late", "Unknown").await?;
         let patch = wait::until("the patch", DEADLINE, async || Ok((proxy.met() > 0).then_some(())));

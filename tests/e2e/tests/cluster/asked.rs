@@ -1,5 +1,4 @@
-//! `transom status` on a real API server, by a user who may read and nothing else: what it tells, and that it asks for
-//! nothing but reading.
+//! `transom status` on a real API server, run by a user with read access only: what it shows, and that it only reads.
 
 use crate::objects::CLUSTERS;
 use crate::stage::{HOME, SECRET, Stage, on_stage};
@@ -9,11 +8,11 @@ use std::process::Command;
 use transom_e2e::program;
 use transom_test_cluster::User;
 
-/// The account of whoever asks.
+/// The account that runs the command.
 const READER: &str = "reader";
 
 impl Stage {
-    /// A user with the rights that are printed for reading.
+    /// A user with the permissions that are printed for reading.
     async fn reader(&self) -> Result<User> {
         let rights = self.rights(READER, &["--policy-objects", "--read-only"], "yaml")?;
         self.objects().apply_manifest(&rights).await?;
@@ -22,7 +21,7 @@ impl Stage {
         Ok(user)
     }
 
-    /// The rows that `transom status` gives a user.
+    /// The rows that `transom status` shows to a user.
     fn ask(&self, user: &User, words: &[&str]) -> Result<Vec<Value>> {
         let kubeconfig = self.cluster.folder().join("ask");
         std::fs::write(&kubeconfig, self.cluster.kubeconfig_at(user, &self.cluster.server())?)?;
@@ -37,7 +36,7 @@ impl Stage {
 }
 
 #[test]
-fn why_a_cluster_has_no_secret_is_told_to_who_may_only_read() -> Result<()> {
+fn explains_a_missing_secret_with_read_only_access() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         for name in ["one", "sourceless"] {
@@ -53,7 +52,7 @@ fn why_a_cluster_has_no_secret_is_told_to_who_may_only_read() -> Result<()> {
             .map(|row| (row["primary"]["name"].as_str().unwrap_or("-"), row["state"].as_str().unwrap_or("-")))
             .collect();
         ensure!(seen == [("sourceless", "Failed"), ("late", "Waiting"), ("one", "WouldApply")], "{seen:?}");
-        // An agent that was at work says since when.
+        // An agent that was running reports since when.
         let once = stage.command(&["--once", "--policy-objects"])?.output()?;
         let told = String::from_utf8_lossy(&once.stderr);
         ensure!(once.status.code() == Some(1) && told.contains("every Secret of `local`"), "{told}");

@@ -1,5 +1,6 @@
-//! Beside the hypershift-addon agent: read-only nothing is written and every difference is told; then what is right gets
-//! a stamp and nothing else. The secrets are in that agent's form: written by client-go, without label or annotation.
+//! Beside the hypershift-addon agent: a read-only agent writes nothing and reports every difference; then a writing
+//! agent only adds ownership labels to correct secrets. The secrets have the form of that agent: written by client-go,
+//! without labels or annotations.
 
 use crate::agent::Worker;
 use crate::objects::{CLUSTERS, OUTPUT, home, primary};
@@ -10,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 
-/// What the other agent makes of a source: client-go reads it, one field is changed, client-go writes it.
+/// What the other agent makes of a source: it reads it with client-go, changes one field, and writes it with client-go.
 fn as_go_writes(stage: &Stage, name: &str, source: &Value) -> Result<Vec<u8>> {
     let path = stage.cluster.folder().join(format!("go-{name}.kubeconfig"));
     let bytes = STANDARD.decode(source["data"]["kubeconfig"].as_str().context("no source")?)?;
@@ -39,7 +40,7 @@ async fn secret(stage: &Stage, name: &str) -> Result<Value> {
     stage.get(SECRET, Some(&home(name)), OUTPUT).await?.with_context(|| format!("{name} has no secret"))
 }
 
-/// Whether it said something of a primary's secret that ends so.
+/// Whether its log has a line about a primary's secret with this end.
 fn said(agent: &Worker, name: &str, end: &str) -> Result<()> {
     let home = format!("{}/{OUTPUT}", home(name));
     let log = agent.log()?;
@@ -52,14 +53,14 @@ fn said(agent: &Worker, name: &str, end: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every request of the agent that changes something, Events and status included.
+/// Every request of the agent that changes something, including Events and status.
 async fn changing(stage: &Stage, since: transom_test_cluster::Mark) -> Result<Vec<String>> {
     let lines = stage.lines(since).await?;
     let changing = lines.iter().filter(|line| !["get", "list", "watch"].contains(&line.verb.as_str()));
     Ok(changing.map(|line| format!("{} {}", line.verb, line.uri)).collect())
 }
 
-/// One secret that is right, one for a port that has moved, one that is not there, one with another credential.
+/// One correct secret, one with an old port, one missing, one with another credential.
 async fn fleet(stage: &Stage) -> Result<()> {
     for name in ["right", "moved", "foreign"] {
         made_by_go(stage, name).await?;
@@ -72,7 +73,7 @@ async fn fleet(stage: &Stage) -> Result<()> {
 }
 
 #[test]
-fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_right() -> Result<()> {
+fn read_only_writes_nothing_and_migration_rewrites_no_correct_object() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage).await?;
         let before = [secret(stage, "right").await?, secret(stage, "moved").await?, secret(stage, "foreign").await?];
@@ -83,7 +84,7 @@ fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_rig
         said(&agent, "moved", ": data.kubeconfig, metadata")?;
         said(&agent, "missing", OUTPUT)?;
         agent.wait_for(&primary("foreign"), "Failed TargetNotOwned").await?;
-        // News do not make it write, either.
+        // Changes do not make it write, either.
         stage.move_port("right", 7443).await?;
         let deadline = crate::stage::DEADLINE;
         transom_test_cluster::wait::until("what it says of the news", deadline, async || {
@@ -113,7 +114,7 @@ fn a_read_only_agent_writes_nothing_and_a_migration_rewrites_nothing_that_is_rig
     })
 }
 
-/// Two labels and three annotations were added, and the rest is as it was to the letter.
+/// Only two labels and three annotations were added; the rest is identical to the letter.
 fn stamped_and_nothing_else(before: &Value, after: &Value) -> Result<()> {
     ensure!(before["data"] == after["data"] && before["type"] == after["type"], "more than the metadata changed");
     let count = |field: &str| after["metadata"][field].as_object().map_or(0, serde_json::Map::len);

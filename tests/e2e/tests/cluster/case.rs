@@ -1,5 +1,5 @@
-//! One shipped case as a row on the real server: what is put there, what changes, and how what came is compared.
-//! Never shows a value: differences are paths.
+//! One bundled case as a row on the real server: what to create, what to change, and how to compare the result.
+//! Differences are shown as paths, without values.
 
 use crate::agent::Told;
 use crate::objects::{Identifiers, case_text, encode, identified, kind, merge_patch, named, parse, place};
@@ -19,16 +19,16 @@ use transom_test_cluster::wait;
 pub(crate) struct Row {
     /// The folder.
     pub(crate) name: String,
-    /// What names of this row end with.
+    /// The suffix of all names in this row.
     pub(crate) tag: String,
-    /// Facts about the agent and settings by role of the guest.
+    /// Facts about the agent, and the guest's settings by role.
     pub(crate) given: Value,
     objects: Vec<Value>,
     then: Vec<Value>,
     gone: Vec<Value>,
     /// What is expected.
     pub(crate) expected: Value,
-    /// What the server called the objects.
+    /// The identifiers that the server gave the objects.
     pub(crate) identifiers: Identifiers,
 }
 
@@ -62,7 +62,7 @@ fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
     Ok(Row { name: name.to_owned(), tag, gone: gone.collect(), given, objects, then, expected, identifiers })
 }
 
-/// A misspelt file would be missed in silence.
+/// Without this check a misspelt file would be ignored silently.
 fn only_its_files(case: &Path) -> Result<()> {
     for entry in fs::read_dir(case).with_context(|| format!("failed to read `{}`", case.display()))? {
         let name = entry?.file_name();
@@ -73,7 +73,7 @@ fn only_its_files(case: &Path) -> Result<()> {
 }
 
 #[test]
-fn a_row_with_a_misspelt_file_is_refused() -> Result<()> {
+fn rejects_a_case_with_a_misspelt_file_name() -> Result<()> {
     let case = tempfile::tempdir()?;
     fs::write(case.path().join("given.yaml"), "")?;
     only_its_files(case.path())?;
@@ -83,12 +83,12 @@ fn a_row_with_a_misspelt_file_is_refused() -> Result<()> {
 }
 
 impl Row {
-    /// Whether something changes while the agent is at work.
+    /// Whether something changes while the agent is running.
     pub(crate) fn changes(&self) -> bool {
         !self.then.is_empty() || !self.gone.is_empty()
     }
 
-    /// What another row must not have at the same time.
+    /// What no other row may use at the same time.
     pub(crate) fn holds(&self) -> BTreeSet<String> {
         let all = self.objects.iter().chain(&self.then);
         let mut held: BTreeSet<String> = all.clone().map(named).collect();
@@ -102,7 +102,7 @@ impl Row {
         held
     }
 
-    /// Creates what is given: primaries first and in the order of their age, as all others may name them.
+    /// Creates the given objects: primaries first, in the order of their age, because all others may refer to them.
     pub(crate) async fn put(&mut self, stage: &Stage) -> Result<()> {
         let is_primary = |object: &&Value| ["HostedCluster", "ManagedCluster"].contains(&kind(object).1);
         let mut primaries: Vec<&Value> = self.objects.iter().filter(is_primary).collect();
@@ -162,7 +162,7 @@ impl Row {
         })
     }
 
-    /// What is not as expected yet; `states` holds what was said last of each primary.
+    /// What is not as expected yet; `states` holds the latest state of each primary.
     pub(crate) async fn differences(&self, stage: &Stage, states: &BTreeMap<String, String>) -> Result<Vec<String>> {
         let mut differences = Vec::new();
         for (primary, want) in self.states() {
@@ -180,20 +180,20 @@ impl Row {
                     differ(&want, &said(&have), "", &mut paths);
                     differences.extend(paths.into_iter().map(|path| format!("{}: `{path}` differs", named(object))));
                 }
-                None => differences.push(format!("{}: want it written, it was not", named(object))),
+                None => differences.push(format!("{}: expected it to be written, it was not", named(object))),
             }
         }
         for it in self.expected["removed"].as_array().into_iter().flatten() {
             let object = json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it});
             let (namespace, name) = place(&object);
             if stage.get(kind(&object), namespace, name).await?.is_some() {
-                differences.push(format!("{}: want it removed, it is there", named(&object)));
+                differences.push(format!("{}: expected it to be removed, it exists", named(&object)));
             }
         }
         Ok(differences)
     }
 
-    /// Whether the change led to a reconcile, where that is expected one way or the other.
+    /// A complaint if the change did or did not lead to a reconcile, contrary to the expectation.
     pub(crate) fn woken(&self, told: &[Told]) -> Option<String> {
         let expected = self.expected["reconciled"].as_bool()?;
         let by_itself = ["Retry", "Timer", "Resync", ""];
@@ -211,14 +211,14 @@ fn resource(object: &Value) -> String {
     format!("{}s {}/{name}", kind(object).1.to_lowercase(), namespace.unwrap_or_default())
 }
 
-/// Waits until the next object gets another time of creation.
+/// Waits until the next object gets a later creation time.
 async fn next_second() -> Result<()> {
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs());
     let first = second()?;
     wait::until("the next second", DEADLINE, async || Ok((second()? > first).then_some(()))).await
 }
 
-/// What an object says, as far as a case judges it.
+/// The part of an object that a case checks.
 fn said(object: &Value) -> Value {
     if kind(object).1 == "ManagedCluster" {
         return json!({"taints": object["spec"]["taints"].as_array().cloned().unwrap_or_default()});
@@ -240,7 +240,7 @@ fn decoded((key, value): (&String, &Value)) -> (String, Value) {
     (key.clone(), serde_yaml::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// The paths at which two values differ; of a list, the list.
+/// The paths at which two values differ; for a list, the path of the list.
 fn differ(want: &Value, have: &Value, path: &str, paths: &mut BTreeSet<String>) {
     match (want, have) {
         (Value::Object(wanted), Value::Object(had)) => {

@@ -1,4 +1,4 @@
-//! The server of a stage, emptied before each test and mended where one left it broken. Never restarted for that.
+//! The server of a stage, emptied before each test and repaired if a test left it broken. Does not restart it.
 
 use crate::stage::{CRDS, HOME, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, PARALLEL, SECRET, SERVICE, Stage};
 use anyhow::{Context as _, Result};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use transom_test_cluster::LOOSE;
 
 const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-/// Namespaces that are there from the start, and the agent's own.
+/// Namespaces that always exist, and the agent's own.
 const KEPT: [&str; 5] = ["default", "kube-system", "kube-public", "kube-node-lease", HOME];
 
 impl Stage {
-    /// Lets a namespace go whose content was deleted or does not matter.
+    /// Finalizes a namespace whose content was deleted or does not matter.
     pub(crate) async fn finalise(&self, name: &str) -> Result<()> {
         self.delete(NAMESPACE, None, name).await?;
         let body =
@@ -27,7 +27,8 @@ impl Stage {
         }
     }
 
-    /// Removes everything that a test made, mends what it left broken, and plants what the next one must not touch.
+    /// Removes everything that a test created, repairs what it left broken, and plants objects that the next test must
+    /// not change.
     pub(crate) async fn clear(&self) -> Result<()> {
         self.remove_policies().await?;
         for crd in CRDS {
@@ -57,7 +58,7 @@ impl Stage {
         let gone = stream::iter(ours).map(|name| async move {
             for kind in [SECRET, SERVICE] {
                 let api = self.api(kind, Some(&name)).await?;
-                // Not all Services at once: the server has no such verb for them.
+                // One by one: the server has no verb that deletes all Services.
                 for object in api.list_metadata(&ListParams::default()).await?.items {
                     self.delete(kind, Some(&name), &object.metadata.name.unwrap_or_default()).await?;
                 }

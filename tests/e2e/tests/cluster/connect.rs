@@ -1,5 +1,5 @@
-//! On which API server the agent works, and by which way: kubeconfigs, contexts, proxies, and where its Lease lies.
-//! Never by what it says of itself: who asked is read in the audit log.
+//! Which API server the agent uses and how it connects: kubeconfigs, contexts, proxies, and where its Lease is. Checks
+//! the audit log, not the agent's own output.
 
 use crate::agent::Worker;
 use crate::leases::LEASES;
@@ -16,11 +16,11 @@ use transom_core::rights::LEASE;
 use transom_e2e::{http, program};
 use transom_test_cluster::{Carries, User, Wire, wait};
 
-/// What else an environment may say about the way to a server.
+/// Other environment variables that affect the connection to a server.
 const VARIABLES: [&str; 7] =
     ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "RUST_LOG"];
 
-/// A folder for what a user has, and a command that knows of nothing else.
+/// A folder for the user's files, and a command whose environment contains nothing else.
 struct Desk {
     folder: TempDir,
 }
@@ -37,7 +37,8 @@ impl Desk {
         Ok(path)
     }
 
-    /// The same in a pod on this server, as far as its environment goes: a pod's account lies where a test may not write.
+    /// The same in a pod on this server, as far as the environment goes: a test may not write to the path of a pod's
+    /// account files.
     fn once_in_pod(&self, stage: &Stage) -> Result<Command> {
         let server = stage.cluster.server();
         let (host, port) = server.trim_start_matches("https://").split_once(':').context("the server has no port")?;
@@ -46,7 +47,7 @@ impl Desk {
         Ok(pod)
     }
 
-    /// `transom run --once` of a user who has nothing.
+    /// `transom run --once` of a user without any configuration.
     fn once(&self) -> Result<Command> {
         let mut command = Command::new(program::binary()?);
         let home = self.folder.path().join("home");
@@ -60,7 +61,7 @@ impl Desk {
     }
 }
 
-/// It works, and on this server.
+/// The agent works, and uses this server.
 async fn works(stage: &Stage, what: &str, command: &mut Command) -> Result<()> {
     let mark = stage.mark()?;
     let output = command.output().with_context(|| format!("{what}: failed to start it"))?;
@@ -70,7 +71,7 @@ async fn works(stage: &Stage, what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// It says what is wrong, and asks nobody.
+/// The agent reports what is wrong and sends no request.
 async fn is_refused(stage: &Stage, named: &[&str], command: &mut Command) -> Result<()> {
     let mark = stage.mark()?;
     let output = command.output().context("failed to start it")?;
@@ -86,18 +87,18 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 #[test]
-fn a_kubeconfig_is_used_or_refused_and_without_one_the_identity_of_the_pod() -> Result<()> {
+fn uses_the_kubeconfig_or_else_the_pod_identity() -> Result<()> {
     on_stage(async |stage| {
         let desk = Desk::new()?;
         let good = desk.put("good", &stage.cluster.kubeconfig(&stage.agent)?)?;
         let broken = desk.put("broken", "apiVersion: v1\nkind: Config\nclusters: [{name: hunter2")?;
         let missing = desk.folder.path().join("missing");
         works(stage, "KUBECONFIG", desk.once()?.env("KUBECONFIG", &good)).await?;
-        // Without a kubeconfig it is the pod's identity that is looked for.
+        // Without a kubeconfig it looks for the pod's identity.
         let identity = ["there is no kubeconfig", "no service account of a pod"];
         is_refused(stage, &identity, &mut desk.once_in_pod(stage)?).await?;
         is_refused(stage, &identity, desk.once_in_pod(stage)?.env("KUBECONFIG", "")).await?;
-        // Nothing that is named and cannot be used is passed over for what the pod has.
+        // If something named cannot be used, the pod's identity does not replace it.
         for (bad, why) in [(&missing, "No such file"), (&broken, "well-formed")] {
             let named = ["KUBECONFIG", text(bad)?, why];
             is_refused(stage, &named, desk.once_in_pod(stage)?.env("KUBECONFIG", bad)).await?;
@@ -119,7 +120,7 @@ fn a_kubeconfig_is_used_or_refused_and_without_one_the_identity_of_the_pod() -> 
     })
 }
 
-/// A kubeconfig with a context for each user, called as the user here is.
+/// A kubeconfig with a context for each user, named like the user here.
 fn contexts(stage: &Stage, users: &[(&str, &User)]) -> Result<String> {
     let mut all: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
     let (mut named, mut contexts) = (Vec::new(), Vec::new());
@@ -133,7 +134,7 @@ fn contexts(stage: &Stage, users: &[(&str, &User)]) -> Result<String> {
 }
 
 #[test]
-fn of_two_contexts_the_lease_lies_on_local_else_on_the_first() -> Result<()> {
+fn keeps_the_lease_on_local_or_else_on_the_first_connection() -> Result<()> {
     on_stage(async |stage| {
         let desk = Desk::new()?;
         let other = stage.another_agent("other").await?;
@@ -169,14 +170,14 @@ fn of_two_contexts_the_lease_lies_on_local_else_on_the_first() -> Result<()> {
 }
 
 #[test]
-fn a_proxy_is_used_unless_the_server_is_exempt() -> Result<()> {
+fn uses_a_proxy_unless_the_server_is_exempt() -> Result<()> {
     on_stage(async |stage| {
         let desk = Desk::new()?;
         let server = stage.cluster.server();
         let named = server.replace("127.0.0.1", "localhost");
         let [by_name, by_address] = ["localhost", "127.0.0.1"].map(|host| Some(format!("http://{host}:PORT")));
         let (nowhere, none) = (Some("http://127.0.0.1:1".to_owned()), None);
-        // The last is whether the proxy was on the way.
+        // The last value says whether the proxy was used.
         for (at, in_kubeconfig, in_environment, exempt, used) in [
             (&server, &by_address, &none, "", true),
             (&server, &by_address, &nowhere, "127.0.0.1", true),
@@ -188,7 +189,7 @@ fn a_proxy_is_used_unless_the_server_is_exempt() -> Result<()> {
             (&named, &none, &by_address, "example.com, localhost", false),
             (&named, &none, &by_address, "*", false),
         ] {
-            // A proxy for each: one counts a connection when it gets round to it, perhaps after the agent has ended.
+            // One proxy for each case: under load it counts a connection only after the agent has exited.
             let proxy = Tunnels::start()?;
             let here = |url: &Option<String>| url.as_ref().map(|url| url.replace("PORT", &proxy.port.to_string()));
             let mut kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig_at(&stage.agent, at)?)?;
@@ -208,7 +209,7 @@ fn a_proxy_is_used_unless_the_server_is_exempt() -> Result<()> {
     })
 }
 
-/// More than a slow wire carries while a test waits for anything.
+/// More data than a slow network carries before any deadline of the test.
 async fn much(stage: &Stage) -> Result<()> {
     stage.objects().namespace("much").await?;
     let data = json!({"data": "eHh4".repeat(200_000)});
@@ -228,7 +229,7 @@ fn status(agent: &Worker, path: &str) -> Result<Option<u16>> {
 }
 
 #[test]
-fn who_is_not_ready_does_not_stand_for_the_lease() -> Result<()> {
+fn does_not_campaign_for_the_lease_before_it_is_ready() -> Result<()> {
     on_stage(async |stage| {
         stage.delete(LEASES, Some(HOME), LEASE).await?;
         much(stage).await?;

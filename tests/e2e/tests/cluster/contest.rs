@@ -1,5 +1,5 @@
-//! Others who write the taints that a policy owns: someone with kubectl, a cluster that flips all the time, and the real
-//! registration controller of Open Cluster Management. Nobody is written against for ever.
+//! Other writers of the taints that a policy owns: someone with kubectl, a cluster that flips all the time, and the
+//! real registration controller of Open Cluster Management. The agent gives up against each of them eventually.
 
 use crate::agent::Worker;
 use crate::stage::{CRDS, DEADLINE, MANAGED, Stage, on_stage, on_stage_of_its_own};
@@ -16,7 +16,7 @@ use transom_test_cluster::{Mark, available_crds, registration, wait};
 const NAME: &str = "contested";
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 const UNAVAILABLE: &str = "cluster.open-cluster-management.io/unavailable";
-/// The most writes to one object in a minute.
+/// The maximum of writes to one object in a minute.
 const BUDGET: usize = 60;
 
 impl Stage {
@@ -26,7 +26,7 @@ impl Stage {
         Ok(cluster["spec"]["taints"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Merges something into the status of a ManagedCluster.
+    /// Merges a change into the status of a ManagedCluster.
     async fn patch_status(&self, name: &str, change: Value) -> Result<()> {
         let api = self.api(MANAGED, None).await?;
         let patch = Patch::Merge(json!({"status": change}));
@@ -49,7 +49,7 @@ fn has(taints: &[Value], key: &str) -> bool {
 }
 
 #[test]
-fn who_takes_a_taint_away_three_times_is_left_alone_and_told_of() -> Result<()> {
+fn stops_and_reports_after_a_taint_was_removed_three_times() -> Result<()> {
     on_stage(async |stage| {
         stage.managed(NAME).await?;
         let mark = stage.mark()?;
@@ -80,7 +80,7 @@ fn who_takes_a_taint_away_three_times_is_left_alone_and_told_of() -> Result<()> 
 }
 
 #[test]
-fn what_changes_all_the_time_is_written_so_often_in_a_minute_and_not_more() -> Result<()> {
+fn limits_writes_per_minute_to_an_ever_changing_object() -> Result<()> {
     on_stage(async |stage| {
         for name in [NAME, "calm"] {
             stage.managed(name).await?;
@@ -110,7 +110,7 @@ fn what_changes_all_the_time_is_written_so_often_in_a_minute_and_not_more() -> R
     })
 }
 
-/// The registration controller as the cluster's admin, until its handle goes.
+/// Starts the registration controller as the cluster's admin; it stops when the handle is dropped.
 fn start_registration(stage: &Stage) -> Result<Agent> {
     let kubeconfig = stage.cluster.write_kubeconfig(&stage.cluster.user("ocm", &["system:masters"])?)?;
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -120,7 +120,7 @@ fn start_registration(stage: &Stage) -> Result<Agent> {
     Agent::start(&mut command, stage.cluster.folder().join("registration.log"))
 }
 
-/// Has both look at a cluster that is new to them: what they heard of before, they have dealt with.
+/// Makes both handle a new cluster: then they have handled everything that they received before.
 async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> Result<()> {
     stage.managed(name).await?;
     stage.set_available(name, "Unknown").await?;
@@ -135,7 +135,14 @@ async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> R
     agent.wait_for(&format!("ManagedCluster {name}"), "Applied InSync").await
 }
 
-/// `built-in-taints` with a change; every primary is resynced each second.
+/// Waits until the only taint of a cluster has a time: a taint that OCM writes over ours has none until the agent adds it.
+async fn timed(stage: &Stage, name: &str) -> Result<()> {
+    let what = format!("a time of the taint of {name}");
+    let look = async || Ok((stage.taint_times(name, 1).await?.len() == 1).then_some(()));
+    wait::until(&what, DEADLINE, look).await
+}
+
+/// `built-in-taints` with a change; the agent resyncs every primary each second.
 fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
     let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
     manifest["spec"]["resyncSeconds"] = json!(1);
@@ -145,7 +152,7 @@ fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<
     Ok(path.display().to_string())
 }
 
-/// How often the API server answered a write of a ManagedCluster, or of its status, to whom ever: by its own counters.
+/// How many writes of a ManagedCluster or its status the API server has answered, from any client: by its own counters.
 async fn writes_answered(stage: &Stage) -> Result<u64> {
     let requests = stage.cluster.metrics().await?.requests();
     let of_clusters =
@@ -155,8 +162,8 @@ async fn writes_answered(stage: &Stage) -> Result<u64> {
     Ok(counted.map(|(_, count)| count).sum())
 }
 
-/// Lets the agent resync everything five times, which ends the period, and has nobody write meanwhile: by what the API
-/// server counts, and by the versions of the clusters.
+/// Lets the agent resync everything five times, which ends the period, and checks that no client writes meanwhile: by
+/// the API server's counters and by the versions of the clusters.
 async fn is_quiet(stage: &Stage, admin: SocketAddr) -> Result<()> {
     let versions = async || -> Result<Vec<Option<String>>> {
         Ok(stage.list(MANAGED).await?.into_iter().map(|cluster| cluster.metadata.resource_version).collect())
@@ -172,27 +179,27 @@ async fn is_quiet(stage: &Stage, admin: SocketAddr) -> Result<()> {
 }
 
 #[test]
-fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Result<()> {
+fn writes_nothing_twice_beside_the_ocm_registration_controller() -> Result<()> {
     on_stage_of_its_own(async |stage| {
         let crds: Vec<String> = available_crds()?.into_iter().filter(|name| !CRDS.contains(&name.as_str())).collect();
         stage.cluster.install_crds(&crds.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-        // A first pass over nothing is not told of.
+        // The agent does not report a first pass over nothing.
         stage.managed("before").await?;
         let mut ocm = start_registration(stage)?;
         let mut agent = stage.start_agent(&["--policies", &policy(stage, "resynced.yaml", |_| {})?])?;
         agent.wait_for_first_pass().await?;
         let admin = agent.wait_until_ready().await?;
         passes_through_both(stage, &mut agent, NAME).await?;
-        // Without OCM's webhook a taint of theirs has no time: it gets one of ours, and they leave it there.
+        // Without OCM's webhook their taint has no time. The agent adds one, and they keep it.
         timed(stage, NAME).await?;
-        // The first marker comes after it: both have dealt with what the time was to them.
+        // The first marker comes after it: then both have handled the time.
         passes_through_both(stage, &mut agent, "marker-1").await?;
         timed(stage, "marker-1").await?;
         passes_through_both(stage, &mut agent, "marker-2").await?;
         timed(stage, "marker-2").await?;
         let quiet = stage.mark()?;
         is_quiet(stage, admin).await?;
-        // News of the cluster that change nothing, such as each heartbeat is, have both look at it again.
+        // Changes that alter nothing, such as each heartbeat, make both look at the cluster again.
         for beat in 0..5 {
             stage.patch_status(NAME, json!({"version": {"kubernetes": format!("v1.31.{beat}")}})).await?;
         }
@@ -204,7 +211,8 @@ fn beside_the_registration_controller_of_ocm_nothing_is_written_twice() -> Resul
         ensure!(of_it.clone().count() == 0, "{:?}", of_it.collect::<Vec<_>>());
         agent.stop()?;
 
-        // Another effect of the same key: they add their own each time, and after three rounds it is left to them.
+        // Another effect of the same key: they add their own each time, and after three rounds the agent leaves it to
+        // them.
         let other = policy(stage, "other-effect.yaml", |spec| {
             spec["guests"]["decide"]["settings"] = json!({"unreachable": {"effect": "PreferNoSelect"}});
         })?;

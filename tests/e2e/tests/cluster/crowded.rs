@@ -1,5 +1,5 @@
-//! Priority and fairness of the real API server: the agent has one seat and is refused whatever does not fit, and all
-//! that is to be written is written all the same. Never by answers that a test made up.
+//! Priority and fairness of the real API server: the agent has one seat, the server refuses what does not fit, and the
+//! agent still writes everything. Uses no simulated responses.
 
 use crate::fleet::{all_right, fleet, ports};
 use crate::stage::{DEADLINE, Stage, on_stage};
@@ -11,15 +11,15 @@ use transom_test_cluster::wait;
 
 const FLOWS: &str = "flowcontrol.apiserver.k8s.io/v1";
 const NAME: &str = "crowded";
-/// Hosted clusters; with one seat it takes about a second to write one.
+/// Hosted clusters; with one seat, writing one takes about a second.
 const CLUSTERS: usize = 14;
 /// Requests that do not all fit into one seat.
 const CROWD: usize = 20;
 
 impl Stage {
-    /// Gives the agent one seat, and waits until the server keeps to it.
+    /// Gives the agent one seat, and waits until the server enforces it.
     async fn crowd(&self) -> Result<()> {
-        // Of 600 seats each level gets what its share is of all shares; the second level only makes those many.
+        // Each level gets its share of 600 seats; the second level exists only to make up the total.
         let manifest = format!(
             "
 apiVersion: {FLOWS}
@@ -58,7 +58,7 @@ spec:
         .await
     }
 
-    /// Takes the limit away.
+    /// Removes the limit.
     async fn uncrowd(&self) -> Result<()> {
         self.delete((FLOWS, "FlowSchema"), None, NAME).await?;
         for name in [NAME.to_owned(), format!("{NAME}-others")] {
@@ -69,7 +69,7 @@ spec:
 }
 
 #[test]
-fn an_agent_with_one_seat_writes_everything_in_the_end() -> Result<()> {
+fn writes_everything_with_one_api_server_seat() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, CLUSTERS).await?;
         let written = match stage.crowd().await {
@@ -83,7 +83,7 @@ fn an_agent_with_one_seat_writes_everything_in_the_end() -> Result<()> {
 
 async fn crowded(stage: &Stage) -> Result<()> {
     let mark = stage.mark()?;
-    // Its first pass may find nothing at all: even its lists are refused.
+    // Its first pass may find nothing at all: the server refuses even its lists.
     let agent = stage.start_agent(&[])?;
     all_right(stage, CLUSTERS, 6443).await?;
     ports(stage, 0..CLUSTERS, 7443).await?;

@@ -1,5 +1,5 @@
-//! What happens to the server, the agent and its rights, and that the work is right afterwards: nothing lost, nothing
-//! foreign touched. Prints how long it took to recover.
+//! Faults of the server, the agent and its permissions. Afterwards everything is correct: nothing is lost, and no
+//! object of others was changed. Prints how long recovery took.
 
 use crate::fleet::{MANY, POLICIES, all_right, fleet, name, ports, recovers, started};
 use crate::objects::CLUSTERS;
@@ -12,11 +12,11 @@ use transom_support::numbers::Numbers;
 use transom_test_cluster::{Proxy, wait};
 
 #[test]
-fn an_api_server_that_is_killed_under_load_comes_back_to_a_working_agent() -> Result<()> {
+fn recovers_when_the_api_server_is_killed_under_load() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, MANY).await?;
         let agent = started(stage, 6443).await?;
-        // The agent is at work on these when the server dies.
+        // The agent is working on these when the server dies.
         ports(stage, 0..MANY, 7443).await?;
         stage.cluster.restart_apiserver().await?;
         recovers(stage, "the API server killed under load", MANY, 7443).await?;
@@ -30,7 +30,7 @@ fn an_api_server_that_is_killed_under_load_comes_back_to_a_working_agent() -> Re
 }
 
 #[test]
-fn a_watch_whose_past_is_forgotten_starts_anew_and_misses_nothing() -> Result<()> {
+fn an_expired_watch_relists_and_misses_nothing() -> Result<()> {
     on_stage_without_cache(async |stage| {
         fleet(stage, MANY).await?;
         let proxy = Proxy::start(&stage.cluster).await?;
@@ -38,7 +38,7 @@ fn a_watch_whose_past_is_forgotten_starts_anew_and_misses_nothing() -> Result<()
         agent.wait_for_first_pass().await?;
         all_right(stage, MANY, 6443).await?;
         agent.freeze()?;
-        // What is on its way would still reach it.
+        // Otherwise requests in flight would still reach it.
         proxy.cut();
         ports(stage, 0..MANY, 7443).await?;
         stage.delete(HOSTED, Some(CLUSTERS), &name(0)).await?;
@@ -60,7 +60,7 @@ fn a_watch_whose_past_is_forgotten_starts_anew_and_misses_nothing() -> Result<()
 }
 
 #[test]
-fn an_agent_killed_at_any_instant_leaves_nothing_wrong() -> Result<()> {
+fn an_agent_killed_at_any_moment_leaves_consistent_state() -> Result<()> {
     killed(8, MANY)
 }
 
@@ -70,7 +70,7 @@ fn soak() -> Result<()> {
     killed(100, 300)
 }
 
-/// Kills the agent over and over while the fleet changes; then one more start puts all right.
+/// Kills the agent over and over while the fleet changes; then one more start makes everything correct.
 fn killed(kills: usize, clusters: usize) -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, clusters).await?;
@@ -98,7 +98,7 @@ fn killed(kills: usize, clusters: usize) -> Result<()> {
         agent.wait_for_first_pass().await?;
         recovers(stage, &format!("{kills} kills at random instants"), clusters, last).await?;
         agent.stop()?;
-        // And a start after that finds nothing to do.
+        // A start after that finds nothing to do.
         let mark = stage.mark()?;
         let mut agent = stage.start_agent(&[POLICIES])?;
         agent.wait_for_first_pass().await?;
@@ -110,7 +110,7 @@ fn killed(kills: usize, clusters: usize) -> Result<()> {
 }
 
 #[test]
-fn rights_that_are_taken_away_and_given_back_cost_nothing_but_time() -> Result<()> {
+fn recovers_when_permissions_are_revoked_and_restored() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, MANY).await?;
         let agent = started(stage, 6443).await?;
@@ -129,9 +129,9 @@ fn rights_that_are_taken_away_and_given_back_cost_nothing_but_time() -> Result<(
     })
 }
 
-/// V29: that there are no HostedClusters to list is told, and holds up nobody.
+/// V29: the agent reports that it cannot list HostedClusters, and this blocks no other policy.
 #[test]
-fn v29_a_kind_that_is_missing_holds_up_nobody_and_is_watched_when_it_comes() -> Result<()> {
+fn v29_a_missing_kind_blocks_no_other_and_is_watched_once_installed() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         for index in [0, 2] {
@@ -148,7 +148,7 @@ fn v29_a_kind_that_is_missing_holds_up_nobody_and_is_watched_when_it_comes() -> 
         stage.ready("new", true).await?;
         stage.wait_for_right("new", 6443).await?;
         println!("a kind that was missing: right after {:.1} s", start.elapsed().as_secs_f64());
-        // Gone with its objects, and here again under the eyes of the agent.
+        // Removed with its objects and installed again while the agent is running.
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": "klusterlet-new"}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         stage.remove_crd(CRDS[0]).await?;

@@ -1,5 +1,5 @@
-//! Sources and primaries as nobody should make them: refused or carried, and others go on. Never searches what is said:
-//! every test ends with that.
+//! Invalid and extreme sources and primaries: the agent refuses or accepts each, and the others keep working. The end
+//! of every test searches the output.
 
 use crate::agent::Worker;
 use crate::fleet::POLICIES;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::time::Instant;
 use transom_test_cluster::wait;
 
-/// The most that a Secret may hold, and a kubeconfig.
+/// The maximum size of a Secret, and of a kubeconfig.
 const MOST: usize = 1 << 20;
 
-/// A hosted cluster whose source has a token, and what a test changes of that source.
+/// A hosted cluster whose source has a token, with a test's change of that source.
 async fn with_source(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
     stage.ready(name, true).await?;
     let text =
@@ -28,25 +28,25 @@ async fn with_source(stage: &Stage, name: &str, change: impl FnOnce(&mut Value))
     stage.patch(SECRET, Some(CLUSTERS), &format!("{name}-admin-kubeconfig"), patch).await
 }
 
-/// Makes a source as large as asked for: its token is a canary over and over.
+/// Makes a source of the given size: its token is a canary, repeated.
 fn fill(document: &mut Value, canary: &str, bytes: usize) {
     document["users"][0]["user"]["token"] = json!("");
     let wanted = bytes.saturating_sub(document.to_string().len());
     document["users"][0]["user"]["token"] = json!(canary.repeat(wanted / canary.len() + 1)[..wanted]);
 }
 
-/// Sources that no agent can like, each with a canary of its own.
+/// Invalid and extreme sources, each with its own canary.
 async fn sources(stage: &Stage) -> Result<()> {
     let plant = |place: &str| stage.guard.plant(place);
     let token = plant("a token");
     with_source(stage, "plain", |it| it["users"][0]["user"]["token"] = json!(token)).await?;
     let token = plant("a token of a wrong type");
     with_source(stage, "typed", |it| it["users"][0]["user"]["token"] = json!({"nested": token})).await?;
-    // JSON lets the last one stand as it is, and YAML does not.
+    // In JSON the last one may stay unescaped, in YAML not.
     let token = plant("a token with control characters");
     with_source(stage, "control", |it| it["users"][0]["user"]["token"] = json!(format!("{token}\u{1b}[2J\u{0}\u{7f}")))
         .await?;
-    // The name of the Service is longer than the address in the source: there is just room for it, or none.
+    // The name of the Service is longer than the address in the source: either it just fits, or it does not.
     let token = plant("a token in a large document");
     with_source(stage, "large", |it| fill(it, &token, MOST - 100)).await?;
     with_source(stage, "full", |it| fill(it, &token, MOST)).await?;
@@ -55,12 +55,12 @@ async fn sources(stage: &Stage) -> Result<()> {
     stage.patch(SECRET, Some(CLUSTERS), "text-admin-kubeconfig", json!({"data": {"kubeconfig": no_yaml}})).await
 }
 
-/// Primaries with as much as the API server takes.
+/// Primaries as large as the API server accepts.
 async fn primaries(stage: &Stage) -> Result<()> {
     stage.ready("annotated", true).await?;
     let annotations = json!({"control": "\u{1b}[31m\u{7}\r\n", "secret": stage.guard.plant("an annotation")});
     stage.patch(HOSTED, Some(CLUSTERS), "annotated", json!({"metadata": {"annotations": annotations}})).await?;
-    // All that annotations may be, and conditions until etcd has no room for more.
+    // Annotations up to their maximum, and conditions until etcd has no room for more.
     stage.ready("wide", true).await?;
     let annotations = json!({"large": "x".repeat((256 << 10) - "large".len())});
     stage.patch(HOSTED, Some(CLUSTERS), "wide", json!({"metadata": {"annotations": annotations}})).await?;
@@ -79,7 +79,7 @@ async fn primaries(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What becomes of each.
+/// The outcome for each.
 const OUTCOMES: [(&str, &str); 8] = [
     ("plain", "Applied InSync"),
     ("typed", "Failed KubeconfigInvalid"),
@@ -91,11 +91,11 @@ const OUTCOMES: [(&str, &str); 8] = [
     ("wide", "Applied InSync"),
 ];
 
-/// The token of the first user in the kubeconfig of a Secret; nothing where there is no Secret.
+/// The token of the first user in the kubeconfig of a Secret; none without a Secret.
 async fn token(stage: &Stage, namespace: &str, name: &str) -> Result<Option<String>> {
     let Some(secret) = stage.get(SECRET, Some(namespace), name).await? else { return Ok(None) };
     let bytes = STANDARD.decode(secret["data"]["kubeconfig"].as_str().unwrap_or_default())?;
-    // YAML has no place for some characters that JSON takes.
+    // YAML cannot represent some characters that JSON accepts.
     let document = serde_json::from_slice(&bytes).ok().or_else(|| serde_yaml::from_slice(&bytes).ok());
     let document: Value = document.with_context(|| format!("{namespace}/{name} cannot be read"))?;
     let token = document["users"][0]["user"]["token"].as_str();
@@ -103,13 +103,13 @@ async fn token(stage: &Stage, namespace: &str, name: &str) -> Result<Option<Stri
 }
 
 #[test]
-fn hostile_objects_are_refused_or_carried_and_nothing_secret_is_said() -> Result<()> {
+fn hostile_objects_are_refused_or_copied_and_leak_no_secret() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         sources(stage).await?;
         primaries(stage).await?;
         let start = Instant::now();
-        // Once in the words for people, then as JSON.
+        // Once as text, then as JSON.
         let words = ["--log-format", "text", POLICIES];
         let agent = stage.start_command(stage.command(&words)?.env("RUST_LOG", "debug"))?;
         for (name, _) in OUTCOMES {
@@ -137,7 +137,7 @@ fn hostile_objects_are_refused_or_carried_and_nothing_secret_is_said() -> Result
     })
 }
 
-/// A change of a primary that is right is followed.
+/// Checks that the agent follows a change of a valid primary.
 async fn others_go_on(stage: &Stage, name: &str, port: u16) -> Result<()> {
     stage.move_port(name, port).await?;
     wait::until(&format!("the secret of {name} with port {port}"), DEADLINE, async || {
@@ -148,11 +148,11 @@ async fn others_go_on(stage: &Stage, name: &str, port: u16) -> Result<()> {
     .await
 }
 
-/// Puts a value at a place of an object.
+/// Puts a value at a path of an object.
 async fn spoil(stage: &Stage, kind: (&str, &str), name: &str, place: &str, value: Value) -> Result<()> {
     let namespace = (kind == HOSTED).then_some(CLUSTERS);
     let mut object = stage.get(kind, namespace, name).await?.context("no object")?;
-    // Of a managed cluster that is not tainted whatever it holds.
+    // About a managed cluster that gets no taint whatever it contains.
     if kind == MANAGED {
         object["status"]["conditions"][2]["status"] = json!("Unknown");
         object["spec"]["taints"] = json!([]);
@@ -162,7 +162,7 @@ async fn spoil(stage: &Stage, kind: (&str, &str), name: &str, place: &str, value
     stage.put_status(kind, namespace, name, &object["status"]).await
 }
 
-/// What stands at a place instead of what is right; each holds a canary.
+/// A value of wrong type at a path; each contains a canary.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
@@ -180,7 +180,7 @@ impl Form {
     }
 }
 
-/// Kind, place, what stands there, and what becomes of the object.
+/// Kind, path, the wrong value, and the outcome for the object.
 const WRONG: [((&str, &str), &str, Form, &str); 24] = [
     (HOSTED, "/spec", Form::Text, "Failed InvalidObject"),
     (HOSTED, "/spec", Form::List, "Failed InvalidObject"),
@@ -188,7 +188,7 @@ const WRONG: [((&str, &str), &str, Form, &str); 24] = [
     (HOSTED, "/status", Form::List, "Failed InvalidObject"),
     (HOSTED, "/status/conditions", Form::Text, "Failed InvalidObject"),
     (HOSTED, "/status/conditions", Form::Map, "Failed InvalidObject"),
-    // Whatever it is, it might be the condition that is looked for.
+    // Any element could be the condition in question.
     (HOSTED, "/status/conditions/0", Form::Text, "Failed InvalidObject"),
     (HOSTED, "/status/conditions/0/type", Form::List, "Failed InvalidObject"),
     (HOSTED, "/status/conditions/0/status", Form::List, "Held UnreadableFields"),
@@ -214,9 +214,9 @@ fn said_of(kind: (&str, &str), name: &str) -> String {
     if kind == HOSTED { primary(name) } else { format!("ManagedCluster {name}") }
 }
 
-/// The published CRDs let nothing of a wrong type through, and CRDs of old took any field.
+/// The published CRDs accept no wrong type; older CRDs accepted any field.
 #[test]
-fn fields_of_wrong_types_are_told_and_hold_up_nobody() -> Result<()> {
+fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> {
     on_stage(async |stage| {
         for (crd, kind) in [(CRDS[0], HOSTED), (CRDS[1], MANAGED)] {
             stage.remove_crd(crd).await?;
@@ -247,7 +247,7 @@ fn fields_of_wrong_types_are_told_and_hold_up_nobody() -> Result<()> {
         stage.wait_for_right("right", 7443).await?;
         stage.set_available("right", "Unknown").await?;
         stage.taint_times("right", 1).await?;
-        // What is mended is followed.
+        // The agent follows a fixed object.
         mend(stage, &mut agent).await?;
         agent.stop()?;
         let of_wrong = |write: &&String| write.contains("wrong-") && !write.contains(MENDED);
@@ -258,7 +258,7 @@ fn fields_of_wrong_types_are_told_and_hold_up_nobody() -> Result<()> {
     })
 }
 
-/// The hosted cluster whose conditions are mended.
+/// The hosted cluster whose conditions are fixed.
 const MENDED: &str = "wrong-4";
 
 async fn mend(stage: &Stage, agent: &mut Worker) -> Result<()> {

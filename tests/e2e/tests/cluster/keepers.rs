@@ -1,4 +1,5 @@
-//! What is kept until another object is gone, while nobody can say whether it is. Never removed on an old word.
+//! Objects that are kept until another object is gone, while it is unknown whether that one exists. Outdated knowledge
+//! never causes a removal.
 
 use crate::agent::Told;
 use crate::objects::{CLUSTERS, primary};
@@ -9,7 +10,7 @@ use transom_test_cluster::{Proxy, wait};
 
 const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 
-/// The agent's ClusterRole without Klusterlets.
+/// The agent's ClusterRole without access to Klusterlets.
 async fn forbid_klusterlets(stage: &Stage) -> Result<()> {
     let role = stage.get(ROLE, None, "agent").await?.unwrap_or_default();
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
@@ -18,12 +19,12 @@ async fn forbid_klusterlets(stage: &Stage) -> Result<()> {
 }
 
 #[test]
-fn what_a_klusterlet_needs_stays_while_klusterlets_cannot_be_followed() -> Result<()> {
+fn keeps_what_a_klusterlet_needs_while_klusterlets_cannot_be_watched() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;
         let mut agent = stage.start_agent(&[])?;
         stage.wait_for_right("one", 6443).await?;
-        // The watch ends with its server, and is refused by the next one; what was listed before is remembered.
+        // The watch ends with its server, and the next server refuses it; the agent still has the earlier list.
         forbid_klusterlets(stage).await?;
         stage.cluster.restart_apiserver().await?;
         let told = async || Ok(agent.log()?.contains("failed to watch Klusterlet").then_some(()));
@@ -47,13 +48,13 @@ fn what_a_klusterlet_needs_stays_while_klusterlets_cannot_be_followed() -> Resul
 }
 
 #[test]
-fn what_an_answer_told_while_a_list_was_asked_for_goes_when_the_list_does_not_name_it() -> Result<()> {
+fn a_later_list_removes_an_object_known_only_from_a_write_response() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;
         let proxy = Proxy::start(&stage.cluster).await?;
         let mut agent = stage.start_agent_at(&proxy.server(), &[])?;
         stage.wait_for_right("one", 6443).await?;
-        // The API server remembers nothing of before: Klusterlets are listed anew, and the request is on its way for long.
+        // The API server has no memory of earlier events: Klusterlets are listed again, and the request takes long.
         proxy.hold(Some("/klusterlets?&limit="));
         stage.cluster.restart_apiserver().await?;
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1,
@@ -62,7 +63,7 @@ fn what_an_answer_told_while_a_list_was_asked_for_goes_when_the_list_does_not_na
         let asked = async || Ok((proxy.met() > 0).then_some(()));
         wait::until("a list of Klusterlets", DEADLINE, asked).await.with_context(|| agent.tail())?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
-        // Only a read by name can have told of the Klusterlet; when the list is answered, it is gone.
+        // Only a read by name can have found the Klusterlet; it is gone when the list is answered.
         agent.wait_for(&primary("one"), "Waiting StillNeeded").await?;
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
         proxy.hold(None);
@@ -74,7 +75,7 @@ fn what_an_answer_told_while_a_list_was_asked_for_goes_when_the_list_does_not_na
 }
 
 #[test]
-fn what_was_made_stays_while_a_kind_that_decides_about_it_is_not_served() -> Result<()> {
+fn keeps_managed_objects_while_a_deciding_kind_is_not_served() -> Result<()> {
     on_stage(async |stage| {
         for name in ["one", "two"] {
             stage.ready(name, true).await?;
@@ -83,7 +84,7 @@ fn what_was_made_stays_while_a_kind_that_decides_about_it_is_not_served() -> Res
         for name in ["one", "two"] {
             stage.wait_for_right(name, 6443).await?;
         }
-        // Nobody can say whether a Klusterlet needs it; each further attempt asks the server anew.
+        // It is unknown whether a Klusterlet needs it; each further attempt asks the server again.
         stage.remove_crd(CRDS[2]).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         let refused = async |name: &str| {
@@ -93,7 +94,7 @@ fn what_was_made_stays_while_a_kind_that_decides_about_it_is_not_served() -> Res
             wait::until("further attempts", DEADLINE, tried).await.with_context(|| agent.tail())
         };
         refused("one").await?;
-        // Nor whether the primaries are gone, when their own kind is not served.
+        // It is also unknown whether the primaries are gone, if their own kind is not served.
         stage.remove_crd(CRDS[0]).await?;
         refused("two").await?;
         for name in ["one", "two"] {

@@ -1,5 +1,5 @@
-//! Connections that are away or slow when the agent starts, beside one that works, on one real server; and what credential
-//! plugins say. Never a second server: who asked by which way is told by the way.
+//! Connections that are missing or slow when the agent starts, beside one that works; and the output of credential
+//! plugins. All lead to one real server; the name of the connection tells which one was used.
 
 use crate::agent::Worker;
 use crate::objects::CLUSTERS;
@@ -13,7 +13,7 @@ use transom_core::time::parse_rfc3339;
 use transom_e2e::{http, program};
 use transom_test_cluster::{Carries, Proxy, Wire, wait};
 
-/// The agent's account by several ways to the one server, a context for each.
+/// The agent's account with several ways to the one server, a context for each.
 fn kubeconfig(stage: &Stage, ways: &[(&str, &str)]) -> Result<PathBuf> {
     let (mut clusters, mut contexts, mut user) = (Vec::new(), Vec::new(), Value::Null);
     for (name, server) in ways {
@@ -29,7 +29,7 @@ fn kubeconfig(stage: &Stage, ways: &[(&str, &str)]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A policy that ships, for the objects of a connection, under a name of its own.
+/// A bundled policy for the objects of a connection, under its own name.
 fn policy(folder: &Path, name: &str, connection: &str) -> Result<()> {
     let text = fs::read_to_string(program::policy(name))?;
     let mut policy: Value = serde_yaml::from_str(&text)?;
@@ -46,7 +46,7 @@ fn policy(folder: &Path, name: &str, connection: &str) -> Result<()> {
     Ok(())
 }
 
-/// The agent on some connections of a kubeconfig.
+/// Starts the agent on some connections of a kubeconfig.
 fn start(stage: &Stage, kubeconfig: &Path, policies: &Path, ways: &[(&str, &str)]) -> Result<Worker> {
     let mut command = Command::new(program::binary()?);
     command.current_dir(stage.cluster.folder()).arg("run").arg("--kubeconfig").arg(kubeconfig);
@@ -57,7 +57,7 @@ fn start(stage: &Stage, kubeconfig: &Path, policies: &Path, ways: &[(&str, &str)
     stage.start_command(command.env("RUST_LOG", "info,transom=debug").env("RUST_BACKTRACE", "0"))
 }
 
-/// A hosted cluster that everybody else claims, too: it is the oldest.
+/// A hosted cluster that competes with all others for a target: it is the oldest.
 async fn contested(stage: &Stage, oldest: &str, younger: &[&str]) -> Result<()> {
     stage.ready(oldest, true).await?;
     let born = stage.get(HOSTED, Some(CLUSTERS), oldest).await?.context("it is not there")?;
@@ -74,7 +74,7 @@ async fn contested(stage: &Stage, oldest: &str, younger: &[&str]) -> Result<()> 
 }
 
 #[test]
-fn connections_that_are_away_or_slow_at_the_start_hold_up_no_other_and_work_as_soon_as_they_come() -> Result<()> {
+fn late_or_slow_connections_block_no_other_and_work_once_they_answer() -> Result<()> {
     on_stage(async |stage| {
         let (wire, proxy) = (Wire::to(&stage.cluster.server())?, Proxy::start(&stage.cluster).await?);
         wire.cut();
@@ -93,7 +93,7 @@ fn connections_that_are_away_or_slow_at_the_start_hold_up_no_other_and_work_as_s
         let agent = start(stage, &kubeconfig(stage, &ways)?, policies.path(), &ways)?;
         stage.set_available("edge", "Unknown").await?;
         stage.taint_times("edge", 1).await.with_context(|| agent.tail())?;
-        // The one that is slow is still being listed: readiness waits for it, the others did not.
+        // The slow connection is still listing: readiness waits for it, the others did not.
         let admin = agent.admin()?.context("it has no admin server")?;
         ensure!(http::get(admin, "/readyz")?.status == 503, "the test is too slow: everything was listed meanwhile");
         wait::until("a word on what is away", DEADLINE, async || {
@@ -105,14 +105,15 @@ fn connections_that_are_away_or_slow_at_the_start_hold_up_no_other_and_work_as_s
         .with_context(|| agent.tail())?;
         proxy.hold(None);
         agent.wait_until_ready().await?;
-        // What is away at the start is no less known when it comes: the oldest has what all of them claim.
+        // A connection that was missing at the start counts when it comes: the oldest primary owns the contested
+        // target.
         wire.carry(Carries::All);
         stage.wait_for_right("zone", 6443).await.with_context(|| agent.tail())?;
         stage.move_port("zone", 7443).await?;
         stage.wait_for_right("zone", 7443).await.with_context(|| agent.tail())?;
         agent.stop()?;
         let writes = stage.writes(mark).await?;
-        // It is made once and moved once; each is a server-side apply.
+        // It is created once and handed over once; each is one server-side apply.
         let made = writes.iter().filter(|write| write.contains("secrets klusterlet-zone/")).count();
         ensure!(made == 2, "somebody younger had it in between: {writes:?}");
         Ok(())
@@ -120,7 +121,7 @@ fn connections_that_are_away_or_slow_at_the_start_hold_up_no_other_and_work_as_s
 }
 
 #[test]
-fn a_credential_plugin_may_give_a_token_or_a_certificate() -> Result<()> {
+fn a_credential_plugin_may_return_a_token_or_a_certificate() -> Result<()> {
     on_stage(async |stage| {
         let folder = tempfile::tempdir()?;
         let certified = stage.cluster.user("certified", &["system:masters"])?;

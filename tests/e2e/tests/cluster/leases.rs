@@ -1,5 +1,5 @@
-//! Two replicas of the binary, each with an account of its own, so that the audit log tells who wrote what and when.
-//! Never trusts what they say of themselves: who leads is read in the Lease, who wrote in the log of the server.
+//! Two replicas of the binary with separate accounts, so that the audit log shows who wrote what and when. The Lease
+//! shows who leads; the replicas' own output does not count.
 
 use crate::agent::Worker;
 use crate::fleet::{MANY, POLICIES, all_right, fleet, ports};
@@ -17,7 +17,7 @@ use transom_test_cluster::{Carries, Line, Mark, User, Wire, wait};
 
 pub(crate) const LEASES: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
 
-/// One replica at work.
+/// One running replica.
 struct Replica {
     user: User,
     worker: Worker,
@@ -25,7 +25,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// A ready one that reaches the API server at an address.
+    /// Starts a replica that reaches the API server at an address, and waits until it is ready.
     async fn start(stage: &Stage, name: &str, server: &str) -> Result<Self> {
         let user = stage.another_agent(name).await?;
         let words = ["--lease-namespace", HOME, POLICIES];
@@ -47,7 +47,7 @@ impl Replica {
     }
 }
 
-/// What replicas did, in the time of the API server.
+/// The requests of replicas, with the times of the API server.
 struct Deeds(Vec<Line>);
 
 impl Deeds {
@@ -55,13 +55,13 @@ impl Deeds {
         Ok(Self(stage.all_lines(mark).await?))
     }
 
-    /// What a replica changed, the Lease, Events and status aside.
+    /// What a replica changed, without the Lease, Events and status.
     fn writes(&self, of: &User) -> Vec<&Line> {
         let other = |line: &&Line| !BESIDE.contains(&resource(line));
         self.done(of).filter(other).collect()
     }
 
-    /// The first time that a replica had the Lease.
+    /// The first time that a replica acquired the Lease.
     fn took(&self, who: &User) -> Result<&Line> {
         let mut leases = self.done(who).filter(|line| resource(line) == "leases");
         leases.next().with_context(|| format!("{} never had the Lease", who.name()))
@@ -72,7 +72,7 @@ impl Deeds {
         self.0.iter().filter(move |line| line.user == name && line.is_write() && line.code < 300)
     }
 
-    /// One replica wrote before another one had the Lease, and nothing that was asked after that; the other one only then.
+    /// Checks that one replica wrote only before the other one acquired the Lease, and the other one only after that.
     fn in_turn(&self, first: &User, second: &User) -> Result<()> {
         let took = self.took(second)?;
         let late: Vec<&Line> = self.writes(first).into_iter().filter(|line| line.received >= took.received).collect();
@@ -88,14 +88,14 @@ fn resource(line: &Line) -> &str {
 }
 
 impl Stage {
-    /// Who has the Lease, as a replica's name and a mark of its process.
+    /// The holder of the Lease, as a replica's name and an identifier of its process.
     async fn holder(&self) -> Result<String> {
         let lease = self.get(LEASES, Some(HOME), LEASE).await?.unwrap_or_default();
         Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
     }
 }
 
-/// Waits until a replica of this name holds the Lease, and says so.
+/// Waits until a replica of this name holds the Lease, and prints how long it took.
 async fn wait_for_leader(stage: &Stage, name: &str, what: &str) -> Result<()> {
     let start = Instant::now();
     let holder = format!("{name}_");
@@ -107,7 +107,7 @@ async fn wait_for_leader(stage: &Stage, name: &str, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// The fleet, one replica that has done all the work behind a wire, and another one that stands by.
+/// The fleet, one replica behind a proxy that has done all the work, and a second one on standby.
 async fn two(stage: &Stage) -> Result<(Wire, Replica, Replica)> {
     stage.delete(LEASES, Some(HOME), LEASE).await?;
     fleet(stage, MANY).await?;
@@ -120,11 +120,11 @@ async fn two(stage: &Stage) -> Result<(Wire, Replica, Replica)> {
 }
 
 #[test]
-fn a_leader_that_ends_is_followed_at_once_and_one_that_died_within_the_lease() -> Result<()> {
+fn takes_over_at_once_after_release_and_within_the_lease_after_a_crash() -> Result<()> {
     on_stage(async |stage| {
         let mark = stage.mark()?;
         let (_, one, two) = two(stage).await?;
-        // Ready means that it holds all that the leader holds.
+        // Ready means that its cache contains all that the leader's does.
         let held = [one.metric(WATCH_OBJECTS.name)?, two.metric(WATCH_OBJECTS.name)?];
         ensure!(held[0] > 0.0 && held[0] == held[1], "objects held: {held:?}");
         ports(stage, 0..MANY, 7443).await?;
@@ -151,11 +151,11 @@ fn a_leader_that_ends_is_followed_at_once_and_one_that_died_within_the_lease() -
 }
 
 #[test]
-fn a_leader_that_was_frozen_writes_nothing_when_it_is_thawed() -> Result<()> {
+fn a_frozen_leader_writes_nothing_after_it_resumes() -> Result<()> {
     on_stage(async |stage| {
         let mark = stage.mark()?;
         let (_, one, two) = two(stage).await?;
-        // It is at work on these when it is frozen.
+        // It is working on these when it is frozen.
         ports(stage, 0..MANY, 7443).await?;
         one.worker.freeze()?;
         ports(stage, 0..MANY, 8443).await?;
@@ -163,7 +163,7 @@ fn a_leader_that_was_frozen_writes_nothing_when_it_is_thawed() -> Result<()> {
         all_right(stage, MANY, 8443).await?;
         one.worker.thaw()?;
         one.wait_for_leading(false).await?;
-        // It sees all of this, and leaves it to the other one.
+        // It sees all of this and leaves it to the other one.
         ports(stage, 0..MANY, 9443).await?;
         all_right(stage, MANY, 9443).await?;
         let deeds = Deeds::since(stage, mark).await?;
@@ -179,11 +179,11 @@ fn a_leader_that_was_frozen_writes_nothing_when_it_is_thawed() -> Result<()> {
 }
 
 #[test]
-fn a_leader_that_reaches_nobody_stops_before_its_lease_ends() -> Result<()> {
+fn a_leader_without_connection_stops_before_its_lease_ends() -> Result<()> {
     on_stage(async |stage| {
         let mark = stage.mark()?;
         let (wire, one, two) = two(stage).await?;
-        // It still sees what happens, and nobody hears it.
+        // It still receives events, but its requests get lost.
         wire.carry(Carries::Answers);
         ports(stage, 0..MANY, 7443).await?;
         let parted = Instant::now();
@@ -193,7 +193,7 @@ fn a_leader_that_reaches_nobody_stops_before_its_lease_ends() -> Result<()> {
         println!("the leader reached nobody: stopped after {:.1} s", told.as_secs_f64());
         wait_for_leader(stage, "two", "the leader reached nobody").await?;
         all_right(stage, MANY, 7443).await?;
-        // What it had sent comes late, and meets what the other one wrote.
+        // Its late requests arrive after the other one has written.
         wire.carry(Carries::All);
         wait::until("a word of the healed replica", DEADLINE, async || {
             let late = stage.cluster.audit().since(mark)?;
@@ -211,12 +211,12 @@ fn a_leader_that_reaches_nobody_stops_before_its_lease_ends() -> Result<()> {
 }
 
 #[test]
-fn the_clock_of_another_replica_counts_for_nothing() -> Result<()> {
+fn ignores_clock_skew_of_other_replicas() -> Result<()> {
     on_stage(async |stage| {
         stage.delete(LEASES, Some(HOME), LEASE).await?;
         stage.install_policies().await?;
         stage.ready("clock", true).await?;
-        // It was renewed in the far future, and is dead all the same; then in the far past, and is alive.
+        // First its renew time is in the far future although it is dead; then in the far past although it is alive.
         let ghost = |year: u32, micros: u32| json!({"spec": {"holderIdentity": "ghost", "leaseDurationSeconds": 3, "renewTime": format!("{year}-01-01T00:00:00.{micros:06}Z")}});
         let mut lease =
             json!({"apiVersion": LEASES.0, "kind": LEASES.1, "metadata": {"name": LEASE, "namespace": HOME}});
@@ -229,7 +229,7 @@ fn the_clock_of_another_replica_counts_for_nothing() -> Result<()> {
         stage.patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals)).await?;
         one.wait_for_leading(false).await?;
         stage.move_port("clock", 7443).await?;
-        // Twice as long as the lease lasts.
+        // Twice the lease duration.
         wait::until("six seconds of renewals", DEADLINE, async || {
             renewals += 1;
             stage.patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals)).await?;
@@ -249,7 +249,7 @@ fn the_clock_of_another_replica_counts_for_nothing() -> Result<()> {
 }
 
 #[test]
-fn only_who_leads_tells_of_primaries_and_of_waiting_work() -> Result<()> {
+fn only_the_leader_exports_metrics_of_primaries_and_pending_work() -> Result<()> {
     on_stage(async |stage| {
         let (wire, one, two) = two(stage).await?;
         let told = |replica: &Replica| -> Result<Vec<&str>> {
@@ -260,7 +260,7 @@ fn only_who_leads_tells_of_primaries_and_of_waiting_work() -> Result<()> {
         let all = vec![PRIMARIES.name, EXPIRY.name, QUEUE.name, QUEUE_OLDEST.name, REQUESTS.name];
         ensure!(told(&one)? == all && told(&two)? == [REQUESTS.name], "{:?} {:?}", told(&one)?, told(&two)?);
         wire.cut();
-        // What happens while nobody leads is no older than that, whenever the one that writes it was started.
+        // Changes while no replica leads count from that time at most, whenever the next leader was started.
         let start = Instant::now();
         ports(stage, 0..MANY, 7443).await?;
         wait_for_leader(stage, "two", "the leader was cut off").await?;

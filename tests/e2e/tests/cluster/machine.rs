@@ -1,6 +1,6 @@
-//! What happens to the machine on which the agent runs. Never changes the machine of the test: the full disk is a device
-//! that takes nothing, and for files a limit of the process in the middle of what it keeps of compiled code; the clock
-//! that is moved is that of the agent's process.
+//! Faults of the machine on which the agent runs, simulated without changing the test's machine: the full disk is a
+//! device that accepts no data, and for files a size limit of the process that cuts the cache of compiled code; the
+//! clock jumps only for the agent's process.
 
 use crate::agent::{ADMIN, NOW};
 use crate::fleet::POLICIES;
@@ -14,11 +14,11 @@ use std::time::Instant;
 use transom_core::rights::LEASE;
 use transom_test_cluster::Clock;
 
-/// A file that grows beyond 256 KiB is refused the rest, and standard output and standard error take nothing.
+/// A file cannot grow beyond 256 KiB, and standard output and standard error accept nothing.
 const FULL: &str = r#"ulimit -f 512; trap "" XFSZ; exec "$@" >/dev/full 2>/dev/full"#;
 
 #[test]
-fn a_full_disk_costs_no_work() -> Result<()> {
+fn a_full_disk_stops_no_work() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         for name in ["one", "two"] {
@@ -26,7 +26,7 @@ fn a_full_disk_costs_no_work() -> Result<()> {
         }
         let cache = stage.cluster.folder().join("full");
         fs::create_dir_all(&cache)?;
-        // Nobody reads where its admin server listens: that is said in advance.
+        // The log with the address of its admin server is lost, so the test chooses the address.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let inner = stage.command(&["--log-format", "text", POLICIES, ADMIN, &admin])?;
         let mut command = Command::new("sh");
@@ -46,7 +46,7 @@ fn a_full_disk_costs_no_work() -> Result<()> {
 }
 
 #[test]
-fn a_clock_that_is_moved_costs_no_work_and_no_lease() -> Result<()> {
+fn a_clock_jump_costs_no_work_and_no_lease() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("timely", true).await?;
@@ -57,7 +57,7 @@ fn a_clock_that_is_moved_costs_no_work_and_no_lease() -> Result<()> {
             let lease = stage.get(lease, Some(HOME), LEASE).await?.unwrap_or_default();
             Ok(json!([lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]]))
         };
-        // The clock shows 8 o'clock when the agent starts; it works by it, and by no time that is fixed.
+        // The clock shows 8 o'clock when the agent starts; the agent uses this running clock and no fixed time.
         let clock = Clock::at(&stage.cluster.folder().join("clock"), "2026-11-21 08:00:00")?;
         let fixed = stage.command(&["--lease-namespace", HOME, POLICIES])?;
         let mut command = Command::new(fixed.get_program());

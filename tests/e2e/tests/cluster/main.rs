@@ -1,5 +1,5 @@
 //! The binary on a real API server: one server for all of these tests, one test at a time, so that a test may also kill
-//! it. Those that take long are ignored unless asked for.
+//! it. Long tests are ignored unless requested.
 
 #![expect(clippy::print_stdout, reason = "how long it took to recover is for people to read")]
 
@@ -10,7 +10,6 @@ mod agent;
 mod apart;
 mod asked;
 mod beside;
-mod managed_keys;
 mod case;
 mod clearing;
 mod connect;
@@ -24,6 +23,7 @@ mod late;
 mod leases;
 mod machine;
 mod managed;
+mod managed_keys;
 mod metrics;
 mod network;
 mod objects;

@@ -1,4 +1,4 @@
-//! ManagedClusters for tests that flip them. Never decides which taints are right.
+//! ManagedClusters for tests that flip them. Does not decide which taints are correct.
 
 use crate::objects::{Identifiers, case_text, parse};
 use crate::stage::{DEADLINE, MANAGED, Stage};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use transom_test_cluster::wait;
 
 impl Stage {
-    /// A ManagedCluster that is available and has no taint.
+    /// Creates a ManagedCluster that is available and has no taint.
     pub(crate) async fn managed(&self, name: &str) -> Result<()> {
         let text = case_text("built-in-taints", "T01-available", "given.yaml", |_| name.to_owned())?;
         for object in parse(&text.context("the case T01 is not there")?)? {
@@ -16,7 +16,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Says whether a ManagedCluster is available: True, False or Unknown.
+    /// Sets whether a ManagedCluster is available: True, False or Unknown.
     pub(crate) async fn set_available(&self, name: &str, status: &str) -> Result<()> {
         let mut cluster = self.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
         for condition in cluster["status"]["conditions"].as_array_mut().into_iter().flatten() {
@@ -27,7 +27,7 @@ impl Stage {
         self.put_status(MANAGED, None, name, &cluster["status"]).await
     }
 
-    /// Waits until a ManagedCluster has so many taints, and gives their times.
+    /// Waits until a ManagedCluster has this many taints, and returns their times.
     pub(crate) async fn taint_times(&self, name: &str, taints: usize) -> Result<Vec<String>> {
         let of = |taint: &Value| Some(taint["timeAdded"].as_str()?.to_owned());
         wait::until(&format!("{taints} taints of {name}"), DEADLINE, async || {

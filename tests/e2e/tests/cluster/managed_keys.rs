@@ -1,5 +1,5 @@
-//! Labels and annotations that a policy puts on what it makes: put there, put back, taken away again when the policy
-//! wants them no longer. Never one of somebody else.
+//! Labels and annotations that a policy sets on managed objects: added, restored, and removed when the policy no longer
+//! lists them. Those of others stay.
 
 use crate::objects::OUTPUT;
 use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
@@ -13,20 +13,20 @@ use transom_test_cluster::wait;
 const HOME: &str = "klusterlet-worn";
 const NOTE: &str = "example.com/note";
 
-/// The shipped policy with these fields of `spec.own`.
+/// The bundled policy with these fields of `spec.own`.
 fn policy(folder: &Path, own: Value) -> Result<()> {
     let text = fs::read_to_string(program::policy(OUTPUT))?;
     let mut manifest: Value = serde_yaml::from_str(&text)?;
     for (key, value) in own.as_object().into_iter().flatten() {
         manifest["spec"]["own"][key.as_str()] = value.clone();
     }
-    // Renamed into its place: half a policy is none.
+    // Renamed into place, so that the agent never reads half a policy.
     let half = folder.with_extension("half");
     fs::write(&half, serde_yaml::to_string(&manifest)?)?;
     Ok(fs::rename(half, folder.join("policy.yaml"))?)
 }
 
-/// Waits until the labels and annotations of the secret are as wanted.
+/// Waits until the labels and annotations of the secret are as expected.
 async fn wait_for(stage: &Stage, what: &str, wanted: impl Fn(&Value, &Value) -> bool) -> Result<()> {
     let mut last = Value::Null;
     let came = wait::until(what, DEADLINE, async || {
@@ -38,7 +38,7 @@ async fn wait_for(stage: &Stage, what: &str, wanted: impl Fn(&Value, &Value) -> 
 }
 
 #[test]
-fn what_the_policy_puts_on_a_secret_is_kept_and_what_others_put_there_is_left_alone() -> Result<()> {
+fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("worn", true).await?;
         let folder = stage.cluster.folder().join("policies-worn");
@@ -73,7 +73,7 @@ fn what_the_policy_puts_on_a_secret_is_kept_and_what_others_put_there_is_left_al
         agent.wait_for("HostedCluster clusters/worn", "Applied InSync").await?;
         stage.wait_for_right("worn", 6443).await?;
         agent.stop()?;
-        // What is there is right for another agent, too.
+        // Another agent also finds it correct.
         let mark = stage.mark()?;
         let mut agent = stage.start_agent(&["--policies", folder.to_str().context("the folder has another name")?])?;
         agent.wait_for_first_pass().await?;

@@ -1,5 +1,5 @@
 //! What a real Prometheus reads from the real agent on a real API server: every expression of the dashboards and rules
-//! gives a number, and what only an API server makes countable is counted right: by its own log where it has one.
+//! returns a number, and metrics that need an API server are correct, compared with its audit log where possible.
 
 use crate::objects::{CLUSTERS, OUTPUT, rotated};
 use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
@@ -13,12 +13,12 @@ use transom_e2e::{http, program};
 use transom_support::fleet::{Fleet, hosted_name};
 use transom_test_cluster::{Line, Mark, Wire, wait};
 
-/// Three clusters that are ready, and as many ManagedClusters as it takes for one that is tainted.
+/// Three clusters that are ready, and as many ManagedClusters as needed for one with a taint.
 const FLEET: Fleet = Fleet { clusters: 3, managed: 8, seed: 7 };
-/// When every client certificate of a fleet ends: 2099-12-31T00:00:00Z.
+/// The expiry of every client certificate of a fleet: 2099-12-31T00:00:00Z.
 const ENDS: f64 = 4_102_358_400.0;
 
-/// The shipped policies, but one is resynced every second.
+/// The bundled policies, with one resynced every second.
 fn policies(stage: &Stage) -> Result<PathBuf> {
     let folder = stage.cluster.folder().join("policies-metrics");
     fs::create_dir_all(&folder)?;
@@ -30,7 +30,7 @@ fn policies(stage: &Stage) -> Result<PathBuf> {
 }
 
 impl Stage {
-    /// Waits until what was made for a cluster of the fleet carries the credential of its source.
+    /// Waits until the managed secret of a cluster contains the credential of its source.
     async fn wait_for_carried(&self, name: &str) -> Result<()> {
         wait::until(&format!("the credential of {name}"), DEADLINE, async || {
             let source = self.secret(CLUSTERS, &format!("{name}-admin-kubeconfig")).await?.context("no source")?;
@@ -39,7 +39,7 @@ impl Stage {
         .await
     }
 
-    /// How often the agent asked so, whatever the answer, by the log of the server.
+    /// How often the agent sent such a request, whatever the response, by the log of the server.
     async fn count(&self, since: Mark, is: impl Fn(&Line, &str) -> bool) -> Result<f64> {
         let lines = self.lines(since).await?;
         let counted = lines.iter().filter(|line| line.target.as_ref().is_some_and(|target| is(line, &target.resource)));
@@ -47,18 +47,18 @@ impl Stage {
     }
 }
 
-/// The metric of a verb for the work itself.
+/// The metric of a verb for the main work.
 fn requests(verb: &str) -> String {
     format!("{}{{verb=\"{verb}\", purpose=\"work\"}}", REQUESTS.name)
 }
 
 #[test]
-fn a_prometheus_sees_what_only_an_api_server_makes_countable() -> Result<()> {
+fn prometheus_scrapes_the_metrics_that_need_an_api_server() -> Result<()> {
     on_stage(async |stage| {
         stage.cluster.install_fleet(FLEET).await?;
         let (mark, wire) = (stage.mark()?, Wire::to(&stage.cluster.server())?);
         let folder = policies(stage)?.display().to_string();
-        // No watch tells of a source that is read by its name: a resync finds what became of it.
+        // No watch covers a source that is read by name, so a resync finds the change.
         let words = ["--policies", &folder, "--secret-reads", "strict", "--admin-address", "127.0.0.1:0"];
         let mut agent = stage.start_agent_at(&wire.server(), &words)?;
         agent.wait_for_first_pass().await?;

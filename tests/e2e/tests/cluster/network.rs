@@ -1,5 +1,5 @@
-//! What networks and proxies between the agent and the API server do, and that the work is right afterwards.
-//! Prints how long it took to recover.
+//! Faults of networks and proxies between the agent and the API server; afterwards everything is correct. Prints how
+//! long recovery took.
 
 use crate::fleet::{MANY, all_right, fleet, ports, recovers};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
@@ -10,9 +10,9 @@ use transom_e2e::program;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Carries, Fault, Proxy, Wire, wait};
 
-/// Silence takes more than a minute to be noticed, so the rest happens meanwhile, to another agent with another policy.
+/// Detecting silence takes more than a minute, so the rest runs meanwhile with another agent and another policy.
 #[test]
-fn silent_watches_bad_wires_and_wrong_answers_cost_nothing_but_time() -> Result<()> {
+fn recovers_from_silent_watches_bad_networks_and_wrong_answers() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, MANY).await?;
         let others = async {
@@ -28,7 +28,7 @@ fn policy(name: &str) -> String {
     program::policy(name).display().to_string()
 }
 
-/// What is open stays open and says nothing, as behind a firewall that has forgotten it.
+/// Open connections stay open without data, as behind a firewall that has dropped their state.
 async fn silence(stage: &Stage) -> Result<()> {
     stage.cluster.install_fleet(Fleet { clusters: 0, managed: 8, seed: 7 }).await?;
     let name = "edge-00007";
@@ -57,7 +57,7 @@ async fn silence(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Cut off, slow, and heard by nobody.
+/// Cut off, slow, and with requests that get lost.
 async fn bad_wire(stage: &Stage) -> Result<()> {
     let wire = Wire::to(&stage.cluster.server())?;
     let agent = stage.start_agent_at(&wire.server(), &["--policies", &policy("external-managed-kubeconfig")])?;
@@ -74,7 +74,7 @@ async fn bad_wire(stage: &Stage) -> Result<()> {
     wire.carry(Carries::Slowly(20_000));
     ports(stage, 0..MANY, 8443).await?;
     recovers(stage, "20 kB per second and connection", MANY, 8443).await?;
-    // What it hears it cannot answer: every request ends by itself.
+    // The agent receives data but its requests get lost: every request times out.
     wire.carry(Carries::Answers);
     ports(stage, 0..MANY, 9443).await?;
     wait::until("a request that ended by itself", DEADLINE, async || {
@@ -102,7 +102,7 @@ async fn wrong_answers(stage: &Stage) -> Result<()> {
     ];
     for (index, (what, fault)) in faults.into_iter().enumerate() {
         let port = 7000 + u16::try_from(index)?;
-        // First the writes meet it, then the watches.
+        // The writes get the error first, then the watches.
         proxy.fail(Some(fault));
         ports(stage, 0..MANY, port).await?;
         meet(&proxy, what, 3).await?;

@@ -1,5 +1,5 @@
-//! Objects of the shipped cases on a real server: what the server gives itself is left out, what it wants is added.
-//! Never shows what a Secret holds.
+//! Objects of the bundled cases on a real server: omits what the server sets itself, and adds what it requires. Shows
+//! no content of a Secret.
 
 use crate::stage::{DEADLINE, NAMESPACE, SECRET, SERVICE, Stage};
 use anyhow::{Context as _, Result, bail};
@@ -15,7 +15,7 @@ use transom_test_cluster::wait;
 
 /// The namespace of the HostedClusters of the cases.
 pub(crate) const CLUSTERS: &str = "clusters";
-/// The name of what is made for a HostedCluster.
+/// The name of the managed Secret of a HostedCluster.
 pub(crate) const OUTPUT: &str = "external-managed-kubeconfig";
 /// What the server sets in the metadata of an object.
 const SET_BY_SERVER: [&str; 6] =
@@ -26,15 +26,15 @@ pub(crate) fn primary(name: &str) -> String {
     format!("HostedCluster {CLUSTERS}/{name}")
 }
 
-/// The namespace in which its secret is made.
+/// The namespace of its secret.
 pub(crate) fn home(name: &str) -> String {
     format!("klusterlet-{name}")
 }
 
-/// Identifiers as they stand in a case, and the ones that the server gave instead.
+/// Identifiers in a case, and those that the server assigned instead.
 pub(crate) type Identifiers = BTreeMap<String, String>;
 
-/// The text of a file of a case, with other names for `demo` and `cluster1`; nothing where there is no such file.
+/// The text of a file of a case, with other names for `demo` and `cluster1`; none without such a file.
 pub(crate) fn case_text(policy: &str, case: &str, file: &str, name: impl Fn(&str) -> String) -> Result<Option<String>> {
     let path = program::root().join("policies").join(policy).join("cases").join(case).join(file);
     if !path.is_file() {
@@ -44,7 +44,7 @@ pub(crate) fn case_text(policy: &str, case: &str, file: &str, name: impl Fn(&str
     Ok(Some(["demo", "cluster1"].iter().fold(text, |text, word| renamed(&text, word, &name(word)))))
 }
 
-/// Another word in the place of one, but not within another word or base64.
+/// Replaces a word, but not inside another word or base64.
 fn renamed(text: &str, word: &str, with: &str) -> String {
     let part_of_word =
         |edge: Option<char>| edge.is_some_and(|edge| edge.is_ascii_alphanumeric() || "+/=".contains(edge));
@@ -59,7 +59,7 @@ fn renamed(text: &str, word: &str, with: &str) -> String {
     done
 }
 
-/// The documents of a text, data of Secrets in one form.
+/// The documents of a text, with the data of Secrets in one form.
 pub(crate) fn parse(text: &str) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for document in serde_yaml::Deserializer::from_str(text) {
@@ -101,7 +101,7 @@ pub(crate) fn place(object: &Value) -> (Option<&str>, &str) {
     (object["metadata"]["namespace"].as_str(), object["metadata"]["name"].as_str().unwrap_or_default())
 }
 
-/// A value with the identifiers that the server gave.
+/// A value with the identifiers that the server assigned.
 pub(crate) fn identified(value: &Value, identifiers: &Identifiers) -> Value {
     let mut text = value.to_string();
     for (old, new) in identifiers {
@@ -125,19 +125,19 @@ fn sent(object: &Value) -> Value {
                 version.entry("availableUpdates").or_insert(Value::Null);
             }
         }
-        // The cases name the namespace as users do; the CRD wants that of the agent inside of the cluster.
+        // The cases use the namespace as users write it; the CRD requires the agent's namespace inside the cluster.
         "Klusterlet" => object["spec"]["namespace"] = json!("open-cluster-management-agent"),
         _ => {}
     }
     object
 }
 
-/// Addresses and node ports are the server's to give.
+/// The server assigns addresses and node ports.
 fn service(spec: &mut Value) {
     let Some(fields) = spec.as_object_mut() else { return };
     ["clusterIP", "clusterIPs", "ipFamilyPolicy"].iter().for_each(|key| drop(fields.remove(*key)));
     if fields.get("ports").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        // The only sort of Service that may have none.
+        // The only type of Service that may have none.
         fields.insert("clusterIP".to_owned(), json!("None"));
     }
     for port in fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -145,7 +145,7 @@ fn service(spec: &mut Value) {
     }
 }
 
-/// What the real CRD wants beside what a case gives.
+/// Adds what the real CRD requires beyond the case.
 fn hosted(spec: &mut Value) {
     let wanted = json!({
         "pullSecret": {"name": "pull-secret"}, "sshKey": {"name": "ssh-key"},
@@ -168,7 +168,7 @@ fn hosted(spec: &mut Value) {
 }
 
 impl Stage {
-    /// Creates an object of a case with its status, its namespace and, where it is being deleted, in that state.
+    /// Creates an object of a case with its status and its namespace, and starts its deletion if the case says so.
     pub(crate) async fn put(&self, object: &Value, identifiers: &mut Identifiers) -> Result<()> {
         let object = identified(object, identifiers);
         let (namespace, name) = place(&object);
@@ -193,7 +193,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Makes an object that is as `before` what `after` says.
+    /// Changes an object from `before` to `after`.
     pub(crate) async fn change(&self, before: &Value, after: &Value, identifiers: &Identifiers) -> Result<()> {
         let (old, new) = (identified(before, identifiers), identified(after, identifiers));
         let (namespace, name) = place(&new);
@@ -212,8 +212,8 @@ impl Stage {
         Ok(())
     }
 
-    /// A HostedCluster that is ready, with all that it needs but perhaps the klusterlet namespace; canaries in its source,
-    /// and in its namespace a Secret that is none of ours.
+    /// A ready HostedCluster with all that it needs, optionally without the klusterlet namespace. Its source contains
+    /// canaries, and its namespace a Secret of another owner.
     pub(crate) async fn ready(&self, name: &str, home: bool) -> Result<()> {
         let mut identifiers = Identifiers::new();
         for file in ["then.yaml", "given.yaml"] {
@@ -234,7 +234,7 @@ impl Stage {
         }
     }
 
-    /// The kubeconfig that the agent made for a HostedCluster of that name; nothing when there is none.
+    /// The kubeconfig that the agent created for a HostedCluster of that name; none if there is none.
     pub(crate) async fn made(&self, name: &str) -> Result<Option<Secret>> {
         self.secret(&format!("klusterlet-{name}"), "external-managed-kubeconfig").await
     }
@@ -246,7 +246,7 @@ impl Stage {
         Ok(Secret::parse(&text).ok())
     }
 
-    /// Waits until what was made is the source with the address of a port.
+    /// Waits until the managed Secret is the source with the address of a port.
     pub(crate) async fn wait_for_right(&self, name: &str, port: u16) -> Result<()> {
         let (end, source) = (format!(":{port}"), format!("{name}-admin-kubeconfig"));
         wait::until(&format!("the secret of {name} with port {port}"), DEADLINE, async || {
@@ -257,7 +257,7 @@ impl Stage {
         .await
     }
 
-    /// Waits until something was made, whatever credential it holds.
+    /// Waits until a managed Secret exists, with any credential.
     pub(crate) async fn wait_for_output(&self, name: &str) -> Result<()> {
         let home = format!("klusterlet-{name}");
         wait::until(&format!("the secret of {name}"), DEADLINE, async || {
@@ -266,14 +266,14 @@ impl Stage {
         .await
     }
 
-    /// Another port for clients.
+    /// Sets another port for clients.
     pub(crate) async fn move_port(&self, name: &str, port: u16) -> Result<()> {
         let patch = json!({"spec": {"ports": [{"port": port, "protocol": "TCP", "targetPort": "client"}]}});
         self.patch(SERVICE, Some(&format!("{CLUSTERS}-{name}")), "kube-apiserver", patch).await
     }
 }
 
-/// A patch of a source that makes it one of many, all different.
+/// A patch that replaces the content of a source by a numbered variant.
 pub(crate) fn rotated(source: &Value, number: usize) -> Result<Value> {
     let bytes = STANDARD.decode(source["data"]["kubeconfig"].as_str().unwrap_or_default())?;
     let mut document: Value = serde_yaml::from_slice(&bytes).ok().context("the source is not YAML")?;
@@ -281,7 +281,7 @@ pub(crate) fn rotated(source: &Value, number: usize) -> Result<Value> {
     Ok(json!({"data": {"kubeconfig": STANDARD.encode(document.to_string())}}))
 }
 
-/// What merges `before` into `after`; nothing where they are equal.
+/// The merge patch from `before` to `after`; none if they are equal.
 pub(crate) fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {

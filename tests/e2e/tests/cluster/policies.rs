@@ -1,5 +1,5 @@
-//! Policies that are objects of the API server: put to work, refused, mended and removed there, and what their status
-//! says. Never a policy in a file.
+//! Policies as objects of the API server: loaded, refused, fixed and removed, and what their status reports. Uses no
+//! policy in a file.
 
 use crate::objects::CLUSTERS;
 use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
@@ -24,20 +24,20 @@ impl Stage {
         self.list(POLICY).await.map(drop)
     }
 
-    /// The policies that ship, as objects.
+    /// Installs the bundled policies as objects.
     pub(crate) async fn install_policies(&self) -> Result<()> {
         self.install_crd_of_policies().await?;
         self.objects().apply_manifest(SHIPPED).await?;
         self.objects().apply_manifest(TAINTS).await
     }
 
-    /// Whether the kind is there.
+    /// Whether the kind is installed.
     pub(crate) async fn has_policies(&self) -> Result<bool> {
         let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         Ok(self.get(kind, None, CRD_NAME).await?.is_some())
     }
 
-    /// Removes the kind with its objects, where a test left it.
+    /// Removes the kind with its objects, if a test left it installed.
     pub(crate) async fn remove_policies(&self) -> Result<()> {
         match self.has_policies().await? {
             true => self.remove_crd(CRD_NAME).await,
@@ -45,7 +45,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the status of the policy is as wanted, and gives it.
+    /// Waits until the status of the policy is as expected, and returns it.
     async fn wait_for_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = Value::Null;
         let found = wait::until(what, DEADLINE, async || {
@@ -70,11 +70,11 @@ fn loaded(status: &Value, generation: i64) -> bool {
 }
 
 #[test]
-fn a_policy_is_an_object_and_its_status_says_what_it_has_come_to() -> Result<()> {
+fn a_policy_object_reports_its_state_in_its_status() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;
         stage.ready("late", false).await?;
-        // Neither the kind nor a policy is there: both are found when they come.
+        // Neither the kind nor a policy exists yet; the agent finds both when they appear.
         let agent = stage.start_agent(&["--policy-objects"])?;
         stage.install_crd_of_policies().await?;
         stage.objects().apply_manifest(SHIPPED).await?;
@@ -94,17 +94,17 @@ fn a_policy_is_an_object_and_its_status_says_what_it_has_come_to() -> Result<()>
         refused_and_mended(stage).await?;
         stage.delete(POLICY, None, NAME).await?;
         wait::until("the end of the policy", DEADLINE, async || {
-            Ok(agent.log()?.contains("removed; what").then_some(()))
+            Ok(agent.log()?.contains("policy removed").then_some(()))
         })
         .await?;
         ensure!(stage.made("one").await?.is_some(), "what was made went with the policy");
         let said = agent.stop()?;
-        ensure!(said.contains("mended"), "nothing was said of the mended policy: {said}");
+        ensure!(said.contains("recovered"), "no line about the recovered policy: {said}");
         Ok(())
     })
 }
 
-/// A revision that cannot be loaded is told, the earlier one goes on, and the one that mends it is told, too.
+/// The status reports a revision that cannot be loaded while the previous one stays active, and then the fix.
 async fn refused_and_mended(stage: &Stage) -> Result<()> {
     let component = |name: &str| json!({"spec": {"guests": {"decide": {"component": name}}}});
     stage.patch(POLICY, None, NAME, component("builtin:nobody")).await?;
@@ -116,7 +116,7 @@ async fn refused_and_mended(stage: &Stage) -> Result<()> {
     stage.wait_for_right("one", 7443).await?;
     stage.patch(POLICY, None, NAME, component("builtin:kubeconfig")).await?;
     stage.wait_for_status("a mended policy", |status| loaded(status, 3)).await?;
-    // A status that somebody removes comes again.
+    // A removed status is written again.
     stage.put_status(POLICY, None, NAME, &json!({})).await?;
     stage.wait_for_status("the status again", |status| loaded(status, 3) && status["counts"]["total"] == 2).await?;
     let settings = json!({"spec": {"guests": {"decide": {"settings": {"port": ["https"]}}}}});
@@ -130,7 +130,7 @@ async fn refused_and_mended(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Makes a hosted cluster that is not available.
+/// Creates a hosted cluster that is not available.
 async fn unavailable(stage: &Stage, name: &str) -> Result<()> {
     stage.ready(name, true).await?;
     let mut status = stage.get(HOSTED, Some(CLUSTERS), name).await?.context("no HostedCluster")?["status"].take();
@@ -139,7 +139,7 @@ async fn unavailable(stage: &Stage, name: &str) -> Result<()> {
 }
 
 #[test]
-fn an_object_that_names_a_file_of_the_host_is_refused_in_one_sentence_whether_it_is_there_or_not() -> Result<()> {
+fn rejects_policy_objects_that_name_host_files_and_hides_if_they_exist() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("one", true).await?;
@@ -164,11 +164,11 @@ fn an_object_that_names_a_file_of_the_host_is_refused_in_one_sentence_whether_it
                 .await?;
             let conditions = status["conditions"].as_array().context("no conditions")?;
             let loaded = conditions.iter().find(|one| one["type"] == "Loaded").context("no condition")?;
-            // Beside the place itself, which stands in backticks.
+            // Except the path itself, which is in backticks.
             said.insert(loaded["message"].as_str().unwrap_or_default().split('`').step_by(2).collect::<String>());
         }
         ensure!(said.len() == 1 && said.iter().all(|text| !text.contains("sha256")), "{said:?}");
-        // What works goes on meanwhile.
+        // Everything else keeps working.
         stage.move_port("one", 7443).await?;
         stage.wait_for_right("one", 7443).await?;
         agent.stop()?;
@@ -177,7 +177,7 @@ fn an_object_that_names_a_file_of_the_host_is_refused_in_one_sentence_whether_it
 }
 
 #[test]
-fn a_status_counts_says_why_primaries_wait_and_names_the_worst() -> Result<()> {
+fn a_status_counts_primaries_explains_waiting_and_lists_top_failures() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("right", true).await?;
         for name in ["homeless-0", "homeless-1"] {
@@ -210,7 +210,7 @@ fn a_status_counts_says_why_primaries_wait_and_names_the_worst() -> Result<()> {
         ensure!(condition(&status, "Healthy") == ("False", "KubeconfigMissing"), "{status}");
         ensure!(condition(&status, "Ready") == ("False", "KubeconfigMissing"), "{status}");
         columns(stage)?;
-        // Tools that know of no other condition wait for this one.
+        // Tools that know no other condition wait for this one.
         for index in 0..12 {
             let right = stage.get(SECRET, Some(CLUSTERS), "right-admin-kubeconfig").await?.unwrap_or_default();
             let source = json!({"data": {"kubeconfig": right["data"]["kubeconfig"], "other": null}});
@@ -237,11 +237,11 @@ fn columns(stage: &Stage) -> Result<()> {
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
+fn an_unreadable_policy_is_reported_and_blocks_no_other() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;
         stage.install_policies().await?;
-        // Deeper than anybody reads, the clients of these tests among them.
+        // Deeper than any client decodes, including those of these tests.
         let deep = "{down: ".repeat(150) + "1" + &"}".repeat(150);
         let bad = SHIPPED.replace(&format!("name: {NAME}"), "name: bottomless");
         let bad = bad.replace("        clusterDomain:", &format!("        deep: {deep}\n        clusterDomain:"));
@@ -257,7 +257,7 @@ fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
         stage.wait_for_right("one", 6443).await?;
         let told = async || Ok(agent.log()?.contains("FleetPolicy bottomless").then_some(()));
         wait::until("a word on the policy", DEADLINE, told).await?;
-        // The others change meanwhile.
+        // Meanwhile the others change.
         stage.patch(POLICY, None, NAME, json!({"spec": {"suspend": true}})).await?;
         let suspended = |status: &Value| status["waiting"][0]["reason"] == "Suspended";
         stage.wait_for_status("a suspended policy", suspended).await?;
@@ -267,7 +267,7 @@ fn a_policy_that_cannot_be_read_is_told_and_holds_up_no_other() -> Result<()> {
     })
 }
 
-/// `transom run --once --policy-objects` to its end, with what it asked for that changes something.
+/// Runs `transom run --once --policy-objects` to its end and returns its modifying requests.
 async fn once(stage: &Stage, words: &[&str]) -> Result<Vec<String>> {
     let mark = stage.mark()?;
     let output = stage.command(&[&["--once", "--policy-objects"], words].concat())?.output()?;
@@ -277,7 +277,7 @@ async fn once(stage: &Stage, words: &[&str]) -> Result<Vec<String>> {
     Ok(changing.map(|line| format!("{} {}", line.verb, line.uri)).collect())
 }
 
-/// What a read-only run says that it would write, with no credential in it.
+/// The writes that a read-only run announces, without credentials.
 fn would(stage: &Stage) -> Result<String> {
     let output = stage.command(&["--once", "--policy-objects", "--read-only"])?.output()?;
     let would = String::from_utf8(output.stdout)?;
@@ -286,7 +286,7 @@ fn would(stage: &Stage) -> Result<String> {
 }
 
 #[test]
-fn a_run_that_ends_leaves_the_last_status_and_a_read_only_one_leaves_nothing() -> Result<()> {
+fn leaves_the_last_status_on_exit_and_none_when_read_only() -> Result<()> {
     on_stage(async |stage| {
         stage.install_crd_of_policies().await?;
         stage.objects().apply_manifest(SHIPPED).await?;

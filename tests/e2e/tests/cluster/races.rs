@@ -1,4 +1,5 @@
-//! Somebody undoes what the agent writes before the answer to its write has come: all is right again without a resync.
+//! Another client reverts what the agent writes before the response to its write arrives: everything becomes correct
+//! again without a resync.
 
 use crate::fleet::{all_right, fleet, name};
 use crate::objects::{OUTPUT, home};
@@ -10,18 +11,18 @@ use std::time::Duration;
 use transom_e2e::program;
 use transom_test_cluster::{Proxy, wait};
 
-/// Objects that are raced for side by side; each is undone once.
+/// Objects that are raced for concurrently; each is reverted once.
 const ROUNDS: usize = 24;
-/// How late answers to writes are: long enough for whoever undoes them, on a machine that is busy.
+/// The delay of responses to writes: long enough for the other client, even on a busy machine.
 const LATE: Duration = Duration::from_millis(600);
 
 #[test]
-fn what_is_deleted_before_the_answer_to_its_write_comes_is_made_again() -> Result<()> {
+fn recreates_an_object_deleted_before_its_write_was_answered() -> Result<()> {
     deleted(ROUNDS)
 }
 
 #[test]
-fn a_taint_that_is_taken_away_before_the_answer_to_its_write_comes_is_set_again() -> Result<()> {
+fn sets_a_taint_again_when_removed_before_its_write_was_answered() -> Result<()> {
     reverted(ROUNDS)
 }
 
@@ -35,7 +36,7 @@ fn policy(name: &str) -> String {
     program::policy(name).display().to_string()
 }
 
-/// Waits until an object that was made later than another one is there.
+/// Waits until an object exists that was created later than another one.
 async fn made_again(stage: &Stage, namespace: &str, before: &Value) -> Result<()> {
     wait::until(&format!("another {OUTPUT} in {namespace}"), DEADLINE, async || {
         let now = stage.get(SECRET, Some(namespace), OUTPUT).await?;
@@ -57,7 +58,7 @@ fn deleted(rounds: usize) -> Result<()> {
             let first = stage.get(SECRET, Some(&namespace), OUTPUT).await?.context("there is no output")?;
             stage.delete(SECRET, Some(&namespace), OUTPUT).await?;
             made_again(stage, &namespace, &first["metadata"]["uid"]).await?;
-            // Its maker does not know yet that it has made it.
+            // The agent does not know yet that it has created it.
             stage.delete(SECRET, Some(&namespace), OUTPUT).await
         });
         undone.buffer_unordered(PARALLEL).try_collect::<()>().await?;
@@ -68,7 +69,7 @@ fn deleted(rounds: usize) -> Result<()> {
     })
 }
 
-/// Waits until the taints of a cluster are some, or none.
+/// Waits until a cluster has taints, or none.
 async fn tainted(stage: &Stage, name: &str, wanted: bool) -> Result<()> {
     wait::until(&format!("taints of {name}: {wanted}"), DEADLINE, async || {
         let cluster = stage.get(MANAGED, None, name).await?.context("there is no ManagedCluster")?;
@@ -90,7 +91,7 @@ fn reverted(rounds: usize) -> Result<()> {
         let undone = each().map(|name| async move {
             stage.set_available(name, "Unknown").await?;
             tainted(stage, name, true).await?;
-            // It looks again as it did when it was judged last.
+            // It looks again as in the agent's last reconcile.
             stage.patch(MANAGED, None, name, json!({"spec": {"taints": null}})).await
         });
         undone.buffer_unordered(PARALLEL).try_collect::<()>().await?;

@@ -1,5 +1,5 @@
-//! The agent with exactly the rights that `transom rbac` prints for its flags: nothing that it asks for is denied, and
-//! there is no rule that it does not use. Never one right more.
+//! The agent with exactly the permissions that `transom rbac` prints for its flags: no request is denied, and every
+//! rule is used.
 
 use crate::admission::Refusal;
 use crate::agent::Worker;
@@ -17,9 +17,9 @@ use transom_support::fleet::Fleet;
 use transom_test_cluster::{Line, Mark, wait};
 
 const ROLES: &str = "rbac.authorization.k8s.io/v1";
-/// The agent's account, by which its roles are called.
+/// The agent's account, after which its roles are named.
 const ACCOUNT: &str = "agent";
-/// Managed clusters that change again and again.
+/// Managed clusters that change repeatedly.
 const MANY: usize = 8;
 
 /// One verb of one rule.
@@ -33,7 +33,7 @@ struct Right {
 }
 
 impl Right {
-    /// Whether a request made use of it.
+    /// Whether a request used it.
     fn served(&self, line: &Line) -> bool {
         let Some(target) = &line.target else { return false };
         let resource = match target.subresource.as_str() {
@@ -41,7 +41,7 @@ impl Right {
             subresource => format!("{}/{subresource}", target.resource),
         };
         let within = |bound: &Option<String>, is: &str| bound.as_deref().is_none_or(|bound| bound == is);
-        // An apply or a replacement that makes its object is both to whoever judges it, and no create to the log.
+        // An apply or a replacement that creates its object needs two permissions, but the log does not show a create.
         let made = ["patch", "update"].contains(&line.verb.as_str()) && line.code == 201 && self.verb == "create";
         line.allowed
             && (made || self.verb == line.verb)
@@ -51,7 +51,7 @@ impl Right {
     }
 }
 
-/// Every verb of every rule among some roles.
+/// Every verb of every rule of some roles.
 fn rights(roles: &Value) -> Vec<Right> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
@@ -76,7 +76,7 @@ fn rights(roles: &Value) -> Vec<Right> {
 }
 
 impl Stage {
-    /// Gives the agent what is printed for these flags and nothing else, and waits until the server knows.
+    /// Grants the agent exactly what is printed for these flags, and waits until the server knows.
     async fn grant_exactly(&self, words: &[&str]) -> Result<Vec<Right>> {
         self.revoke().await?;
         for kind in ["RoleBinding", "Role"] {
@@ -94,20 +94,20 @@ impl Stage {
         Ok(rights)
     }
 
-    /// Those of some rights that the agent has not used since a mark.
+    /// The permissions that the agent has not used since a mark.
     fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
         let lines = self.asked(since)?;
         Ok(rights.iter().filter(|right| !lines.iter().any(|line| right.served(line))).cloned().collect())
     }
 
-    /// Every request of the agent since a mark, also those that are still open.
+    /// Every request of the agent since a mark, including those still open.
     fn asked(&self, since: Mark) -> Result<Vec<Line>> {
         let lines = self.cluster.audit().since(since)?;
         Ok(lines.into_iter().filter(|line| line.user == self.agent.name()).collect())
     }
 }
 
-/// Whether whoever asks has a right.
+/// Whether a client has a permission.
 async fn may(client: &kube::Client, right: &Right) -> Result<bool> {
     use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
     let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
@@ -120,8 +120,8 @@ async fn may(client: &kube::Client, right: &Right) -> Result<bool> {
         .is_some_and(|status: k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus| status.allowed))
 }
 
-/// What is there before the agent starts: a cluster that gets its secret, one that goes, one without a source, and one
-/// whose source cannot be used; and managed clusters.
+/// The objects before the agent starts: a cluster that gets its secret, one that is deleted, one without a source, and
+/// one with an unusable source; and managed clusters.
 async fn given(stage: &Stage) -> Result<()> {
     for name in ["one", "gone", "sourceless", "broken"] {
         stage.ready(name, true).await?;
@@ -133,7 +133,7 @@ async fn given(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Changes that make the agent write and fail, and where it is wanted come too late.
+/// Changes that make the agent write, fail and, if requested, conflict.
 async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
     let port = 7000 + u16::try_from(round)?;
     for name in ["one", "broken"] {
@@ -144,7 +144,7 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
     }
     let source = stage.get(SECRET, Some(CLUSTERS), "one-admin-kubeconfig").await?.context("no source")?;
     stage.patch(SECRET, Some(CLUSTERS), "one-admin-kubeconfig", rotated(&source, round)?).await?;
-    // While each flips, others write it, too: some patch of ours comes too late.
+    // Others write each cluster while it flips, so that some patch of the agent comes too late.
     let flips = stream::iter(0..MANY).map(|index| async move {
         let name = format!("edge-{index:05}");
         let status = if round.is_multiple_of(2) { "True" } else { "Unknown" };
@@ -161,11 +161,11 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
     Ok(())
 }
 
-/// The agent under these flags and exactly the rights that are printed for them.
+/// Runs the agent with these flags and exactly the permissions that are printed for them.
 fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
     on_stage(async |stage| {
         given(stage).await?;
-        // Who finds one does not make it.
+        // Finding one does not create it.
         stage.delete(LEASES, Some(HOME), LEASE).await?;
         if rbac.contains(&"--policy-objects") {
             stage.install_policies().await?;
@@ -174,7 +174,7 @@ fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
     })
 }
 
-/// The same on what is there; `denied` says which requests were.
+/// The same on existing objects; `denied` says which requests were denied.
 async fn use_exactly(stage: &Stage, run: &[&str], rbac: &[&str], denied: impl Fn(&Line) -> bool) -> Result<()> {
     let rights = stage.grant_exactly(rbac).await?;
     ensure!(!rights.is_empty(), "no rights");
@@ -187,7 +187,7 @@ async fn use_exactly(stage: &Stage, run: &[&str], rbac: &[&str], denied: impl Fn
     used.with_context(|| log)
 }
 
-/// Goes on with changes until every right was used, or it takes too long.
+/// Makes changes until every permission was used, or until it takes too long.
 async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) -> Result<()> {
     if rights.iter().any(|right| right.resource == "secrets" && right.verb == "delete") {
         stage.wait_for_output("gone").await?;
@@ -208,7 +208,7 @@ async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) ->
     }
 }
 
-/// Asks for the metrics as whoever is not on this machine does.
+/// Requests the metrics from an address that counts as another machine.
 async fn metrics(stage: &Stage, agent: &Worker) -> Result<()> {
     let address = agent.admin_from_afar().await?;
     let answer = http::get_as(address, "/metrics", &stage.token(&stage.agent)?)?;
@@ -217,33 +217,33 @@ async fn metrics(stage: &Stage, agent: &Worker) -> Result<()> {
 }
 
 #[test]
-fn every_right_of_the_default_flags_is_used_and_none_is_missing() -> Result<()> {
+fn default_flags_use_every_permission_and_miss_none() -> Result<()> {
     exactly(&[], &[])
 }
 
 #[test]
-fn every_right_of_an_installed_agent_is_used_and_none_is_missing() -> Result<()> {
+fn an_installed_agent_uses_every_permission_and_misses_none() -> Result<()> {
     let all = &["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0"];
     exactly(all, all)
 }
 
 #[test]
-fn every_right_of_strict_reads_is_used_and_none_is_missing() -> Result<()> {
+fn strict_reads_use_every_permission_and_miss_none() -> Result<()> {
     exactly(&["--secret-reads", "strict"], &["--secret-reads", "strict"])
 }
 
 #[test]
-fn every_right_of_a_read_only_agent_is_used_and_none_is_missing() -> Result<()> {
+fn a_read_only_agent_uses_every_permission_and_misses_none() -> Result<()> {
     exactly(&["--read-only"], &["--read-only"])
 }
 
 #[test]
-fn every_right_of_an_installed_read_only_agent_is_used_and_none_is_missing() -> Result<()> {
+fn an_installed_read_only_agent_uses_every_permission_and_misses_none() -> Result<()> {
     let all = &["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0", "--read-only"];
     exactly(all, all)
 }
 
-/// Refuses taints, and nothing else of a managed cluster.
+/// Refuses taints and no other change to a managed cluster.
 const REFUSAL: Refusal = Refusal {
     name: "no-taints",
     rule: "{apiGroups: [cluster.open-cluster-management.io], apiVersions: ['*'], operations: [UPDATE], resources: [managedclusters]}",
@@ -252,12 +252,12 @@ const REFUSAL: Refusal = Refusal {
 };
 
 #[test]
-fn every_right_of_the_taints_alone_is_used_and_none_is_missing() -> Result<()> {
+fn taints_alone_use_every_permission_and_miss_none() -> Result<()> {
     on_stage(async |stage| {
         let policies = ["--policies", &program::policy("built-in-taints").display().to_string()];
         given(stage).await?;
         REFUSAL.begin(stage).await?;
-        // What is refused by admission was allowed by the rights.
+        // RBAC allowed it; admission refused it.
         let used = use_exactly(stage, &policies, &policies, |line| !line.allowed).await;
         REFUSAL.end(stage).await?;
         used

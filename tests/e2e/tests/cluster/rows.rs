@@ -1,5 +1,5 @@
-//! Every shipped case as a row on the real server: the cases with the same facts and settings side by side, under
-//! names of their own, on one agent. What the server does not take, or gives itself, stands in `NOT_HERE`.
+//! Every bundled case as a row on the real server: cases with the same facts and settings run side by side on one
+//! agent, with their own names. `NOT_HERE` lists what the server does not accept, or sets itself.
 
 use crate::agent::{Told, Worker};
 use crate::case::{Row, rows};
@@ -19,7 +19,7 @@ use transom_test_cluster::wait;
 const KUBECONFIG: &str = "external-managed-kubeconfig";
 const TAINTS: &str = "built-in-taints";
 
-/// Cases that cannot be on a real server, by what stands in the way; `tests/README.md` says more of each.
+/// Cases that cannot run on a real server, by obstacle; `tests/README.md` says more about each.
 const NOT_HERE: [(&str, &str); 5] = [
     ("N12c-claimant-without-age", "the server gives every object its age"),
     ("X23-grace-period-from-creation", "the server gives every object its age"),
@@ -28,20 +28,20 @@ const NOT_HERE: [(&str, &str); 5] = [
     ("X69-paused-until-nonsense", "the CRD knows true, false and times only"),
 ];
 
-/// How long rows may take to be as expected; one that is wrong costs as much.
+/// How long rows may take to be as expected; a wrong row always takes this long.
 const SETTLED: Duration = Duration::from_secs(30);
 
 #[test]
-fn every_case_of_the_kubeconfig_policy_is_a_row_on_a_real_server() -> Result<()> {
+fn kubeconfig_policy_cases_pass_on_a_real_server() -> Result<()> {
     on_stage(async |stage| all(stage, KUBECONFIG, "").await)
 }
 
 #[test]
-fn every_case_of_the_taints_policy_is_a_row_on_a_real_server() -> Result<()> {
+fn taints_policy_cases_pass_on_a_real_server() -> Result<()> {
     on_stage(async |stage| all(stage, TAINTS, "m").await)
 }
 
-/// Runs every case, and says all that went wrong.
+/// Runs every case and reports all failures.
 async fn all(stage: &Stage, policy: &str, prefix: &str) -> Result<()> {
     let only = std::env::var("TRANSOM_ROWS").unwrap_or_default();
     let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
@@ -81,7 +81,7 @@ fn waves(rows: Vec<Row>) -> Vec<Vec<Row>> {
     waves.into_iter().map(|(_, wave)| wave).collect()
 }
 
-/// One agent over rows with the same facts and settings: what is given, its state, the change, the state after it.
+/// One agent for rows with the same facts and settings: the given objects, their state, the change, the state after it.
 async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Result<Vec<String>> {
     let given = rows[0].given.clone();
     let (policies, facts) = settings(stage, policy, number, &given)?;
@@ -122,7 +122,7 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
     Ok(wrong)
 }
 
-/// Waits until every row is as expected; gives what never was.
+/// Waits until every row is as expected; returns the differences that remained.
 async fn settled<'a>(stage: &Stage, agent: &Worker, rows: impl Iterator<Item = &'a Row>) -> Result<Vec<String>> {
     let mut open: Vec<&Row> = rows.collect();
     let mut wrong = Vec::new();
@@ -175,7 +175,7 @@ fn settings(stage: &Stage, policy: &str, number: usize, given: &Value) -> Result
     Ok((folder, flags))
 }
 
-/// What was written that no row expects. Before the change nothing is known of what a row that changes makes.
+/// Writes that no row expects. Before the change, the written objects of rows with a change are not known yet.
 fn unexpected(rows: &[Row], before: &[String], after: &[String]) -> Vec<String> {
     let expected = |changes: bool| -> BTreeSet<String> {
         rows.iter().filter(|row| row.changes() == changes).flat_map(Row::written).collect()
@@ -198,7 +198,7 @@ fn unexpected(rows: &[Row], before: &[String], after: &[String]) -> Vec<String> 
     wrong_before.chain(wrong_after.map(|write| format!("after the change: {write}"))).collect()
 }
 
-/// A cluster whose changes are the last: once the agent followed them, it has heard of all that was before.
+/// A cluster that changes last: once the agent has handled it, it has seen all earlier changes.
 async fn sentinel(stage: &Stage, policy: &str) -> Result<()> {
     match policy {
         KUBECONFIG => stage.ready("sentinel", true).await,
@@ -233,7 +233,7 @@ async fn turn_sentinel(stage: &Stage, policy: &str, given: &Value) -> Result<()>
     });
     told.await?;
     if !given["settings"]["trigger"].is_null() {
-        // Then an annotation may say nothing.
+        // Then an annotation must not claim anything.
         return Ok(());
     }
     let annotation =

@@ -1,5 +1,5 @@
-//! One API server for all tests of a binary, emptied before each test; the tests take turns, and each ends with a search
-//! for harm done. Never cluster-admin for the agent: it has the rights that `transom rbac` prints.
+//! One API server for all tests of a binary, emptied before each test. The tests take turns, and each ends with a
+//! search for harm. The agent is not cluster-admin: it has the permissions that `transom rbac` prints.
 
 use crate::unharmed::Guard;
 use anyhow::{Context as _, Result, ensure};
@@ -13,13 +13,13 @@ use tokio::runtime::Runtime;
 use transom_e2e::program;
 use transom_test_cluster::{Cluster, Line, Mark, Objects, Options, User, wait};
 
-/// For anything that is waited for; far more than it takes on a busy machine.
+/// The deadline of every wait; far longer than needed on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
-/// Where the agent's service account is.
+/// The namespace of the agent's service account.
 pub(crate) const HOME: &str = "transom";
 /// The account's name.
 const ACCOUNT: &str = "agent";
-/// API version and kind of what the tests make.
+/// API version and kind of the objects that the tests create.
 pub(crate) const HOSTED: (&str, &str) = ("hypershift.openshift.io/v1beta1", "HostedCluster");
 pub(crate) const MANAGED: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
 pub(crate) const KLUSTERLET: (&str, &str) = ("operator.open-cluster-management.io/v1", "Klusterlet");
@@ -32,9 +32,9 @@ pub(crate) const CRDS: [&str; 3] = [
     "managedclusters.cluster.open-cluster-management.io",
     "klusterlets.operator.open-cluster-management.io",
 ];
-/// What is written beside the work.
+/// What the agent writes beside its main task.
 pub(crate) const BESIDE: [&str; 3] = ["events", "leases", "fleetpolicies"];
-/// Requests on their way at the same time.
+/// Concurrent requests.
 pub(crate) const PARALLEL: usize = 12;
 
 /// The server and the agent's account on it.
@@ -44,22 +44,22 @@ pub(crate) struct Stage {
     pub(crate) guard: Guard,
 }
 
-/// A server and its runtime, or why there is none; started by the first who needs it.
+/// A server and its runtime, or the error that prevented it; started by the first test that needs it.
 type Started = OnceLock<Result<(Runtime, Stage), String>>;
 
-/// Runs one test on the server of this process, after those that came before it.
+/// Runs one test on the server of this process, after the earlier tests.
 pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static STAGE: Started = OnceLock::new();
     on(&STAGE, &[], test)
 }
 
-/// The same on a server of the test's own, where somebody else is at work who stays at it.
+/// The same on a separate server, for tests with another permanent writer on it.
 pub(crate) fn on_stage_of_its_own(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static STAGE: Started = OnceLock::new();
     on(&STAGE, &[], test)
 }
 
-/// The same on a server that answers watches from etcd: what etcd has forgotten it does not know either.
+/// The same on a server that answers watches from etcd, so that it cannot answer for revisions that etcd has compacted.
 pub(crate) fn on_stage_without_cache(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     static STAGE: Started = OnceLock::new();
     on(&STAGE, &["--watch-cache=false"], test)
@@ -96,12 +96,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Gives the agent its rights: those that it says it needs, whatever it is asked to do.
+    /// Grants the agent the permissions that it says it needs, for any task.
     pub(crate) async fn grant(&self) -> Result<()> {
         self.grant_to(ACCOUNT).await
     }
 
-    /// A second agent, with the same rights.
+    /// A second agent, with the same permissions.
     pub(crate) async fn another_agent(&self, name: &str) -> Result<User> {
         self.grant_to(name).await?;
         let user = self.cluster.service_account(HOME, name).await?;
@@ -125,7 +125,7 @@ impl Stage {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Takes them all away, and waits until the server knows.
+    /// Revokes all permissions, and waits until the server knows.
     pub(crate) async fn revoke(&self) -> Result<()> {
         self.delete(("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), None, ACCOUNT).await?;
         let client = self.cluster.client(&self.agent).await?;
@@ -147,17 +147,17 @@ impl Stage {
         .await
     }
 
-    /// The objects of the server through the eyes of the admin.
+    /// The objects of the server, as the admin sees them.
     pub(crate) fn objects(&self) -> &Objects {
         self.cluster.objects()
     }
 
-    /// One kind, in a namespace or in all.
+    /// One kind, in one namespace or in all.
     pub(crate) async fn api(&self, kind: (&str, &str), namespace: Option<&str>) -> Result<Api<DynamicObject>> {
         self.objects().api(kind.0, kind.1, namespace).await
     }
 
-    /// All objects of a kind; one whose CRD has just come is not served at once.
+    /// All objects of a kind; waits while the server does not serve a new CRD yet.
     pub(crate) async fn list(&self, kind: (&str, &str)) -> Result<Vec<DynamicObject>> {
         let api = self.api(kind, None).await?;
         wait::until(&format!("a list of {}", kind.1), DEADLINE, async || match api.list(&ListParams::default()).await {
@@ -167,7 +167,7 @@ impl Stage {
         .await
     }
 
-    /// An object as JSON; nothing when there is none.
+    /// An object as JSON; none if it does not exist.
     pub(crate) async fn get(&self, kind: (&str, &str), namespace: Option<&str>, name: &str) -> Result<Option<Value>> {
         let found = self.api(kind, namespace).await?.get_opt(name).await?;
         Ok(found.map(serde_json::to_value).transpose()?)
@@ -205,22 +205,22 @@ impl Stage {
         Ok(())
     }
 
-    /// Deletes an object; one that is not there is fine.
+    /// Deletes an object; it may be missing.
     pub(crate) async fn delete(&self, kind: (&str, &str), namespace: Option<&str>, name: &str) -> Result<()> {
         match self.api(kind, namespace).await?.delete(name, &DeleteParams::default()).await {
-            // Gone, or a namespace that is on its way.
+            // Gone, or a namespace that is being deleted.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
             deleted => deleted.map(drop).with_context(|| format!("failed to delete {} `{name}`", kind.1)),
         }
     }
 
-    /// The end of the audit log, once what the agent asked before is in it.
+    /// The end of the audit log, once it contains the agent's earlier requests.
     pub(crate) fn mark(&self) -> Result<Mark> {
         self.cluster.audit().mark()
     }
 
-    /// Who wrote what since a mark, as `verb resource namespace/name`, Events, leases and the status of policies aside. A request of ours is
-    /// waited for first: the log is in the order of the answers.
+    /// Who wrote what since a mark, as `verb resource namespace/name`, without Events, leases and the status of
+    /// policies. Waits for a request of its own first: the log is in the order of the responses.
     pub(crate) async fn writes(&self, since: Mark) -> Result<Vec<String>> {
         let lines = self.lines(since).await?;
         let writes = lines.iter().filter(|line| {
@@ -241,7 +241,7 @@ impl Stage {
         Ok(lines.into_iter().filter(|line| line.user == self.agent.name()).collect())
     }
 
-    /// Every request of anybody that was answered since a mark.
+    /// Every request of any client that was answered since a mark.
     pub(crate) async fn all_lines(&self, since: Mark) -> Result<Vec<Line>> {
         let secrets = self.api(SECRET, Some("default")).await?;
         let last = format!("mark-{}", self.mark_number());

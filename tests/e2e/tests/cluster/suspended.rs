@@ -1,5 +1,4 @@
-//! A policy that is suspended and a primary that is paused: nothing is written and nothing removed, whatever happens
-//! meanwhile, and all of it is made up for afterwards.
+//! A suspended policy and a paused primary: the agent writes and removes nothing meanwhile, and catches up afterwards.
 
 use crate::agent::Worker;
 use crate::objects::{CLUSTERS, OUTPUT, home, primary};
@@ -14,7 +13,7 @@ use transom_test_cluster::{Mark, wait};
 const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
 
 impl Stage {
-    /// Waits until the status of the policy counts so many primaries held as suspended, of so many in all.
+    /// Waits until the status of the policy counts this many suspended primaries, out of this many in all.
     async fn wait_for_suspended(&self, held: u64, total: u64) -> Result<()> {
         let mut last = Value::Null;
         let came = wait::until("a status that counts the suspended", DEADLINE, async || {
@@ -27,7 +26,7 @@ impl Stage {
         came.await.with_context(|| format!("the last status was {last}"))
     }
 
-    /// Writes of Secrets since a mark, the admin's own aside.
+    /// Writes of Secrets since a mark, without those of the admin.
     async fn secrets_written(&self, since: Mark) -> Result<Vec<String>> {
         let lines = self.lines(since).await?;
         let secrets = lines
@@ -36,7 +35,7 @@ impl Stage {
         Ok(secrets.map(|line| format!("{} {} {}", line.verb, line.uri, line.code)).collect())
     }
 
-    /// Waits until there is nothing of a primary any more.
+    /// Waits until nothing of a primary is left.
     async fn wait_for_none(&self, name: &str) -> Result<()> {
         let secret = async || Ok(self.get(SECRET, Some(&home(name)), OUTPUT).await?.is_none().then_some(()));
         wait::until(&format!("the end of the secret of {name}"), DEADLINE, secret).await
@@ -54,7 +53,7 @@ async fn start(stage: &Stage) -> Result<Worker> {
 }
 
 #[test]
-fn a_suspended_policy_writes_and_removes_nothing_until_it_goes_on() -> Result<()> {
+fn a_suspended_policy_writes_and_removes_nothing_until_resumed() -> Result<()> {
     on_stage(async |stage| {
         let before = ["stays", "goes", "vanishes"];
         for name in before {
@@ -74,7 +73,7 @@ fn a_suspended_policy_writes_and_removes_nothing_until_it_goes_on() -> Result<()
         agent.wait_for(&primary("new"), "Held Suspended").await?;
         stage.wait_for_suspended(3, 3).await?;
         agent.stop()?;
-        // What happens while no agent is there is found by the next one, which is suspended, too.
+        // The next agent, suspended too, finds what happens while no agent is running.
         stage.delete(HOSTED, Some(CLUSTERS), "vanishes").await?;
         let mut agent = start(stage).await?;
         agent.wait_for(&primary("new"), "Held Suspended").await?;
@@ -96,7 +95,7 @@ fn a_suspended_policy_writes_and_removes_nothing_until_it_goes_on() -> Result<()
 }
 
 #[test]
-fn a_paused_primary_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
+fn a_paused_primary_is_left_alone_until_resumed_or_deleted() -> Result<()> {
     on_stage(async |stage| {
         let pause = |value: Value| json!({"metadata": {"annotations": {"transom.dev/paused": value}}});
         for name in ["paused", "other"] {
@@ -110,7 +109,7 @@ fn a_paused_primary_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
         let mark = stage.mark()?;
         stage.move_port("paused", 7443).await?;
         stage.delete(SECRET, Some(&home("paused")), OUTPUT).await?;
-        // Who is not paused comes after them, and is done.
+        // A primary that is not paused comes after them and is processed.
         stage.move_port("other", 7443).await?;
         stage.wait_for_right("other", 7443).await?;
         let written = stage.secrets_written(mark).await?;
@@ -118,7 +117,7 @@ fn a_paused_primary_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
         ensure!(!written.is_empty(), "the audit log has nothing");
         stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(Value::Null)).await?;
         stage.wait_for_right("paused", 7443).await?;
-        // The annotation goes with the primary, and with it what was made.
+        // The annotation goes with the primary, and so does the managed secret.
         stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true"))).await?;
         agent.wait_for(&primary("paused"), "Held Paused").await?;
         stage.delete(HOSTED, Some(CLUSTERS), "paused").await?;
@@ -129,10 +128,10 @@ fn a_paused_primary_is_left_alone_until_it_goes_on_or_is_gone() -> Result<()> {
 }
 
 const CLUSTER: &str = include_str!("../../../../policies/built-in-taints/cases/T04-unknown/given.yaml");
-/// Far more than there are threads for them.
+/// Far more than the agent has threads.
 const MANY: usize = 60;
 
-/// Policies about every ManagedCluster that want nothing, each with a taint of its own.
+/// Policies about every ManagedCluster that desire nothing, each with its own taint.
 fn put_many(folder: &Path, suspended: &[usize]) -> Result<()> {
     put(&folder.join("good.wasm"), &transom_conformance::fixture::hostile("good")?)?;
     let text = std::fs::read_to_string(program::policy("built-in-taints"))?;
@@ -145,7 +144,7 @@ fn put_many(folder: &Path, suspended: &[usize]) -> Result<()> {
     })
 }
 
-/// Waits until the agent says this of its only cluster under each of these policies.
+/// Waits until the agent reports this for its only cluster under each of these policies.
 async fn wait_for_each(agent: &Worker, policies: &[usize], reason: &str) -> Result<()> {
     wait::until(&format!("{reason} under each policy"), DEADLINE, async || {
         let log = agent.log()?;
@@ -159,9 +158,9 @@ async fn wait_for_each(agent: &Worker, policies: &[usize], reason: &str) -> Resu
 }
 
 #[test]
-fn more_policies_than_threads_are_all_worked_and_suspended() -> Result<()> {
+fn runs_and_suspends_more_policies_than_threads() -> Result<()> {
     on_stage(async |stage| {
-        // The server gives it an identifier of its own.
+        // The server gives it its own identifier.
         let cluster: String =
             CLUSTER.lines().filter(|line| !line.contains("uid:")).flat_map(|line| [line, "\n"]).collect();
         stage.objects().apply_manifest(&cluster).await?;

@@ -1,5 +1,5 @@
-//! Who sets the time of a taint that the agent adds: the webhook of Open Cluster Management where one is installed,
-//! else the agent. Never a time that is refused: the webhook is played as it was measured.
+//! Who sets the time of a taint that the agent adds: the webhook of Open Cluster Management if it is installed, else
+//! the agent. The test's webhook behaves as measured on the real one.
 
 use crate::agent::NOW;
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
@@ -11,7 +11,7 @@ use transom_test_cluster::{Asks, Line, Say, TAINTED_AT, Webhook, set_taint_times
 const NAME: &str = "timed";
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 const UNAVAILABLE: &str = "cluster.open-cluster-management.io/unavailable";
-/// What the configuration of the webhook is called.
+/// The name of the webhook's configuration.
 const WEBHOOK: &str = "ocm";
 
 impl Stage {
@@ -26,7 +26,7 @@ impl Stage {
     }
 }
 
-/// Flips a cluster through all its states under a new agent; every time of the agent's taints is `added`.
+/// Flips a cluster through all its states under a new agent; all times of the agent's taints equal `added`.
 async fn flip(stage: &Stage, added: &str) -> Result<()> {
     let users = json!({"key": "user", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});
     let taint = |key: &str| json!({"key": key, "effect": "NoSelect", "timeAdded": added});
@@ -43,14 +43,14 @@ async fn flip(stage: &Stage, added: &str) -> Result<()> {
     let lines = stage.lines(mark).await?;
     let ours = |line: &&Line| line.is_write() && line.target.as_ref().is_some_and(|target| target.name == NAME);
     let codes: Vec<_> = lines.iter().filter(ours).map(|line| line.code).collect();
-    // A late read costs a conflict; a time that is not the agent's to set costs a refusal.
+    // A late read costs a conflict; a time that the agent must not set costs a refusal.
     ensure!(codes.iter().filter(|code| **code == 200).count() == 3, "{codes:?}");
     ensure!(codes.iter().all(|code| [200, 409].contains(code)), "{codes:?}");
     Ok(())
 }
 
 #[test]
-fn a_webhook_that_sets_no_times_is_found_out_and_the_agent_sets_them() -> Result<()> {
+fn sets_taint_times_itself_when_the_webhook_sets_none() -> Result<()> {
     on_stage(async |stage| {
         stage.managed(NAME).await?;
         let webhook = Webhook::start(|_| Say::Patch(Vec::new())).await?;
@@ -60,7 +60,7 @@ fn a_webhook_that_sets_no_times_is_found_out_and_the_agent_sets_them() -> Result
             "spec": {"hubAcceptsClient": false}});
         let installed = webhook.install(stage.objects(), asks, probe).await;
         let flipped = match installed {
-            // What it was tried with is no cluster of this test.
+            // The agent tried it with an object that is no cluster of this test.
             Ok(()) => match stage.delete(MANAGED, None, "probe").await {
                 Ok(()) => flip_beside_an_idle_one(stage).await,
                 failed => failed,
@@ -72,7 +72,7 @@ fn a_webhook_that_sets_no_times_is_found_out_and_the_agent_sets_them() -> Result
     })
 }
 
-/// The first taint costs a second write, for its time; after that it is known who sets times.
+/// The first taint costs a second write, for its time. After that the agent knows who sets times.
 async fn flip_beside_an_idle_one(stage: &Stage) -> Result<()> {
     let taint = |key: &str| json!({"key": key, "effect": "NoSelect", "timeAdded": NOW});
     let mark = stage.mark()?;
@@ -91,7 +91,7 @@ async fn flip_beside_an_idle_one(stage: &Stage) -> Result<()> {
 }
 
 #[test]
-fn the_agent_sets_times_itself_and_leaves_them_to_the_webhook_where_one_is_installed() -> Result<()> {
+fn leaves_taint_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     on_stage(async |stage| {
         stage.managed(NAME).await?;
         let taints = json!([{"key": "user", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"}]);

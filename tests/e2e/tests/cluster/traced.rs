@@ -1,5 +1,5 @@
-//! `RUST_LOG=trace` shows no credential: of no way to connect, whether it works or not, and of no Secret that is read or
-//! written. What was said is searched by every test's end; here it is made as loud as it gets, libraries included.
+//! `RUST_LOG=trace` shows no credential: of no connection, whether it works or not, and of no Secret that is read or
+//! written. Every test searches the output at its end; here the log is as verbose as possible, libraries included.
 
 use crate::objects::{CLUSTERS, OUTPUT, rotated};
 use crate::stage::{DEADLINE, HOME, SECRET, Stage, on_stage};
@@ -13,15 +13,14 @@ use std::process::Command;
 use transom_e2e::program;
 use transom_test_cluster::{Fault, Proxy, wait};
 
-/// One way to connect: its name, the user of the kubeconfig, and whether it leads anywhere, where that is not for others
-/// to say.
+/// One way to connect: its name, the user of the kubeconfig, and whether it works, unless that depends on others.
 type Way = (&'static str, Value, Option<bool>);
 
 fn talkative(command: &mut Command) -> &mut Command {
     command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full")
 }
 
-/// A program that prints a text, complains with it and ends so.
+/// A program that prints a text to standard output and standard error and exits with a code.
 fn plugin(folder: &Path, name: &str, text: &str, code: u8) -> Result<Value> {
     let said = folder.join(format!("{name}.said"));
     fs::write(&said, text)?;
@@ -30,11 +29,11 @@ fn plugin(folder: &Path, name: &str, text: &str, code: u8) -> Result<Value> {
         "interactiveMode": "Never"}}))
 }
 
-/// Every way, each with a credential that is looked for.
+/// Every way, each with a credential that the search looks for.
 fn ways(stage: &Stage, folder: &Path) -> Result<Vec<Way>> {
     let guard = &stage.guard;
     let token = stage.agent.token().context("the agent has no token")?;
-    // RBAC knows an account by its name, whoever vouches for it.
+    // RBAC knows an account by its name, however it was authenticated.
     let certified = stage.cluster.user(stage.agent.name(), &["system:authenticated"])?;
     let certified: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&certified)?)?;
     let certified = certified["users"][0]["user"].clone();
@@ -84,7 +83,7 @@ fn ways(stage: &Stage, folder: &Path) -> Result<Vec<Way>> {
     ])
 }
 
-/// Runs the agent once by some way, as loud as it gets.
+/// Runs the agent once with one way to connect, as verbose as possible.
 fn once(
     stage: &Stage,
     folder: &Path,
@@ -114,7 +113,7 @@ fn once(
 }
 
 #[test]
-fn no_way_to_connect_shows_its_credential() -> Result<()> {
+fn no_kind_of_connection_leaks_its_credential() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("loud", true).await?;
         let folder = stage.cluster.folder().join("traced");
@@ -125,7 +124,7 @@ fn no_way_to_connect_shows_its_credential() -> Result<()> {
             once(stage, &folder, way, at, |_, _| {})?;
         }
         let token = json!({"token": stage.agent.token()});
-        // Where a URL has something to hide, libraries print it with each request.
+        // If a URL contains a secret, libraries print it with each request.
         let server = stage.cluster.server();
         let secret = |place: &str| stage.guard.plant(place);
         for (at, address) in [
@@ -152,7 +151,7 @@ fn no_way_to_connect_shows_its_credential() -> Result<()> {
 }
 
 #[test]
-fn an_agent_at_work_shows_nothing_of_what_it_reads_and_writes() -> Result<()> {
+fn a_running_agent_leaks_nothing_that_it_reads_or_writes() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("loud", true).await?;
@@ -169,7 +168,7 @@ fn an_agent_at_work_shows_nothing_of_what_it_reads_and_writes() -> Result<()> {
         let other = json!({"data": {"kubeconfig": STANDARD.encode(stage.guard.plant("what somebody else wrote"))}});
         stage.patch(SECRET, Some("klusterlet-loud"), OUTPUT, other).await?;
         stage.wait_for_right("loud", 6443).await?;
-        // Answers that nobody can read, with half of what is in them: lists and objects, Secrets among them.
+        // Unreadable answers with half of the real content: lists and objects, including Secrets.
         proxy.fail(Some(Fault::Half));
         proxy.cut();
         stage.move_port("loud", 7443).await?;
@@ -178,7 +177,7 @@ fn an_agent_at_work_shows_nothing_of_what_it_reads_and_writes() -> Result<()> {
         proxy.fail(None);
         stage.wait_for_right("loud", 7443).await?;
         let said = agent.stop()?;
-        // As loud as it gets: what is below `info` is there, of the agent's own.
+        // As verbose as possible: the agent's own lines below `info` are included.
         ensure!(["TRACE", "DEBUG"].iter().any(|level| said.contains(level)), "nothing below info was said");
         Ok(())
     })

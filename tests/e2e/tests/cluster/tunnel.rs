@@ -1,4 +1,4 @@
-//! A proxy that makes tunnels (`CONNECT`) and counts them. Never looks into what it carries.
+//! A proxy that makes tunnels (`CONNECT`) and counts them. Does not inspect the traffic.
 
 use anyhow::{Context as _, Result};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// A proxy at work; its threads end with the process.
+/// A running proxy; its threads end with the process.
 pub(crate) struct Tunnels {
     pub(crate) port: u16,
     made: Arc<AtomicUsize>,
@@ -22,14 +22,14 @@ impl Tunnels {
         thread::spawn(move || {
             for from in listener.incoming().flatten() {
                 let made = Arc::clone(&made);
-                // Whoever asks for something else sees its connection end.
+                // Closes the connection on any other request.
                 thread::spawn(move || drop(tunnel(&from, &made)));
             }
         });
         Ok(tunnels)
     }
 
-    /// How many tunnels it was asked for since the last question.
+    /// How many tunnels were requested since the last call.
     pub(crate) fn made(&self) -> usize {
         self.made.swap(0, Ordering::SeqCst)
     }
@@ -52,7 +52,7 @@ fn tunnel(from: &TcpStream, made: &AtomicUsize) -> io::Result<()> {
         drop(io::copy(&mut back, &mut out));
         drop(out.shutdown(Shutdown::Both));
     });
-    // The client says nothing before it has the answer: nothing is left in the buffer.
+    // The client sends nothing before it has the response, so nothing is left in the buffer.
     io::copy(&mut &*from, &mut &to)?;
     to.shutdown(Shutdown::Both)
 }

@@ -1,5 +1,5 @@
-//! What every test ends with: no credential was said anywhere, and nothing that is none of the agent's was touched.
-//! Never shows what it finds: only where that was planted.
+//! The checks at the end of every test: no output contains a credential, and the agent changed no object of others.
+//! Reports where a planted text was found, not the text.
 
 use crate::objects::OUTPUT;
 use crate::stage::{HOME, NAMESPACE, SECRET, SERVICE, Stage, on_stage};
@@ -18,20 +18,20 @@ use transom_test_cluster::{Line, Mark, Target, User};
 
 const EVENT: (&str, &str) = ("events.k8s.io/v1", "Event");
 const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
-/// What is none of the agent's bears this label.
+/// The label of objects that do not belong to the agent.
 const STRANGER: &str = "test/stranger";
-/// A name that looks like that of a hosted cluster, and is none's.
+/// A name that looks like that of a hosted cluster, but belongs to none.
 const NOBODY: &str = "stranger";
-/// Characters that do something to a terminal.
+/// Characters that control a terminal.
 const CONTROL: [char; 3] = ['\u{7}', '\u{1b}', '\u{7f}'];
 
-/// What is looked for, and where.
+/// What to look for, and where.
 pub(crate) struct Guard {
     /// In the token of every source.
     token: String,
-    /// Before the key of every source.
+    /// In front of the key of every source.
     key: String,
-    /// In every Secret that is none of ours.
+    /// In every Secret that is not the agent's.
     theirs: String,
     watched: Mutex<Watched>,
 }
@@ -39,9 +39,9 @@ pub(crate) struct Guard {
 #[derive(Default)]
 struct Watched {
     canaries: Canaries,
-    /// What is none of the agent's, as it was planted.
+    /// Objects that are not the agent's, as they were planted.
     strangers: BTreeSet<String>,
-    /// Files with what agents said.
+    /// Files with the output of agents.
     said: Vec<PathBuf>,
     /// Where the test began in the audit log.
     mark: Mark,
@@ -57,23 +57,23 @@ impl Default for Guard {
 }
 
 impl Guard {
-    /// Makes a text that must not be shown from now on.
+    /// Creates a text that must not be shown from now on.
     pub(crate) fn plant(&self, place: &str) -> String {
         self.watched().canaries.plant(place)
     }
 
-    /// A text that is there already must not be shown from now on.
+    /// Registers an existing text that must not be shown from now on.
     pub(crate) fn look_for(&self, place: &str, text: &str) {
         self.watched().canaries.look_for(place, text);
     }
 
-    /// An agent's own credential must not be shown either.
+    /// Registers an agent's own credential, which must not be shown either.
     pub(crate) fn look_for_token(&self, user: &User) {
         let place = format!("the token of {}", user.name());
         user.token().into_iter().for_each(|token| self.watched().canaries.look_for(&place, token));
     }
 
-    /// A file that is searched at the end of the test, where it was made.
+    /// Registers a file to search at the end of the test, if it exists.
     pub(crate) fn search(&self, file: PathBuf) {
         self.watched().said.push(file);
     }
@@ -96,7 +96,7 @@ impl Guard {
     }
 }
 
-/// Which object it is, and whether it is still as it was.
+/// Identifies an object and its version.
 fn version(kind: &str, object: &DynamicObject) -> String {
     let metadata = &object.metadata;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -106,7 +106,7 @@ fn version(kind: &str, object: &DynamicObject) -> String {
 }
 
 impl Stage {
-    /// A new test begins: what is none of the agent's is planted, under names that it knows well.
+    /// Prepares a new test: plants objects that are not the agent's, under names that the agent knows.
     pub(crate) async fn guard(&self) -> Result<()> {
         {
             let mut watched = self.guard.watched();
@@ -125,7 +125,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A Secret of somebody else beside what the agent makes for a cluster.
+    /// A Secret of another owner beside the one that the agent creates for a cluster.
     pub(crate) async fn plant_neighbour(&self, namespace: &str) -> Result<()> {
         self.plant_secret(namespace, NOBODY).await
     }
@@ -145,7 +145,7 @@ impl Stage {
         Ok(())
     }
 
-    /// No credential was said, nothing of others was touched, and nothing was asked for that is none of the agent's.
+    /// No credential was shown, no object of others was changed, and every request was one that the agent may make.
     pub(crate) async fn unharmed(&self) -> Result<()> {
         self.silent().await?;
         let mut strangers = BTreeSet::new();
@@ -169,7 +169,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Logs, metrics, the state for debugging, Events, status, and what stands around the data of Secrets.
+    /// Checks logs, metrics, the debug state, Events, status, and everything in Secrets except their data.
     async fn silent(&self) -> Result<()> {
         let mut said = Vec::new();
         for file in self.guard.watched().said.iter().filter(|file| file.exists()) {
@@ -179,7 +179,7 @@ impl Stage {
         for object in self.api(EVENT, None).await?.list(&all).await?.items {
             said.push((version(EVENT.1, &object), serde_json::to_string(&object)?));
         }
-        // The kind is there only where a test has installed it.
+        // The kind exists only if a test has installed it.
         if self.has_policies().await? {
             for object in self.list(POLICY).await? {
                 said.push((version(POLICY.1, &object), serde_json::to_string(&object)?));
@@ -192,7 +192,7 @@ impl Stage {
         for (place, text) in &said {
             let found = watched.canaries.found_in(text.as_bytes());
             ensure!(found.is_empty(), "{place} shows {found:?}");
-            // In an object it is escaped.
+            // In an object the text is escaped.
             let escaped = !place.ends_with(".log") && text.contains("\\u00");
             ensure!(!escaped && !text.contains(CONTROL), "{place} has a control character");
         }
@@ -200,11 +200,11 @@ impl Stage {
     }
 }
 
-/// Whether an agent may want to write it: what it makes, the taints of ManagedClusters, and what it says.
+/// Whether an agent may want to write it: managed objects, taints of ManagedClusters, and its reports.
 fn is_ours(target: Option<&Target>) -> bool {
     let Some(Target { group, resource, subresource, namespace, name }) = target else { return false };
     match (resource.as_str(), subresource.as_str()) {
-        // Who somebody is and may: created, and kept by nobody.
+        // The identity and permissions of others: created, and kept by no test.
         _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
         ("secrets", "") => name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY),
         ("managedclusters" | "events", "") | ("fleetpolicies", "status") => true,
@@ -213,7 +213,7 @@ fn is_ours(target: Option<&Target>) -> bool {
     }
 }
 
-/// Harm is found, and said without what was planted; then the stage is as new.
+/// Checks that the search finds harm and does not show the planted text; then cleans the stage.
 async fn harmed(stage: &Stage, what: &str, word: &str) -> Result<()> {
     let found = stage.unharmed().await.err().with_context(|| format!("nobody finds {what}"))?;
     let said = format!("{found:#}");
@@ -222,7 +222,7 @@ async fn harmed(stage: &Stage, what: &str, word: &str) -> Result<()> {
 }
 
 #[test]
-fn harm_is_found_wherever_it_is_done() -> Result<()> {
+fn detects_each_kind_of_harm() -> Result<()> {
     on_stage(async |stage| {
         let token = stage.guard.token.clone();
         for (file, said) in [("raw.log", token.clone()), ("base64.pages", STANDARD.encode(format!("ab{token}c")))] {
@@ -252,7 +252,7 @@ fn harm_is_found_wherever_it_is_done() -> Result<()> {
         harmed(stage, "an annotation", "the metadata of a Secret").await?;
         stage.patch(SECRET, Some(&home), OUTPUT, json!({"data": {"kubeconfig": "eA=="}})).await?;
         harmed(stage, "a Secret that was touched", "what is none of ours was touched").await?;
-        // Nothing comes of it, and it was asked for.
+        // The request fails, but it was sent.
         let agent = stage.cluster.client(&stage.agent).await?;
         let request = Request::new(format!("/api/v1/namespaces/{home}/secrets"));
         let request = request.patch("nobody", &PatchParams::default(), &Patch::Merge(json!({})))?;

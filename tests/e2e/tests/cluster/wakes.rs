@@ -1,4 +1,4 @@
-//! What the user or somebody else changes on the server, and what becomes of the results. Every wait is for a state.
+//! Changes by users and other clients on the server, and the results. Every wait is for a state.
 
 use crate::admission::Refusal;
 use crate::fleet::POLICIES;
@@ -14,7 +14,7 @@ use transom_e2e::http;
 use transom_test_cluster::wait;
 
 #[test]
-fn every_input_that_changes_wakes_its_primary() -> Result<()> {
+fn every_changed_input_requeues_its_primary() -> Result<()> {
     on_stage(async |stage| {
         for name in ["port", "edited", "deleted"] {
             stage.ready(name, true).await?;
@@ -48,7 +48,7 @@ fn every_input_that_changes_wakes_its_primary() -> Result<()> {
 }
 
 #[test]
-fn of_fifty_rotations_in_a_row_the_last_one_is_what_stays() -> Result<()> {
+fn only_the_last_of_fifty_rotations_remains() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("rotated", true).await?;
@@ -67,7 +67,7 @@ fn of_fifty_rotations_in_a_row_the_last_one_is_what_stays() -> Result<()> {
         stage.wait_for_right("rotated", 6443).await?;
         let [rotated, right] = [rotated, last.elapsed()].map(|span| span.as_secs_f64());
         println!("a secret rotated 50 times in {rotated:.1} s: right {right:.1} s after the last one");
-        // What comes after it leaves it as it is.
+        // Later changes leave it as it is.
         stage.move_port("rotated", 7443).await?;
         stage.wait_for_right("rotated", 7443).await?;
         agent.stop()?;
@@ -78,7 +78,7 @@ fn of_fifty_rotations_in_a_row_the_last_one_is_what_stays() -> Result<()> {
 }
 
 #[test]
-fn what_was_made_goes_with_its_source_but_not_before_its_klusterlet() -> Result<()> {
+fn prunes_a_secret_after_its_source_and_its_klusterlet_are_gone() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("gone", true).await?;
         let klusterlet =
@@ -99,7 +99,7 @@ fn what_was_made_goes_with_its_source_but_not_before_its_klusterlet() -> Result<
 }
 
 #[test]
-fn who_overwrites_again_and_again_is_told_of_and_left_alone() -> Result<()> {
+fn stops_after_three_conflicting_writes() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("contended", true).await?;
         let mut agent = stage.start_agent(&[])?;
@@ -117,7 +117,7 @@ fn who_overwrites_again_and_again_is_told_of_and_left_alone() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_is_deleted_and_made_again_gets_its_secret_again() -> Result<()> {
+fn recreates_the_secret_in_a_recreated_namespace() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("again", true).await?;
@@ -147,7 +147,7 @@ const REFUSAL: Refusal = Refusal {
 };
 
 #[test]
-fn a_server_that_refuses_is_understood_and_asked_again() -> Result<()> {
+fn understands_server_rejections_and_retries() -> Result<()> {
     on_stage(async |stage| {
         for name in ["refused", "quota", "frozen"] {
             stage.ready(name, true).await?;
@@ -197,7 +197,7 @@ fn reconciles(admin: SocketAddr, policy: &str) -> Result<f64> {
 }
 
 #[test]
-fn what_the_agent_writes_is_no_news_to_it() -> Result<()> {
+fn own_writes_trigger_no_reconcile() -> Result<()> {
     on_stage(async |stage| {
         let names = ["one", "two", "three", "four"];
         for name in names {
@@ -214,7 +214,7 @@ fn what_the_agent_writes_is_no_news_to_it() -> Result<()> {
                     "built-in-taints" => {
                         stage.set_available(name, "Unknown").await?;
                         stage.taint_times(name, 1).await?;
-                        // And so it is when something comes that the policy does not read.
+                        // The same after a change to an object that the policy does not read.
                         let beat = json!({"metadata": {"annotations": {"example.com/beat": "1"}}});
                         stage.patch(MANAGED, None, name, beat).await?;
                     }
@@ -224,7 +224,7 @@ fn what_the_agent_writes_is_no_news_to_it() -> Result<()> {
                     }
                 }
             }
-            // What was written is there before its reconcile is counted.
+            // A write is visible before its reconcile is counted.
             let counted = async || Ok(Some(reconciles(admin, policy)?).filter(|after| after - before >= 4.0));
             let after = wait::until("four reconciles", DEADLINE, counted).await?;
             ensure!(after - before == 4.0, "{policy}: {} reconciles for 4 changes", after - before);

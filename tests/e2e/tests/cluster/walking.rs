@@ -1,5 +1,5 @@
-//! The shortest way through everything: a HostedCluster becomes a secret that clients read, a cluster that is not
-//! available is tainted, a second start writes nothing, and every request was one that the agent may make.
+//! The shortest end-to-end path: a HostedCluster becomes a secret that clients read, an unavailable cluster is tainted,
+//! a second start writes nothing, and every request was one that the agent may make.
 
 use crate::objects::CLUSTERS;
 use crate::stage::{DEADLINE, MANAGED, SECRET, Stage, on_stage};
@@ -11,7 +11,8 @@ use std::fs;
 use transom_support::fleet::{self, Fleet};
 use transom_test_cluster::wait;
 
-/// Hosted clusters and managed clusters of the fleet: the fourth hosted one is not available, the sixth has no home.
+/// Hosted clusters and managed clusters of the fleet: the fourth hosted one is not available, the sixth has no
+/// namespace.
 const FLEET: Fleet = Fleet { clusters: 6, managed: 12, seed: 7 };
 
 /// The kubeconfig that the agent made, as the real kubectl reads it.
@@ -40,7 +41,7 @@ async fn taints(stage: &Stage) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn a_fleet_becomes_right_and_stays_so_within_the_rights_of_the_agent() -> Result<()> {
+fn a_fleet_converges_and_stays_so_within_the_agents_permissions() -> Result<()> {
     on_stage(async |stage| {
         stage.cluster.install_fleet(FLEET).await?;
         let before = taints(stage).await?;
@@ -58,7 +59,7 @@ fn a_fleet_becomes_right_and_stays_so_within_the_rights_of_the_agent() -> Result
             reads_the_same(stage, index).await?;
         }
         others_stay(&before, &taints(stage).await?)?;
-        // A second start finds everything right.
+        // A second start finds everything correct.
         let again = stage.mark()?;
         let mut agent = stage.start_agent(&[])?;
         agent.wait_for_first_pass().await?;
@@ -69,7 +70,7 @@ fn a_fleet_becomes_right_and_stays_so_within_the_rights_of_the_agent() -> Result
     })
 }
 
-/// What client-go reads is the source with another server.
+/// client-go reads the source with another server.
 async fn reads_the_same(stage: &Stage, index: usize) -> Result<()> {
     let (name, home) = (fleet::hosted_name(index), format!("klusterlet-{}", fleet::managed_name(index)));
     let made = read_by_kubectl(stage, &home).await?;
@@ -82,7 +83,7 @@ async fn reads_the_same(stage: &Stage, index: usize) -> Result<()> {
     Ok(())
 }
 
-/// The user's taints are as they were, to the letter; ours are there.
+/// The user's taints are unchanged to the letter, and the agent's are present.
 fn others_stay(before: &[Value], after: &[Value]) -> Result<()> {
     ensure!(before.len() == FLEET.managed, "{} ManagedClusters", before.len());
     let ours = |taint: &&Value| {
@@ -101,7 +102,7 @@ fn others_stay(before: &[Value], after: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Nothing that the agent asked for was denied.
+/// No request of the agent was denied.
 async fn within_rights(stage: &Stage, since: transom_test_cluster::Mark) -> Result<()> {
     let lines = stage.lines(since).await?;
     let denied: Vec<_> = lines.iter().filter(|line| line.code == 403 || (!line.allowed && line.code != 0)).collect();
@@ -110,7 +111,7 @@ async fn within_rights(stage: &Stage, since: transom_test_cluster::Mark) -> Resu
 }
 
 #[test]
-fn taints_are_patched_beside_those_of_others_and_taken_away_again() -> Result<()> {
+fn patches_and_removes_own_taints_beside_those_of_others() -> Result<()> {
     on_stage(async |stage| {
         stage.cluster.install_fleet(Fleet { clusters: 0, managed: 8, seed: 7 }).await?;
         let name = "edge-00007";

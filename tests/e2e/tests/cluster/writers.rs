@@ -1,4 +1,4 @@
-//! Others who write what the agent writes, or reads, faster than it does. Never sleeps.
+//! Other clients that write what the agent writes or reads, faster than the agent does.
 
 use crate::fleet::{POLICIES, all_right, fleet, name, ports, recovers};
 use crate::objects::{OUTPUT, home};
@@ -9,15 +9,15 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Targets that somebody else writes to all the time.
+/// Targets that another client writes all the time.
 const STORMY: usize = 4;
-/// Changes of each source while they do.
+/// Changes of each source during that time.
 const CHANGES: u16 = 20;
 
 /// What they write.
 const THEIRS: &str = "example.com/theirs";
 
-/// Patches an annotation of every target until it is told to stop; gives how often, and what each target got last.
+/// Patches an annotation of every target until told to stop; returns how often, and the last value of each target.
 async fn storm(stage: &Stage, stop: &AtomicBool) -> Result<(usize, Vec<String>)> {
     let times = AtomicUsize::new(0);
     let writers = stream::iter(0..STORMY).map(|index| {
@@ -39,7 +39,7 @@ async fn storm(stage: &Stage, stop: &AtomicBool) -> Result<(usize, Vec<String>)>
 }
 
 #[test]
-fn a_second_writer_that_never_rests_costs_no_more_writes_than_there_are_changes() -> Result<()> {
+fn a_busy_second_writer_causes_no_extra_writes() -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, STORMY).await?;
         let agent = stage.start_agent(&[POLICIES])?;
@@ -65,7 +65,7 @@ fn a_second_writer_that_never_rests_costs_no_more_writes_than_there_are_changes(
         println!("    {wrote} writes of ours, {refused} refused");
         ensure!(refused > 0, "they never met");
         ensure!(wrote <= STORMY * usize::from(CHANGES), "{wrote} writes");
-        // Then it is calm: one write for each change, and none for what the others wrote.
+        // Then the other writer stops: one write for each change, and none for its writes.
         let mark = stage.mark()?;
         ports(stage, 0..2, 8443).await?;
         all_right(stage, 2, 8443).await?;

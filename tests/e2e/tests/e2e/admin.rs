@@ -1,4 +1,4 @@
-//! The admin server while somebody keeps its connections: probes are answered all the while, and memory stays bounded.
+//! The admin server while clients hold its connections open: it still answers probes, and memory stays bounded.
 
 use crate::metrics::start;
 use anyhow::{Result, ensure};
@@ -10,14 +10,14 @@ use transom_e2e::http;
 use transom_e2e::stage::Stage;
 use transom_support::wait;
 
-/// What a peer does that is no peer anybody wants.
+/// The first bytes of a misbehaving client.
 const SILENT: &[u8] = b"";
 const HALF: &[u8] = b"GET /healthz HTTP/1.1\r\nX-A: ";
 const BODY: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
 const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 const METRICS: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Connections that say so much of something until nobody takes it, and read nothing.
+/// Connections that send a lot until the server accepts no more, and read nothing.
 fn held(address: SocketAddr, count: usize, said: &[u8], times: usize) -> Result<Vec<TcpStream>> {
     let text = said.repeat(times);
     let mut all = Vec::new();
@@ -38,7 +38,7 @@ fn held(address: SocketAddr, count: usize, said: &[u8], times: usize) -> Result<
     Ok(all)
 }
 
-/// Peers that nobody wants, more than the server has places for, with a word with it after each kind of them.
+/// Misbehaving clients, more than the server has places for, with a text that they send after each kind.
 pub(crate) fn crowd(address: SocketAddr) -> Result<Vec<TcpStream>> {
     let mut all = Vec::new();
     for (count, said, times) in
@@ -52,7 +52,7 @@ pub(crate) fn crowd(address: SocketAddr) -> Result<Vec<TcpStream>> {
     Ok(all)
 }
 
-/// Whether both probes are answered; each look has the deadline of the kit.
+/// Whether both probes are answered; each attempt has the deadline of the test kit.
 pub(crate) fn probed(address: SocketAddr) -> Result<()> {
     for path in ["/healthz", "/readyz"] {
         let answer = http::get(address, path)?;
@@ -62,11 +62,11 @@ pub(crate) fn probed(address: SocketAddr) -> Result<()> {
 }
 
 #[test]
-fn probes_are_answered_whoever_holds_connections_and_whatever_they_do_not_read() -> Result<()> {
+fn answers_probes_while_clients_hold_connections_open() -> Result<()> {
     let stage = Stage::new(3, 3)?;
     let (agent, address) = start(&stage, &[])?;
     let all = crowd(address)?;
-    // Whoever reads gets everything, also now.
+    // A client that reads still gets the entire response.
     wait::until("the metrics", DEADLINE, || {
         http::get(address, "/metrics").ok().filter(|answer| answer.body.contains("transom_policies"))
     })?;
@@ -78,13 +78,13 @@ fn probes_are_answered_whoever_holds_connections_and_whatever_they_do_not_read()
 }
 
 #[test]
-fn a_connection_carries_one_request_and_ends_though_its_peer_does_nothing() -> Result<()> {
+fn closes_a_connection_after_one_request_even_from_an_idle_peer() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     let (agent, address) = start(&stage, &[])?;
     let mut two = TcpStream::connect_timeout(&address, DEADLINE)?;
     two.write_all(&HEALTH.repeat(2))?;
     let mut text = String::new();
-    // The end may be a reset: the second request was never read.
+    // The connection may end with a reset: the server never read the second request.
     drop(two.read_to_string(&mut text));
     ensure!(text.matches("HTTP/1.1 200").count() == 1 && text.contains("connection: close"), "{text}");
     for said in [SILENT, HALF, BODY] {

@@ -1,4 +1,4 @@
-//! `transom status` on a folder: what stands where and why, the worst first, and nothing written.
+//! `transom status` on a folder: states and reasons, failures first, and nothing written.
 
 use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
@@ -27,7 +27,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A primary that misses its source, one that is held, one that waits, and some that are to be written.
+/// A primary without its source, a suspended one, a waiting one, and some with pending writes.
 fn stage() -> Result<Stage> {
     let stage = Stage::new(6, 6)?;
     let source = fs::read_to_string(stage.hosted(0))?;
@@ -38,7 +38,7 @@ fn stage() -> Result<Stage> {
 }
 
 #[test]
-fn a_table_of_all_has_the_worst_first_and_nothing_is_written() -> Result<()> {
+fn a_table_of_all_primaries_lists_failures_first_and_writes_nothing() -> Result<()> {
     let stage = stage()?;
     let before = tree::contents(&stage.fleet)?;
     let output = ask(&stage, &[])?;
@@ -57,7 +57,7 @@ fn a_table_of_all_has_the_worst_first_and_nothing_is_written() -> Result<()> {
 }
 
 #[test]
-fn one_primary_is_told_with_inputs_decision_plan_and_remedy() -> Result<()> {
+fn one_primary_is_shown_with_inputs_decision_plan_and_remedy() -> Result<()> {
     let stage = stage()?;
     let missing = format!("clusters/{}", fleet::hosted_name(0));
     let told = text(&ask(&stage, &["HostedCluster", &missing])?);
@@ -79,7 +79,7 @@ fn one_primary_is_told_with_inputs_decision_plan_and_remedy() -> Result<()> {
     ensure!(row["plan"][0]["action"] == "create" && row["plan"][0]["manifest"]["kind"] == "Secret", "{row:#}");
     let tainted = rows(&stage, &["ManagedCluster", &fleet::managed_name(2)])?.pop().context("no row")?;
     ensure!(tainted["plan"][0]["fields"].get("spec.taints").is_some(), "{tainted:#}");
-    for (kind, said) in [("HostedCluster", "there is none under a policy"), ("Widget", "is about HostedCluster")] {
+    for (kind, said) in [("HostedCluster", "no policy has such a primary"), ("Widget", "is HostedCluster of")] {
         let nobody = ask(&stage, &[kind, "clusters/nobody"])?;
         ensure!(code(&nobody) == Some(2) && stderr(&nobody).contains(said), "{}", stderr(&nobody));
     }
@@ -87,7 +87,7 @@ fn one_primary_is_told_with_inputs_decision_plan_and_remedy() -> Result<()> {
 }
 
 #[test]
-fn since_when_is_what_the_agent_told_and_no_credential_is_shown() -> Result<()> {
+fn since_comes_from_the_agents_report_and_no_credential_is_shown() -> Result<()> {
     let stage = stage()?;
     ensure!(code(&stage.once()?) == Some(1));
     let missing = format!("clusters/{}", fleet::hosted_name(0));
@@ -95,7 +95,7 @@ fn since_when_is_what_the_agent_told_and_no_credential_is_shown() -> Result<()> 
     ensure!(row["since"] == NOW && row["reported"]["reason"] == "SourceMissing", "{row:#}");
     let all = rows(&stage, &[])?;
     ensure!(all.iter().all(|row| row["plan"].as_array().is_some_and(Vec::is_empty)), "all was written before");
-    // What would be written again is shown without what it hides.
+    // What would be written again is shown without its hidden values.
     let secret = fs::read_to_string(stage.secret(1))?;
     let data =
         secret.lines().find_map(|line| line.trim().strip_prefix("kubeconfig: ")).context("no kubeconfig")?.to_owned();
@@ -112,7 +112,7 @@ fn since_when_is_what_the_agent_told_and_no_credential_is_shown() -> Result<()> 
             );
         }
     }
-    // Of what the agent at work gave up nobody is told that it is written next.
+    // It announces no next write for an object that the running agent has given up on.
     let status = fs::read_to_string(stage.hosted_status(1))?;
     let given_up = status.replace("state: Applied", "state: Failed").replace("reason: InSync", "reason: Contended");
     fs::write(stage.hosted_status(1), given_up)?;
@@ -123,7 +123,7 @@ fn since_when_is_what_the_agent_told_and_no_credential_is_shown() -> Result<()> 
         "{row:#}"
     );
     ensure!(row["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()), "{row:#}");
-    // A status that somebody put there is not waited for.
+    // It does not wait for a status that a user wrote.
     fs::remove_file(stage.hosted_status(0))?;
     symlink("/dev/stdin", stage.hosted_status(0))?;
     let row = rows(&stage, &["HostedCluster", &missing])?.pop().context("no row")?;
@@ -132,7 +132,7 @@ fn since_when_is_what_the_agent_told_and_no_credential_is_shown() -> Result<()> 
 }
 
 #[test]
-fn a_restart_makes_no_wait_shorter() -> Result<()> {
+fn a_restart_shortens_no_wait() -> Result<()> {
     let stage = stage()?;
     stage.once()?;
     let status = || fs::read_to_string(stage.policy_status(POLICY));

@@ -1,5 +1,5 @@
-//! What whoever writes a guest does with the binary: a component of a module, and the guest's own cases. Modules come from
-//! text; `tutorial.rs` has a compiler make one.
+//! Commands for guest authors: building a component from a module, and the guest's own cases. The modules here are
+//! written as text; `tutorial.rs` compiles one.
 
 use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use transom_conformance::fixture;
 use transom_e2e::program;
 
-/// Logs three times, and then answers that it wants no taints.
+/// Logs three times, and then answers that it desires no taints.
 fn logging() -> Result<Vec<u8>> {
     let text = fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?;
     fixture::taints_module(&text.replace("500", "3"))
@@ -19,7 +19,7 @@ fn componentize(module: &Path, to: &Path) -> Result<Output> {
     Ok(Command::new(program::binary()?).arg("componentize").arg(module).arg("-o").arg(to).output()?)
 }
 
-/// A guest in a crate of its own with one case.
+/// A guest in its own crate with one case.
 fn guest(folder: &Path) -> Result<PathBuf> {
     let case = folder.join("cases/one");
     fs::create_dir_all(&case)?;
@@ -32,7 +32,7 @@ fn guest(folder: &Path) -> Result<PathBuf> {
 }
 
 #[test]
-fn a_module_becomes_a_component_and_its_cases_show_what_it_logs() -> Result<()> {
+fn builds_a_component_from_a_module_and_cases_show_its_logs() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (module, component) = (folder.path().join("logs.module"), guest(folder.path())?);
     fs::write(&module, logging()?)?;
@@ -46,11 +46,11 @@ fn a_module_becomes_a_component_and_its_cases_show_what_it_logs() -> Result<()> 
     let test = || Ok::<_, anyhow::Error>(Command::new(program::binary()?).arg("test").arg(folder.path()).output()?);
     let output = test()?;
     ensure!(code(&output) == Some(0), "{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
-    // Asked twice, it is heard once; each line says of which case it is.
+    // The guest is called twice but its log is shown once; each line names its case.
     let lines: Vec<String> =
         stderr(&output).lines().filter(|line| line.contains("guest: Seen")).map(str::to_owned).collect();
     ensure!(lines.len() == 3 && lines.iter().all(|line| line.contains("cases/one")), "{}", stderr(&output));
-    // A case that fails shows them, too, also one that the guest gives no answer to.
+    // A failing case shows the lines, too, even if the guest gives no answer.
     fs::write(folder.path().join("cases/one/expected.yaml"), "ok: {decision: hold}\n")?;
     ensure!(stderr(&test()?).matches("guest: Seen").count() == 3);
     fs::write(
@@ -64,7 +64,7 @@ fn a_module_becomes_a_component_and_its_cases_show_what_it_logs() -> Result<()> 
 }
 
 #[test]
-fn what_is_no_guest_is_refused_and_what_was_there_stays() -> Result<()> {
+fn refuses_a_file_that_is_not_a_guest_and_keeps_the_old_output() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (module, component) = (folder.path().join("module"), folder.path().join("guest.wasm"));
     fs::write(&component, "what was there")?;
@@ -75,9 +75,9 @@ fn what_is_no_guest_is_refused_and_what_was_there_stays() -> Result<()> {
     for (bytes, expected, words) in [
         (b"no module".to_vec(), 2, "not a WebAssembly module"),
         (Vec::new(), 2, "not a WebAssembly module"),
-        (b"\0asm\x0d\0\x01\0".to_vec(), 2, "it is a component already"),
+        (b"\0asm\x0d\0\x01\0".to_vec(), 2, "it is already a component"),
         (no_world, 1, "no component was written"),
-        (logging()?[..200].to_vec(), 2, "failed to make a component"),
+        (logging()?[..200].to_vec(), 2, "failed to turn `"),
         (fixture::taints_module(&wasi)?, 2, "wasi_snapshot_preview1"),
     ] {
         fs::write(&module, bytes)?;

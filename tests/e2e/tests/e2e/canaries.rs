@@ -1,4 +1,4 @@
-//! What is secret is shown nowhere: not in a log at its most talkative, an error, a status, a rendering or a summary.
+//! No output shows a secret: no log at its most verbose level, no error, status, rendering or summary.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -16,22 +16,22 @@ use transom_support::fleet;
 /// The clusters of the fleet; the generator leaves the fourth waiting.
 const CLUSTERS: usize = 15;
 
-/// A fleet of which each source has canaries in another place.
+/// A fleet in which each source has canaries in a different field.
 struct Planted {
     stage: Stage,
     canaries: Canaries,
-    /// Clusters whose source is refused.
+    /// Clusters whose source the agent refuses.
     wrong: Vec<usize>,
 }
 
-/// Puts a kubeconfig in the place of the one of a cluster.
+/// Replaces the kubeconfig of a cluster.
 fn put_source(stage: &Stage, index: usize, encoded: &str) -> Result<()> {
     let text = fs::read_to_string(stage.hosted(index))?;
     let line = text.lines().find(|line| line.starts_with("  kubeconfig: ")).context("no kubeconfig")?;
     put(&stage.hosted(index), text.replace(line, &format!("  kubeconfig: {encoded}")).as_bytes())
 }
 
-/// A kubeconfig as the generator makes it, to be changed.
+/// A kubeconfig of the generator, for changes.
 fn source(stage: &Stage, index: usize) -> Result<Value> {
     let text = fs::read_to_string(stage.hosted(index))?;
     let encoded = text.lines().find_map(|line| line.strip_prefix("  kubeconfig: ")).context("no kubeconfig")?;
@@ -40,7 +40,7 @@ fn source(stage: &Stage, index: usize) -> Result<Value> {
 }
 
 impl Planted {
-    /// Changes the source of a cluster, with canaries of its own.
+    /// Changes the source of a cluster, which gets its own canaries.
     fn source(&mut self, index: usize, change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String)) -> Result<()> {
         let mut document = source(&self.stage, index)?;
         change(&mut document, &mut |place| self.canaries.plant(&format!("{place} of {index}")));
@@ -53,14 +53,14 @@ impl Planted {
     }
 }
 
-/// Writes the fleet: credentials that are right, and credential fields of a wrong type or form, each with a canary.
+/// Writes the fleet: valid credentials, and credential fields of a wrong type or form, each with a canary.
 fn plant() -> Result<Planted> {
     let wrong = vec![2, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14];
     let mut planted = Planted { stage: Stage::new(CLUSTERS, 4)?, canaries: Canaries::default(), wrong };
     plant_users(&mut planted)?;
     plant_clusters(&mut planted)?;
     let Planted { stage, canaries, .. } = &mut planted;
-    // Not YAML behind a line that is, and not base64 at all.
+    // A line that is YAML followed by one that is not, and text that is not base64.
     let (text, open) = (canaries.plant("a broken document"), canaries.plant("an open quote"));
     put_source(stage, 14, &STANDARD.encode(format!("token: {text}\nusers: [\"{open}\n")))?;
     put_source(stage, 5, &format!("\"%{}\"", canaries.plant("no base64")))?;
@@ -105,7 +105,7 @@ fn plant_clusters(planted: &mut Planted) -> Result<()> {
     })
 }
 
-/// Whole files with secrets that do not parse, or hold wrong types.
+/// Whole files with secrets that do not parse or contain wrong types.
 fn put_broken_files(stage: &Stage, canaries: &mut Canaries) -> Result<()> {
     let secret = |name: &str, rest: &str| {
         format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: a}}\n{rest}\n")
@@ -130,7 +130,7 @@ fn put_broken_files(stage: &Stage, canaries: &mut Canaries) -> Result<()> {
     files.iter().try_for_each(|(name, text)| put(&stage.fleet.join(name), text.as_bytes()))
 }
 
-/// Searches what was said, and everything that was written but the secrets themselves.
+/// Searches the output, and all written files except the secrets themselves.
 fn search(planted: &Planted, what: &str, output: &Output) -> Result<()> {
     let found: Vec<&str> =
         [&output.stdout, &output.stderr].into_iter().flat_map(|bytes| planted.canaries.found_in(bytes)).collect();
@@ -155,7 +155,7 @@ fn talkative(mut command: Command) -> Command {
 }
 
 #[test]
-fn nothing_that_is_secret_is_shown() -> Result<()> {
+fn no_output_shows_a_secret() -> Result<()> {
     let planted = plant()?;
     let stage = &planted.stage;
     ensure!(planted.canaries.count() > 100);
@@ -172,14 +172,14 @@ fn nothing_that_is_secret_is_shown() -> Result<()> {
         ensure!(status.contains("state: Failed") || status.contains("state: Waiting"), "{index}: {status}");
         ensure!(!stage.secret(*index).exists(), "{index}");
     }
-    // The search can find something: a credential lies where it belongs.
+    // Proves that the search works: it finds a credential where one belongs.
     let made = fs::read(stage.secret(0))?;
     ensure!(!planted.canaries.found_in(&made).is_empty(), "the secret itself holds its canary");
     Ok(())
 }
 
 #[test]
-fn renderings_show_no_credential_unasked() -> Result<()> {
+fn rendering_shows_no_credential_unless_asked() -> Result<()> {
     let planted = plant()?;
     let stage = &planted.stage;
     let render = |words: &[&str]| -> Result<Output> {
@@ -195,7 +195,7 @@ fn renderings_show_no_credential_unasked() -> Result<()> {
     let revealed = render(&["--reveal", "-o", "yaml"])?;
     ensure!(!planted.canaries.found_in(&revealed.stdout).is_empty(), "--reveal shows what is asked for");
     ensure!(planted.canaries.found_in(&revealed.stderr).is_empty(), "only on standard output");
-    // Where there is something before and after, the difference shows neither.
+    // The difference shows neither the value before nor the one after.
     ensure!(stage.once()?.status.code() == Some(1));
     let path = stage.secret(0);
     let text = fs::read_to_string(&path)?;
@@ -204,14 +204,14 @@ fn renderings_show_no_credential_unasked() -> Result<()> {
 }
 
 #[test]
-fn a_watching_agent_shows_nothing_either() -> Result<()> {
+fn a_watching_agent_shows_no_secret() -> Result<()> {
     let planted = plant()?;
     let stage = &planted.stage;
     let log = stage.path("log");
     let mut command = talkative(stage.run()?);
     let agent = Agent::start(command.args(["--log-format", "json"]), log)?;
     stage.wait_for_secret_file(0)?;
-    // A good source turns bad and good again while it is watched.
+    // A good source becomes invalid and good again while it is watched.
     let good = fs::read(stage.hosted(0))?;
     put(&stage.hosted(0), &fs::read(stage.hosted(0))?.repeat(2))?;
     stage.wait_for_text(&stage.own().join("unreadable.yaml"), "hosted-00000.yaml")?;

@@ -1,4 +1,4 @@
-//! What a person puts into the folder or on the command line by mistake: nothing is lost by it, and it is told.
+//! Mistakes of a person in the folder or on the command line: nothing is lost, and the agent reports each mistake.
 
 use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
@@ -10,17 +10,17 @@ use transom_e2e::program;
 use transom_e2e::stage::{NOW, Stage, put};
 use transom_support::wait;
 
-/// What makes a manifest one that cannot be read.
+/// Makes a manifest unreadable.
 const GARBAGE: &str = "\n---\nx: {{{\n";
 
 #[test]
-fn a_policy_among_the_manifests_is_an_object_like_any_other() -> Result<()> {
+fn a_policy_among_the_manifests_is_an_ordinary_object() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     let agent = stage.watch()?;
     stage.wait_for_secret(0, "the first secret", |_| true)?;
     let policy = program::policy("built-in-taints");
     put(&stage.fleet.join("policy.yaml"), &fs::read(policy)?)?;
-    // The agent has seen it by the time that it follows a change that came later.
+    // The agent has seen it once it has handled a later change.
     stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
     stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(":7443"))?;
     ensure!(stage.policy_status("built-in-taints").exists(), "the policies were removed");
@@ -30,7 +30,7 @@ fn a_policy_among_the_manifests_is_an_object_like_any_other() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_read_at_the_start_is_not_taken_for_gone() -> Result<()> {
+fn an_object_unreadable_at_startup_does_not_count_as_deleted() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     ensure!(code(&stage.once()?) == Some(0));
     let (secret, whole) = (fs::read(stage.secret(0))?, fs::read(stage.hosted(0))?);
@@ -39,7 +39,7 @@ fn what_cannot_be_read_at_the_start_is_not_taken_for_gone() -> Result<()> {
     let output = stage.once()?;
     ensure!(code(&output) == Some(1) && stderr(&output).contains("ReadFailed"), "{}", stderr(&output));
     ensure!(fs::read(stage.secret(0))? == secret, "it was deleted or written");
-    // Once all can be read again, what is gone is gone.
+    // Once everything is readable again, missing objects count as deleted.
     let agent = stage.watch()?;
     stage.wait_for_text(&stage.hosted_status(0), "ReadFailed")?;
     fs::remove_file(stage.hosted(0))?;
@@ -49,7 +49,7 @@ fn what_cannot_be_read_at_the_start_is_not_taken_for_gone() -> Result<()> {
 }
 
 #[test]
-fn fields_of_ours_that_somebody_takes_away_come_back() -> Result<()> {
+fn restores_managed_fields_that_someone_removed() -> Result<()> {
     let stage = Stage::new(0, 10)?;
     let (agent, name) = (stage.watch()?, "edge-00008");
     let patch = stage.patch(name);
@@ -62,7 +62,7 @@ fn fields_of_ours_that_somebody_takes_away_come_back() -> Result<()> {
     tainted(name, "the taint after its file was garbled")?;
     fs::remove_dir_all(stage.own().join("patches"))?;
     tainted("edge-00009", "the taint of another one after the folder was removed")?;
-    // What is taken away three times is somebody else's wish.
+    // After three removals the agent respects the other party's wish.
     stage.wait_for_text(
         &stage.own().join(format!("status/built-in-taints/_cluster.{name}.yaml")),
         "reason: Contended",
@@ -72,14 +72,14 @@ fn fields_of_ours_that_somebody_takes_away_come_back() -> Result<()> {
 }
 
 #[test]
-fn wrong_use_is_told_and_does_nothing() -> Result<()> {
+fn wrong_usage_is_reported_and_changes_nothing() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     let (dir, file) = (stage.fleet.display().to_string(), stage.hosted(0).display().to_string());
     let empty = stage.path("empty");
     fs::create_dir_all(&empty)?;
     let empty = empty.display().to_string();
     for (words, named) in [
-        (vec!["run", "--once", "--dir", &file], "it is no folder"),
+        (vec!["run", "--once", "--dir", &file], "it is not a folder"),
         (vec!["run", "--once", "--dir", &dir, "--read-only"], "--read-only"),
         (vec!["run", "--once", "--dir", &dir, "--policy-objects"], "--policy-objects"),
         (vec!["run", "--context", "hub=there", "--policy-objects"], "the API server `local`, and none is connected"),
@@ -99,12 +99,12 @@ fn wrong_use_is_told_and_does_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_policy_that_cannot_work_here_says_why() -> Result<()> {
+fn a_policy_that_cannot_work_explains_why() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     let named = format!("hosting={}", stage.fleet.display());
     let output = stage.transom()?.args(["run", "--once", "--dir", &named]).output()?;
     ensure!(code(&output) == Some(1), "{:?}", code(&output));
-    ensure!(stderr(&output).contains("spec.primary.cluster: there is no connection `local`"), "{}", stderr(&output));
+    ensure!(stderr(&output).contains("spec.primary.cluster: no connection `local`"), "{}", stderr(&output));
     put(&stage.policies.join("broken.yaml"), b"{{{")?;
     ensure!(Command::new("mkfifo").arg(stage.policies.join("pipe.yaml")).status()?.success());
     let output = stage.once()?;
@@ -116,7 +116,7 @@ fn a_policy_that_cannot_work_here_says_why() -> Result<()> {
 }
 
 #[test]
-fn output_that_is_lost_is_a_failure_and_a_json_log_is_json() -> Result<()> {
+fn lost_output_is_a_failure_and_a_json_log_is_valid_json() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     let full = OpenOptions::new().write(true).open("/dev/full")?;
     let output = stage.transom()?.arg("render").arg(&stage.fleet).stdout(full).output()?;
@@ -132,9 +132,9 @@ fn output_that_is_lost_is_a_failure_and_a_json_log_is_json() -> Result<()> {
     Ok(())
 }
 
-/// A file as `kubectl get --output yaml` writes it holds what the agent made, too.
+/// A file in the form of `kubectl get --output yaml` may also contain managed objects.
 #[test]
-fn what_bears_our_stamp_is_ours_wherever_it_stands() -> Result<()> {
+fn an_object_with_our_ownership_labels_is_managed_in_any_file() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     ensure!(code(&stage.once()?) == Some(0));
     let made = stage.fleet.join("made.yaml");
@@ -149,7 +149,7 @@ fn what_bears_our_stamp_is_ours_wherever_it_stands() -> Result<()> {
     ensure!(render()?.matches("external-managed-kubeconfig ").count() == 1, "the stamped one is right: {}", render()?);
     fs::remove_file(stage.hosted(0))?;
     ensure!(render()?.contains("delete  Secret"), "{}", render()?);
-    // And when it is not only shown, a file of the user is left alone, and the user is told.
+    // If it is more than a copy, the agent leaves the user's file alone and tells the user.
     let output = stage.once()?;
     ensure!(
         code(&output) == Some(1) && stderr(&output).contains("made.yaml, a file of the user"),

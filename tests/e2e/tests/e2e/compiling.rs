@@ -1,5 +1,5 @@
-//! Components that take a compiler long: the other policies start, change and are suspended meanwhile, nothing is left of the
-//! compiler when the agent is killed, and what was compiled need not be again.
+//! Components that compile slowly: meanwhile other policies start, change and are suspended; a killed agent leaves no
+//! compiler behind; and the cache saves compiling again.
 
 use crate::exhaust::{GOOD, put_bomb, put_hostile, wait_for_status, watch, within_shipped, works_on};
 use anyhow::{Context as _, Result, ensure};
@@ -11,8 +11,8 @@ use transom_e2e::agent::{Agent, DEADLINE, has_ended};
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
-/// A policy whose component takes a compiler a second and a half for each of so many functions, and little memory: loops in
-/// loops, and as many locals that change in the innermost.
+/// A policy whose component needs 1.5 seconds of compile time for each function, and little memory: nested loops, with
+/// as many locals changed in the innermost.
 fn put_slow(stage: &Stage, functions: usize) -> Result<()> {
     const DEPTH: usize = 120;
     let mut text = format!("(func (local{}){}", " i32".repeat(DEPTH), "(loop".repeat(DEPTH));
@@ -25,7 +25,7 @@ fn put_slow(stage: &Stage, functions: usize) -> Result<()> {
     put(&stage.policies.join("slow.wasm"), &good_with(&text.repeat(functions))?)
 }
 
-/// Waits until the agent has said something of a policy.
+/// Waits until the agent has logged something about a policy.
 fn wait_for_line(agent: &Agent, text: &str, policy: &str) -> Result<()> {
     let ends = format!("policy={policy}");
     let look = || agent.log().ok()?.lines().any(|line| line.contains(text) && line.contains(&ends)).then_some(());
@@ -33,10 +33,11 @@ fn wait_for_line(agent: &Agent, text: &str, policy: &str) -> Result<()> {
 }
 
 #[test]
-fn a_long_compilation_holds_up_no_other_policy_and_ends_with_the_agent() -> Result<()> {
+fn a_long_compilation_blocks_no_other_policy_and_stops_on_exit() -> Result<()> {
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
-    // Of the three that the agent compiles at its start one takes more than it may, one as long as it may.
+    // Of the three components that the agent compiles at its start, one takes longer than allowed, and one as long as
+    // allowed.
     put_bomb(&stage)?;
     put_slow(&stage, 14)?;
     put_hostile(&stage, "small", "good", ("", ""))?;
@@ -66,7 +67,7 @@ fn a_long_compilation_holds_up_no_other_policy_and_ends_with_the_agent() -> Resu
 }
 
 #[test]
-fn what_took_long_to_compile_is_not_compiled_again_after_a_kill() -> Result<()> {
+fn caches_a_slow_compilation_across_a_kill() -> Result<()> {
     let stage = Stage::new(0, 10)?;
     stage.put_policy(GOOD, &[])?;
     put_slow(&stage, 3)?;
@@ -83,7 +84,7 @@ fn what_took_long_to_compile_is_not_compiled_again_after_a_kill() -> Result<()> 
     wait_for_status(&stage, "slow", "edge-00008", "InSync")?;
     agent.kill()?;
     let before = kept().context("nothing was kept")?;
-    // The components that ship, and this one.
+    // The bundled components, and this one.
     ensure!(before.len() >= 2, "{before:?}");
     fs::remove_dir_all(stage.own().join("status/slow"))?;
     let agent = watch(&stage)?;

@@ -1,5 +1,5 @@
-//! Connections that do not answer, beside a directory that is worked on: each is told by name and reason, and none holds up
-//! the others or the end.
+//! Connections that do not answer, beside a working directory: each is reported by name and reason, and none delays the
+//! others or the exit.
 
 use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +14,7 @@ use transom_e2e::stage::{Stage, put};
 use transom_e2e::{http, program};
 use transom_support::wait;
 
-/// A credential that nobody may see.
+/// A credential that no output may show.
 const TOKEN: &str = "hunter2-hunter2";
 
 /// An API server that does not answer: the name of its context, its address, and the user's fields in its kubeconfig.
@@ -22,11 +22,11 @@ struct Away {
     name: &'static str,
     server: String,
     user: String,
-    /// The word for it.
+    /// The expected reason.
     reason: &'static str,
 }
 
-/// Every way in which one may not answer. The listeners are to be kept.
+/// Every way in which a server may not answer. The caller must keep the listeners.
 fn all_away(folder: &Path) -> Result<(Vec<Away>, Vec<TcpListener>)> {
     let (closed, silent) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     let at = |listener: &TcpListener| Ok::<_, anyhow::Error>(format!("https://{}", listener.local_addr()?));
@@ -49,21 +49,21 @@ fn all_away(folder: &Path) -> Result<(Vec<Away>, Vec<TcpListener>)> {
     Ok((all, vec![silent]))
 }
 
-/// Somebody else's server: it knows nothing that it is asked for.
+/// A foreign server that knows none of the requested paths.
 fn stranger() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope";
-            // Whoever asks may have gone.
+            // The client may have gone.
             drop(stream.read(&mut [0; 4096]).and_then(|_| stream.write_all(answer.as_bytes())));
         }
     });
     Ok(format!("http://{address}"))
 }
 
-/// What a plugin does that never ends; its process stands in the file `pid`.
+/// A plugin that never ends; its process id is in the file `pid`.
 fn hanging(folder: &Path) -> String {
     format!("echo $$ > '{0}.draft'; mv '{0}.draft' '{0}'; exec sleep 100000", folder.join("pid").display())
 }
@@ -97,7 +97,7 @@ fn kubeconfig(stage: &Stage, all: &[Away]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Policies that ship, and one more for the taints of each connection that does not answer.
+/// The bundled policies, and one more for the taints of each connection that does not answer.
 fn policies(stage: &Stage, all: &[Away]) -> Result<()> {
     stage.put_policy("external-managed-kubeconfig", &[])?;
     let text = fs::read_to_string(program::policy("built-in-taints"))?;
@@ -109,7 +109,7 @@ fn policies(stage: &Stage, all: &[Away]) -> Result<()> {
     Ok(())
 }
 
-/// `transom run` on the fleet and on all of these.
+/// `transom run` on the fleet and on all of these connections.
 fn command(stage: &Stage, all: &[Away]) -> Result<Command> {
     let mut command = stage.run()?;
     command.arg("--kubeconfig").arg(kubeconfig(stage, all)?);
@@ -119,7 +119,7 @@ fn command(stage: &Stage, all: &[Away]) -> Result<Command> {
     Ok(command)
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process exists and is still running.
 fn runs(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -134,7 +134,7 @@ fn plugin_process(stage: &Stage) -> Result<String> {
 }
 
 #[test]
-fn connections_that_do_not_answer_are_told_and_hold_up_neither_the_others_nor_the_end() -> Result<()> {
+fn unanswered_connections_are_reported_and_block_neither_others_nor_exit() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     let (all, _kept) = all_away(&stage.path(""))?;
     policies(&stage, &all)?;
@@ -142,14 +142,14 @@ fn connections_that_do_not_answer_are_told_and_hold_up_neither_the_others_nor_th
     let agent = Agent::start(command.args(["--admin-address", "127.0.0.1:0"]), stage.path("log"))?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
     for Away { name, reason, server, .. } in &all {
-        // On the policy that needs it, and in the log with name, context and address.
+        // On the policy that needs the connection, and in the log with name, context and address.
         let status = stage.policy_status(&format!("taints-{name}"));
         stage.wait_for_text(&status, reason)?;
         let told = format!("connection=\"`{name}` (context `{name}`, {server})\" reason={reason}");
         wait::until(&told, DEADLINE, || agent.log().ok().filter(|log| log.contains(&told)))
             .with_context(|| agent.log().unwrap_or_default())?;
     }
-    // What can be worked on is, while the rest is tried again.
+    // The agent works on everything reachable while it retries the rest.
     stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
     stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(":7443"))?;
     let log = agent.log()?;
@@ -164,10 +164,10 @@ fn connections_that_do_not_answer_are_told_and_hold_up_neither_the_others_nor_th
 }
 
 #[test]
-fn a_run_that_ends_does_the_rest_and_names_what_did_not_answer() -> Result<()> {
+fn a_single_run_completes_the_rest_and_names_silent_servers() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     let (all, _kept) = all_away(&stage.path(""))?;
-    // One that hangs may wait for a person: it is given a minute.
+    // A hanging plugin may be waiting for a person: it gets a minute.
     let all: Vec<Away> = all.into_iter().filter(|away| !away.user.starts_with("exec")).collect();
     policies(&stage, &all)?;
     let output = command(&stage, &all)?.arg("--once").output()?;
@@ -178,7 +178,7 @@ fn a_run_that_ends_does_the_rest_and_names_what_did_not_answer() -> Result<()> {
         ensure!(said.lines().any(|one| one.starts_with(&line)), "`{line}` is missing: {said}");
     }
     ensure!(stage.secret(0).exists() && !said.contains(TOKEN), "{said}");
-    // One that no policy needs is named as well, however soon the rest is done.
+    // A connection that no policy needs is also named, however soon the rest is done.
     let stage = Stage::new(1, 0)?;
     let silent: Vec<Away> = all.into_iter().filter(|away| away.name == "silent").collect();
     policies(&stage, &[])?;
@@ -190,7 +190,7 @@ fn a_run_that_ends_does_the_rest_and_names_what_did_not_answer() -> Result<()> {
 }
 
 #[test]
-fn an_agent_that_no_server_answers_is_not_ready_and_ends_when_it_is_told() -> Result<()> {
+fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()> {
     for (signal, name) in [("-TERM", "hangs"), ("-KILL", "hangs"), ("-TERM", "silent")] {
         let stage = Stage::new(0, 0)?;
         let (all, _kept) = all_away(&stage.path(""))?;
@@ -213,7 +213,7 @@ fn an_agent_that_no_server_answers_is_not_ready_and_ends_when_it_is_told() -> Re
 }
 
 #[test]
-fn a_credential_that_no_header_may_hold_is_refused_by_file_user_and_field() -> Result<()> {
+fn reports_file_user_and_field_of_a_credential_invalid_as_header() -> Result<()> {
     let stage = Stage::new(0, 0)?;
     for (value, field) in [
         (format!("token: \"{TOKEN}\\n\""), "token"),

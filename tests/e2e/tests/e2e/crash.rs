@@ -1,10 +1,10 @@
-//! The agent can be killed at any instant: the next start ends where an undisturbed run ends.
+//! The agent can be killed at any moment: the next start reaches the same state as an undisturbed run.
 
 use anyhow::{Result, ensure};
 use transom_e2e::crash::Crash;
 
 #[test]
-fn kills_at_random_instants_leave_no_trace() -> Result<()> {
+fn kills_at_random_moments_leave_no_trace() -> Result<()> {
     let crash = Crash { clusters: 60, kills: 20, seed: 1 };
     let survived = crash.run()?;
     ensure!(survived.at_work > 5 && survived.read > 100, "{survived:?}");

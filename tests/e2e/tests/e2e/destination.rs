@@ -1,4 +1,4 @@
-//! Where a secret may go: a component in the place of the shipped one aims at other namespaces and servers, and the
+//! Where a secret may go: a component that replaces the bundled one proposes other namespaces and servers, and the
 //! policy decides.
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,12 +8,12 @@ use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::POLICY;
 use transom_support::fleet;
 
-/// Settings of the shipped policy for the shipped guest.
+/// Settings of the bundled policy for the bundled guest.
 const SETTINGS: &str = "        clusterDomain: cluster.local\n        naming:\n          precedence: Annotation\n";
-/// What the shipped policy grants as servers.
+/// The servers that the bundled policy grants.
 const SERVERS: &str = "        server: [service]\n";
 
-/// Two clusters, and the shipped policy with a component of its own; what else changes in it.
+/// Two clusters, and the bundled policy with its own component and changed settings and servers.
 fn stage(settings: &str, servers: &str) -> Result<Stage> {
     let stage = Stage::new(2, 0)?;
     let settings = format!("        {settings}\n");
@@ -23,7 +23,7 @@ fn stage(settings: &str, servers: &str) -> Result<Stage> {
     Ok(stage)
 }
 
-/// Has the first cluster name its managed cluster by annotation.
+/// Sets the managed cluster of the first cluster by annotation.
 fn annotate(stage: &Stage, value: &str) -> Result<()> {
     let name = format!("  name: {}\n", fleet::hosted_name(0));
     let annotation = format!("cluster.open-cluster-management.io/managedcluster-name: {value:?}");
@@ -38,7 +38,7 @@ fn annotate(stage: &Stage, value: &str) -> Result<()> {
 }
 
 #[test]
-fn one_clusters_kubeconfig_never_lies_in_another_ones_namespace() -> Result<()> {
+fn never_writes_a_kubeconfig_into_the_namespace_of_another_cluster() -> Result<()> {
     // The second cluster's Service has this port.
     let other = format!("{{namespace: klusterlet-{}, port: 2040}}", fleet::managed_name(1));
     let long = "a".repeat(300);
@@ -51,11 +51,11 @@ fn one_clusters_kubeconfig_never_lies_in_another_ones_namespace() -> Result<()> 
         ensure!(ran.status.code() == Some(1), "{annotation:?}: {ran:?}");
         let status = fs::read_to_string(stage.hosted_status(0))?;
         ensure!(
-            status.contains("reason: WriteNotGranted") && status.contains("granted is Secret klusterlet-"),
+            status.contains("reason: WriteNotGranted") && status.contains("granted: Secret klusterlet-"),
             "{status}"
         );
         ensure!(!stage.secret(0).exists(), "{annotation:?}: something was written for it");
-        // The one whose namespace it is has its own there.
+        // The cluster that owns the namespace has its own secret there.
         let made = fs::read_to_string(stage.secret(1)).context("the other cluster has no secret")?;
         ensure!(made.contains(&fleet::hosted_name(1)) && !made.contains(&fleet::hosted_name(0)), "{annotation:?}");
     }
@@ -63,7 +63,7 @@ fn one_clusters_kubeconfig_never_lies_in_another_ones_namespace() -> Result<()> 
 }
 
 #[test]
-fn a_granted_node_port_is_written_and_another_host_is_named_in_the_refusal() -> Result<()> {
+fn writes_a_granted_node_port_and_names_any_other_host_in_the_refusal() -> Result<()> {
     let granted = "        addresses: [{role: service, nodePort: true, host: '*.nodes.example.com'}]\n";
     for (host, port, reason) in [
         ("a.nodes.example.com", 31_443, "InSync"),
@@ -89,7 +89,7 @@ fn a_granted_node_port_is_written_and_another_host_is_named_in_the_refusal() -> 
 
 /// The endpoint that HyperShift publishes differs from cluster to cluster.
 #[test]
-fn a_field_of_the_primary_is_a_server_for_that_primary_only() -> Result<()> {
+fn a_server_from_a_field_serves_that_primary_only() -> Result<()> {
     let granted = "        addresses: [{primaryField: status.controlPlaneEndpoint}]\n";
     let text = fs::read_to_string(Stage::new(2, 0)?.hosted(0))?;
     let host = text.split("controlPlaneEndpoint:").nth(1).and_then(|rest| rest.split("host: ").nth(1));

@@ -1,4 +1,4 @@
-//! How a command ended. Never judges it.
+//! How a command ended: helpers to read its output.
 
 use std::process::Output;
 
@@ -7,7 +7,7 @@ pub(crate) fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
-/// What it said on standard error.
+/// Its standard error.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

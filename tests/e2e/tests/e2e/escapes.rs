@@ -1,4 +1,4 @@
-//! Names that forge lines, move cursors or turn text around, through every command: nothing of them leaves as it stands.
+//! Names that forge lines, move cursors or reverse text, through every command: all output is escaped.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use transom_e2e::tree;
 use transom_support::fleet;
 use transom_support::wait;
 
-/// What a name does when it reaches a terminal or a log: a line of its own, in another colour, the other way round.
+/// What a name does in a terminal or a log: starts its own line, changes the colour, reverses the text.
 const FORGED: &str = "a\n2026-01-01T00:00:00Z  INFO FORGED\u{1b}[31m\u{9b}2J\u{202e}\u{2066}\u{2028}\u{85}\u{feff}";
 
-/// Every letter that is hidden, eight to a name.
+/// Every invisible character, eight to a name.
 fn names() -> Vec<String> {
     let hidden: Vec<char> = (1..0xe_1000).filter_map(char::from_u32).filter(|letter| is_hidden(*letter)).collect();
     let few = hidden.iter().filter(|letter| u32::from(**letter) < 0xe_0000 || u32::from(**letter) % 512 == 1);
@@ -24,7 +24,7 @@ fn names() -> Vec<String> {
     names.chain([FORGED.to_owned()]).collect()
 }
 
-/// Nothing hidden but ends of lines, and no line that a name began.
+/// Checks that the only control characters are line ends, and that no line begins with text from a name.
 fn check(what: &str, said: &[u8]) -> Result<String> {
     let text = String::from_utf8(said.to_vec()).with_context(|| format!("{what} is no text"))?;
     let hidden = text.chars().find(|letter| *letter != '\n' && is_hidden(*letter));
@@ -34,7 +34,7 @@ fn check(what: &str, said: &[u8]) -> Result<String> {
     Ok(text)
 }
 
-/// A fleet whose clusters, files and policies are called so.
+/// A fleet whose clusters, files and policies have these names.
 fn stage() -> Result<Stage> {
     let stage = Stage::new(2, 4)?;
     let text = fs::read_to_string(stage.managed(&fleet::managed_name(0)))?;
@@ -59,7 +59,7 @@ fn stage() -> Result<Stage> {
 }
 
 #[test]
-fn no_command_lets_a_name_out_as_it_stands() -> Result<()> {
+fn every_command_escapes_names() -> Result<()> {
     let stage = stage()?;
     let fleet = stage.fleet.display().to_string();
     let policy = |name: &str| {
@@ -88,7 +88,7 @@ fn no_command_lets_a_name_out_as_it_stands() -> Result<()> {
         all.push(vec!["render", &fleet, "--now", NOW, "--output", form]);
     }
     all.push(vec!["render", &fleet, "--now", NOW, "--diff"]);
-    // What is to be written is only once.
+    // Pending writes exist only once.
     all.rotate_left(3);
     let mut said = String::new();
     for words in &all {
@@ -109,7 +109,7 @@ fn no_command_lets_a_name_out_as_it_stands() -> Result<()> {
 }
 
 #[test]
-fn no_log_of_a_running_agent_does_either_and_a_value_is_one_word_of_it() -> Result<()> {
+fn a_running_agent_escapes_names_in_its_log() -> Result<()> {
     for form in ["text", "json"] {
         let stage = stage()?;
         let mut command: Command = stage.run()?;
@@ -139,7 +139,7 @@ fn no_log_of_a_running_agent_does_either_and_a_value_is_one_word_of_it() -> Resu
 }
 
 #[test]
-fn the_end_of_a_run_is_told_in_fields_where_lines_are_json() -> Result<()> {
+fn json_output_reports_the_end_of_a_run_in_fields() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     put(&stage.fleet.join("broken.yaml"), b"kind: {")?;
     let output = stage.run()?.args(["--once", "--now", NOW, "--log-format", "json"]).output()?;

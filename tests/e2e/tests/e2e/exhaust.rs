@@ -1,5 +1,5 @@
-//! Guests, policies, files and peers that take all that they may have, and more: the agent works within the memory with
-//! which it ships, under a bound that the kernel holds, and the other policies go on.
+//! Guests, policies, files and clients that use everything allowed, and more: the agent works within the shipped memory
+//! limit, enforced by the kernel, and the other policies keep working.
 
 use crate::admin::{crowd, probed};
 use crate::metrics::ready;
@@ -15,13 +15,13 @@ use transom_e2e::swap::POLICY;
 use transom_e2e::{http, program};
 use transom_support::wait;
 
-/// `resources.limits.memory` of what ships.
+/// The shipped `resources.limits.memory`.
 const SHIPPED_BYTES: u64 = 512 << 20;
-/// What compilers take at most beside the agent, each watched by it: `transom_engine::COMPILING_BYTES`.
+/// The maximum memory of compilers beside the agent, which watches each: `transom_engine::COMPILING_BYTES`.
 const COMPILERS_BYTES: u64 = 128 << 20;
 pub(crate) const GOOD: &str = "built-in-taints";
 
-/// Starts the agent within what ships, with nothing that an earlier one compiled.
+/// Starts the agent within the shipped limit and with an empty cache of compiled code.
 pub(crate) fn watch(stage: &Stage) -> Result<Agent> {
     watch_with(stage, &[])
 }
@@ -32,7 +32,7 @@ fn watch_with(stage: &Stage, words: &[&str]) -> Result<Agent> {
     Agent::bounded(&command, stage.path("log"), Bound::new(SHIPPED_BYTES, COMPILERS_BYTES)?)
 }
 
-/// The bound held, and something is left of it: the agent itself takes less than three quarters.
+/// Checks that the limit held with a margin: the agent itself uses less than three quarters.
 #[expect(clippy::print_stdout, reason = "how much it took is for people to read")]
 pub(crate) fn within_shipped(agent: &mut Agent, what: &str) -> Result<()> {
     let (together, alone) = (agent.held()?, agent.peak_bytes()?);
@@ -41,7 +41,7 @@ pub(crate) fn within_shipped(agent: &mut Agent, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// A policy whose component is a hostile fixture, about every ManagedCluster; it owns a taint of its own.
+/// A policy about every ManagedCluster whose component is a hostile fixture; it owns its own taint.
 pub(crate) fn put_hostile(stage: &Stage, name: &str, fixture: &str, change: (&str, &str)) -> Result<()> {
     put(&stage.policies.join(format!("{fixture}.wasm")), &hostile(fixture)?)?;
     let text = fs::read_to_string(program::policy(GOOD))?;
@@ -52,7 +52,7 @@ pub(crate) fn put_hostile(stage: &Stage, name: &str, fixture: &str, change: (&st
     put(&stage.policies.join(format!("{name}.yaml")), text.replace(change.0, change.1).as_bytes())
 }
 
-/// A policy whose component takes a compiler more memory than it may have.
+/// A policy whose component needs more memory to compile than allowed.
 pub(crate) fn put_bomb(stage: &Stage) -> Result<()> {
     put_hostile(stage, "bomb", "good", ("good.wasm", "bomb.wasm"))?;
     let values = " i32".repeat(32);
@@ -64,8 +64,8 @@ pub(crate) fn put_bomb(stage: &Stage) -> Result<()> {
     put(&stage.policies.join("bomb.wasm"), &good_with(&text)?)
 }
 
-/// The shipped policy about HostedClusters with a component that answers as it is asked, and a large token in the source of
-/// each of them.
+/// The bundled policy about HostedClusters with a component that gives the requested answers, and a large token in the
+/// source of each.
 fn put_answers(stage: &Stage, clusters: usize, ask: &str) -> Result<()> {
     let settings = "        clusterDomain: cluster.local\n        naming:\n          precedence: Annotation\n";
     let asked = format!("        ask: {ask}\n");
@@ -83,12 +83,12 @@ fn put_answers(stage: &Stage, clusters: usize, ask: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the agent has said something of a cluster under a policy.
+/// Waits until the agent has reported something about a cluster under a policy.
 pub(crate) fn wait_for_status(stage: &Stage, policy: &str, cluster: &str, text: &str) -> Result<()> {
     stage.wait_for_text(&stage.own().join(format!("status/{policy}/_cluster.{cluster}.yaml")), text)
 }
 
-/// The good policy works: one that is gone is tainted, and the taint comes back when somebody takes it.
+/// Checks that the good policy works: an unavailable cluster gets a taint, and a removed taint comes back.
 pub(crate) fn works_on(stage: &Stage) -> Result<()> {
     let name = "edge-00008";
     let tainted = || stage.taints(name).ok().filter(|taints| taints.len() == 1).map(drop);
@@ -98,7 +98,7 @@ pub(crate) fn works_on(stage: &Stage) -> Result<()> {
 }
 
 #[test]
-fn a_guest_that_fills_its_memory_leaves_the_agent_within_its_own() -> Result<()> {
+fn the_agent_stays_within_its_memory_when_a_guest_fills_its_own() -> Result<()> {
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
     put_hostile(&stage, "hog", "hog", ("", ""))?;
@@ -112,7 +112,7 @@ fn a_guest_that_fills_its_memory_leaves_the_agent_within_its_own() -> Result<()>
 }
 
 #[test]
-fn guests_that_use_up_their_time_hold_up_none_that_does_not() -> Result<()> {
+fn guests_that_time_out_block_no_other_guest() -> Result<()> {
     const CLUSTERS: f64 = 60.0;
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
@@ -124,7 +124,7 @@ fn guests_that_use_up_their_time_hold_up_none_that_does_not() -> Result<()> {
     let reconciled = |policy: &str| http::metric(admin, "transom_reconciles_total", &format!("policy=\"{policy}"));
     wait::until("the good policy", DEADLINE, || reconciled(GOOD).ok().filter(|count| *count >= CLUSTERS))?;
     let hogs = reconciled("hog-")?;
-    // In turns each of the four would have come as far as the good one.
+    // With fair turns each of the four would have got as far as the good one.
     ensure!(hogs < CLUSTERS, "they were reconciled {hogs} times meanwhile");
     within_shipped(&mut agent, "guests that use up their time")?;
     agent.stop()?;
@@ -132,7 +132,7 @@ fn guests_that_use_up_their_time_hold_up_none_that_does_not() -> Result<()> {
 }
 
 #[test]
-fn a_thousand_policies_are_loaded_worked_and_suspended() -> Result<()> {
+fn loads_runs_and_suspends_a_thousand_policies() -> Result<()> {
     const POLICIES: usize = 1_000;
     let stage = Stage::new(0, 10)?;
     fs::read_dir(stage.fleet.join("managed"))?.try_for_each(|file| {
@@ -161,7 +161,7 @@ fn a_thousand_policies_are_loaded_worked_and_suspended() -> Result<()> {
 }
 
 #[test]
-fn a_guest_that_logs_without_end_fills_no_disk() -> Result<()> {
+fn endless_guest_logs_fill_no_disk() -> Result<()> {
     const CLUSTERS: usize = 40;
     let stage = Stage::new(0, CLUSTERS)?;
     stage.put_policy(GOOD, &[])?;
@@ -173,13 +173,13 @@ fn a_guest_that_logs_without_end_fills_no_disk() -> Result<()> {
     within_shipped(&mut agent, "endless logs")?;
     let log = agent.stop()?;
     let flooded: usize = log.lines().filter(|line| line.contains("AAAA")).map(str::len).sum();
-    // Forty calls of 60,000 bytes each were made; one minute, perhaps the beginning of a second, is told.
+    // Forty calls each logged 60,000 bytes; the log has one minute's allowance, perhaps with the beginning of a second.
     ensure!((10_000..2 * 100_000).contains(&flooded), "{flooded} bytes of the guest's lines");
     Ok(())
 }
 
 #[test]
-fn a_component_that_takes_too_much_to_compile_holds_up_nobody() -> Result<()> {
+fn an_expensive_compilation_blocks_no_other_policy() -> Result<()> {
     let stage = Stage::new(0, 10)?;
     stage.put_policy(GOOD, &[])?;
     put_bomb(&stage)?;
@@ -192,7 +192,7 @@ fn a_component_that_takes_too_much_to_compile_holds_up_nobody() -> Result<()> {
 }
 
 #[test]
-fn an_answer_that_multiplies_what_it_was_given_costs_what_its_text_costs() -> Result<()> {
+fn an_answer_that_multiplies_its_input_costs_no_more_than_its_text() -> Result<()> {
     for (ask, word) in [("ManyAuthorities", "DuplicateEntry"), ("ManyUsers", "KubeconfigTooLarge")] {
         let stage = Stage::new(CLUSTERS, 60)?;
         stage.put_policy(GOOD, &[])?;
@@ -210,8 +210,8 @@ fn an_answer_that_multiplies_what_it_was_given_costs_what_its_text_costs() -> Re
 }
 
 #[test]
-fn what_reconciles_read_is_decoded_within_the_bound() -> Result<()> {
-    // Letters cost themselves; small maps cost a hundred times their letters, and no reconcile may read so much.
+fn inputs_of_reconciles_are_decoded_within_the_memory_bound() -> Result<()> {
+    // Text costs its own size; small maps cost a hundred times their text, and no reconcile may read that much.
     let maps = format!("[{}{{}}]", "{\"a\":1},".repeat(50_000));
     let letters = format!("\"{}\"", "x".repeat(1 << 20));
     for (policies, value, word) in [(12, letters, "reason:"), (1, maps, "ObjectTooLarge")] {
@@ -249,15 +249,15 @@ fn what_reconciles_read_is_decoded_within_the_bound() -> Result<()> {
     Ok(())
 }
 
-/// HostedClusters of a fleet, and some of them that wait for nothing.
+/// HostedClusters of a fleet, including some that wait for nothing.
 const CLUSTERS: usize = 7;
 const DECIDED: [usize; 5] = [0, 1, 2, 4, 6];
 
-/// As many bytes as an attacker gave a file of the fleet.
+/// The size of a file of the fleet that an attacker wrote.
 const FILE_BYTES: usize = 152 << 20;
 
 #[test]
-fn a_file_of_the_fleet_that_only_costs_is_refused_within_the_bound() -> Result<()> {
+fn refuses_an_expensive_fleet_file_within_the_memory_bound() -> Result<()> {
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
     let mut agent = watch(&stage)?;
@@ -278,7 +278,7 @@ fn a_file_of_the_fleet_that_only_costs_is_refused_within_the_bound() -> Result<(
 }
 
 #[test]
-fn what_a_guest_logs_is_shown_at_its_level_by_every_command() -> Result<()> {
+fn every_command_shows_guest_logs_at_their_level() -> Result<()> {
     let stage = Stage::new(0, 1)?;
     let granted = ("      component: ./log-lines.wasm", "      component: ./log-lines.wasm\n      capabilities: [log]");
     put_hostile(&stage, "lines", "log-lines", granted)?;
@@ -301,7 +301,7 @@ fn what_a_guest_logs_is_shown_at_its_level_by_every_command() -> Result<()> {
 }
 
 #[test]
-fn all_of_it_at_once_is_survived() -> Result<()> {
+fn survives_all_attacks_at_once() -> Result<()> {
     let stage = Stage::new(CLUSTERS, 200)?;
     stage.put_policy(GOOD, &[])?;
     put_answers(&stage, CLUSTERS, "ManyUsers")?;

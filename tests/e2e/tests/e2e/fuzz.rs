@@ -1,17 +1,17 @@
-//! Whatever is wrong with what the binary is given, it says so, in time, and shows no credential.
+//! For any invalid input the binary reports the error in time, and shows no credential.
 
 use anyhow::{Result, ensure};
 use std::path::Path;
 use std::time::Duration;
 use transom_e2e::fuzz::Fuzz;
 
-/// Where the input of an attempt that went wrong is kept.
+/// Where the input of a failed attempt is kept.
 fn kept() -> std::path::PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz")
 }
 
 #[test]
-fn what_is_mutated_from_a_fixed_seed_is_withstood() -> Result<()> {
+fn withstands_mutations_from_a_fixed_seed() -> Result<()> {
     let tried = Fuzz { seed: 1, attempts: 40, time: Duration::ZERO }.run(&kept())?;
     ensure!(tried.attempts == [20, 10, 10] && tried.canaries > 50, "{tried:?}");
     ensure!(tried.findings.is_empty(), "{}", tried.findings.join("\n"));

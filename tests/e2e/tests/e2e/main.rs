@@ -1,5 +1,5 @@
-//! The binary on real folders. Each module asks one question; what takes long has a small number here and a large one
-//! in `cargo xtask soak`.
+//! The binary on real folders. Each module covers one question; long tests use a small number here and a large one in
+//! `cargo xtask soak`.
 
 mod admin;
 mod asked;

@@ -1,4 +1,4 @@
-//! What a file of the fleet costs the agent: at most eight times its bytes, whatever is in it.
+//! What a file of the fleet costs the agent in memory: at most eight times its size, for any content.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -6,17 +6,17 @@ use transom_e2e::agent::DEADLINE;
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
-/// Bytes of each file.
+/// The size of each file.
 const BYTES: usize = 12 << 20;
-/// Bytes of a small object; more objects of fewer are refused.
+/// The size of a small object; files with more and smaller objects are refused.
 const SMALL: usize = 96;
 
 fn lines(line: &str) -> String {
     line.repeat(BYTES / line.len())
 }
 
-/// Files that only cost, and what is in a fleet: a List of so many bytes, in both languages. More shapes stand beside the
-/// reader of manifests, where they are only refused.
+/// Files that are merely expensive, and the content of a fleet: a List of this size, in both formats. More shapes are
+/// tested beside the reader of manifests, which refuses them.
 fn files() -> Vec<(&'static str, String, &'static str)> {
     let refused = "ManifestInvalid";
     let item = |index: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c-{index}")}, "data": {"a": "b".repeat(40), "c": "d"}});
@@ -30,7 +30,7 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
         )
     });
     let yaml = format!("apiVersion: v1\nitems:\n{}kind: List\n", yaml.collect::<String>());
-    // The smallest objects that are not refused for being so many, and one of them in all their places.
+    // The smallest objects that are not refused for their number, and one of them in all places.
     let documents = |name: &dyn Fn(usize) -> String| -> String {
         let document = |at| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {}}}}}", name(at));
         (0..BYTES / SMALL).map(|at| format!("---\n{:<1$}\n", document(at), SMALL - 5)).collect()
@@ -54,10 +54,10 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
 }
 
 #[test]
-fn no_file_costs_more_than_eight_times_its_bytes() -> Result<()> {
+fn no_file_costs_more_memory_than_eight_times_its_size() -> Result<()> {
     for (name, text, said) in files() {
         ensure!(text.len() <= 2 * BYTES, "{name} has {}", text.len());
-        // Each has an agent of its own: what another one left behind does not count.
+        // Each gets a new agent, so that remains of an earlier one do not count.
         let stage = Stage::new(1, 1)?;
         let agent = stage.watch()?;
         let done = |name: &str, said: &str| {
@@ -65,7 +65,7 @@ fn no_file_costs_more_than_eight_times_its_bytes() -> Result<()> {
                 agent.log().ok()?.lines().any(|line| line.contains(name) && line.contains(said)).then_some(())
             })
         };
-        // A file that cannot be read tells that what was put before it was read.
+        // An unreadable file shows that the agent has read the earlier ones.
         let settled = |mark: &str| -> Result<()> {
             put(&stage.fleet.join(mark), b"{")?;
             Ok(done(mark, "ManifestInvalid")?)

@@ -1,4 +1,5 @@
-//! The admin server, read by a real Prometheus: every name is there, every expression gives data, nothing secret is shown.
+//! The admin server, read by a real Prometheus: every metric exists, every expression returns data, and no secret is
+//! shown.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -16,7 +17,7 @@ use transom_e2e::prometheus::{Prometheus, expressions, monitoring, tool};
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
-/// Starts the agent with an admin server on this machine, and gives its address.
+/// Starts the agent with an admin server on this machine, and returns its address.
 pub(crate) fn start(stage: &Stage, words: &[&str]) -> Result<(Agent, SocketAddr)> {
     let mut command = stage.run()?;
     start_command(stage, command.args(words))
@@ -30,23 +31,23 @@ pub(crate) fn start_command(stage: &Stage, command: &mut Command) -> Result<(Age
     Ok((agent, address))
 }
 
-/// Waits until an agent that logs JSON is ready; gives the address of its admin server.
+/// Waits until an agent that logs JSON is ready, and returns the address of its admin server.
 pub(crate) fn ready(agent: &Agent) -> Result<SocketAddr> {
     let address = wait::until("the address of the admin server", DEADLINE, || {
         let log = agent.log().ok()?;
-        let line = log.lines().find(|line| line.contains("the admin server listens"))?;
+        let line = log.lines().find(|line| line.contains("the admin server is listening"))?;
         serde_json::from_str::<Value>(line).ok()?["address"].as_str()?.parse().ok()
     })?;
     wait::until("readiness", DEADLINE, || http::get(address, "/readyz").ok().filter(|answer| answer.status == 200))?;
     Ok(address)
 }
 
-/// Runs promtool on some text; gives what it says of it, and whether it is content.
+/// Runs promtool on a text; returns whether it succeeded, and its output.
 fn promtool(words: &[&str], input: &str) -> Result<(bool, String)> {
     let mut command = Command::new(tool("promtool")?);
     command.args(words).current_dir(monitoring()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("failed to start promtool")?;
-    // It ends with what it reads; where it reads nothing, it may have ended.
+    // It exits when its input ends; a run that reads no input may have exited already.
     drop(child.stdin.take().context("no input")?.write_all(input.as_bytes()));
     let output = child.wait_with_output()?;
     let said = [output.stdout, output.stderr].concat();
@@ -54,7 +55,7 @@ fn promtool(words: &[&str], input: &str) -> Result<(bool, String)> {
 }
 
 #[test]
-fn the_rules_are_right_for_made_up_series() -> Result<()> {
+fn alert_rules_are_correct_for_synthetic_series() -> Result<()> {
     for words in [&["check", "rules", "rules.yaml"][..], &["test", "rules", "rules.test.yaml"]] {
         let (content, said) = promtool(words, "")?;
         ensure!(content, "promtool {words:?}: {said}");
@@ -63,12 +64,12 @@ fn the_rules_are_right_for_made_up_series() -> Result<()> {
 }
 
 #[test]
-fn every_metric_of_the_list_is_exposed_as_promtool_wants_it() -> Result<()> {
+fn exposes_every_listed_metric_as_promtool_expects() -> Result<()> {
     let stage = Stage::new(3, 8)?;
     let (agent, address) = start(&stage, &["--compatibility-metrics"])?;
     stage.wait_for_secret_file(0)?;
     let missing = |text: &str| -> Vec<&str> {
-        // Those of API servers and of faults are rare: here is neither.
+        // Metrics of API servers and of faults are exempt: this test has neither.
         let names = ALL.iter().filter(|metric| !metric.is_rare()).map(|metric| metric.name);
         names.filter(|name| !text.contains(&format!("# TYPE {name} "))).collect()
     };
@@ -81,7 +82,7 @@ fn every_metric_of_the_list_is_exposed_as_promtool_wants_it() -> Result<()> {
             ALL.iter().find(|metric| metric.name == name).with_context(|| format!("`{name}` is not in the list"))?;
         ensure!(metric.kind.as_str() == kind, "{line}");
     }
-    // The names that dashboards know are as they are; nothing else is to be said.
+    // The names that dashboards use are fixed; promtool must report nothing else.
     let (_, said) = promtool(&["check", "metrics"], &text)?;
     let known = ["_copy_failures counter metrics should have", "mce_hs_addon_kubeconfig_secret_copy_"];
     let others: Vec<&str> = said.lines().filter(|line| !known.iter().any(|known| line.contains(known))).collect();
@@ -91,7 +92,7 @@ fn every_metric_of_the_list_is_exposed_as_promtool_wants_it() -> Result<()> {
 }
 
 #[test]
-fn paths_and_methods_are_answered_as_documented() -> Result<()> {
+fn answers_paths_and_methods_as_documented() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     let (agent, address) = start(&stage, &[])?;
     for (method, path, status) in [
@@ -118,7 +119,7 @@ fn paths_and_methods_are_answered_as_documented() -> Result<()> {
 }
 
 #[test]
-fn a_prometheus_sees_a_fault_and_every_expression_gives_data() -> Result<()> {
+fn prometheus_sees_a_fault_and_every_expression_returns_data() -> Result<()> {
     let stage = Stage::new(5, 8)?;
     let mut canaries = Canaries::default();
     let token = canaries.plant("the token of a source");
@@ -133,10 +134,10 @@ fn a_prometheus_sees_a_fault_and_every_expression_gives_data() -> Result<()> {
     );
     prometheus.wait_for(total, |value| value >= 4.0)?;
     prometheus.wait_for(failures, |value| value == 0.0)?;
-    // Something is written under its eyes: a quantile of nothing is no number.
+    // The agent writes something while it is scraped: a quantile of no data is not a number.
     let token = canaries.plant("another token of a source");
     plant(&stage, 1, &json!({ "token": token }))?;
-    // The fault: a kubeconfig that is none, with something secret in it.
+    // The fault: a text that is not a kubeconfig and contains a secret.
     let broken = canaries.plant("a broken source");
     put_source(&stage, 0, &STANDARD.encode(format!("token: {broken}\nusers: [\"{broken}\n")))?;
     prometheus.wait_for(failures, |value| value >= 1.0)?;
@@ -161,14 +162,14 @@ fn a_prometheus_sees_a_fault_and_every_expression_gives_data() -> Result<()> {
     agent.kill()
 }
 
-/// Puts a text in the place of the kubeconfig of a cluster.
+/// Replaces the kubeconfig of a cluster with a text.
 fn put_source(stage: &Stage, index: usize, encoded: &str) -> Result<()> {
     let text = fs::read_to_string(stage.hosted(index))?;
     let line = text.lines().find(|line| line.starts_with("  kubeconfig: ")).context("no kubeconfig")?;
     put(&stage.hosted(index), text.replace(line, &format!("  kubeconfig: {encoded}")).as_bytes())
 }
 
-/// Gives the user of a cluster's kubeconfig another credential.
+/// Gives the user in a cluster's kubeconfig another credential.
 fn plant(stage: &Stage, index: usize, user: &Value) -> Result<()> {
     let text = fs::read_to_string(stage.hosted(index))?;
     let encoded = text.lines().find_map(|line| line.strip_prefix("  kubeconfig: ")).context("no kubeconfig")?;

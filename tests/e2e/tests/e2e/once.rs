@@ -1,4 +1,4 @@
-//! `run --once` and `render`: what is written, what is not written again, and what the exit code says.
+//! `run --once` and `render`: what they write, what they do not write again, and their exit codes.
 
 use crate::ended::{code, stderr};
 use anyhow::{Result, ensure};
@@ -11,12 +11,12 @@ use transom_e2e::stage::{NOW, Stage};
 use transom_e2e::tree;
 use transom_support::fleet;
 
-/// HostedClusters by what the generator makes of their index.
+/// Indexes of HostedClusters by the state that the generator gives them.
 const NOT_AVAILABLE: usize = 3;
 const WITHOUT_HOME: usize = 5;
 
 #[test]
-fn a_fleet_becomes_secrets_and_taints() -> Result<()> {
+fn turns_a_fleet_into_secrets_and_taints() -> Result<()> {
     let stage = Stage::new(10, 12)?;
     let output = stage.once()?;
     ensure!(code(&output) == Some(0), "{}", stderr(&output));
@@ -37,7 +37,7 @@ fn a_fleet_becomes_secrets_and_taints() -> Result<()> {
     taints_are_right(&stage)
 }
 
-/// What `render` shows of a ManagedCluster is what is there with the agent's fields laid over it.
+/// `render` shows a ManagedCluster as it exists, with the agent's fields laid over it.
 fn taints_are_right(stage: &Stage) -> Result<()> {
     let own = "cluster.open-cluster-management.io/";
     for index in 0..12 {
@@ -65,7 +65,7 @@ fn a_second_run_writes_nothing() -> Result<()> {
     ensure!(code(&stage.once()?) == Some(0));
     let (prints, contents) = (tree::prints(&stage.own())?, tree::contents(&stage.fleet)?);
     ensure!(prints.len() > 10);
-    // At another time, too: what is written does not depend on when it was looked at, before a wait is overdue.
+    // The same at another time: what is written does not depend on the time of the run, before a wait is overdue.
     let again = stage.run()?.args(["--once", "--now", "2026-11-21T08:01:30Z"]).output()?;
     ensure!(code(&again) == Some(0));
     ensure!(tree::prints(&stage.own())? == prints, "a file was written again");
@@ -74,7 +74,7 @@ fn a_second_run_writes_nothing() -> Result<()> {
 }
 
 #[test]
-fn labels_of_the_policy_are_on_what_was_made_for_as_long_as_it_wants_them() -> Result<()> {
+fn managed_objects_carry_the_policys_labels_while_it_lists_them() -> Result<()> {
     let stage = Stage::new(1, 0)?;
     let policy = |own: &str| stage.put_policy("external-managed-kubeconfig", &[("\n  own:\n", own)]);
     policy("\n  own:\n    labels: {team: blue, tier: gold}\n    annotations: {example.com/note: theirs}\n")?;
@@ -96,7 +96,7 @@ fn labels_of_the_policy_are_on_what_was_made_for_as_long_as_it_wants_them() -> R
 }
 
 #[test]
-fn files_of_the_user_are_never_touched() -> Result<()> {
+fn never_changes_files_of_the_user() -> Result<()> {
     let stage = Stage::new(4, 8)?;
     let users = |stage: &Stage| -> Result<_> {
         let mut prints = tree::prints(&stage.fleet)?;
@@ -124,7 +124,7 @@ fn one_broken_cluster_fails_alone() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_does_not_parse_fails_alone() -> Result<()> {
+fn a_file_that_does_not_parse_affects_no_other() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     fs::write(stage.fleet.join("broken.yaml"), "kind: Service\nmetadata: [\n")?;
     let output = stage.once()?;
@@ -136,7 +136,7 @@ fn a_file_that_does_not_parse_fails_alone() -> Result<()> {
 }
 
 #[test]
-fn wrong_use_ends_with_two() -> Result<()> {
+fn wrong_usage_exits_with_2() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     let missing = stage.path("missing");
     let missing = missing.to_string_lossy();
@@ -159,7 +159,7 @@ fn wrong_use_ends_with_two() -> Result<()> {
 }
 
 #[test]
-fn render_says_what_would_change_and_changes_nothing() -> Result<()> {
+fn render_shows_changes_and_writes_nothing() -> Result<()> {
     let stage = Stage::new(4, 10)?;
     let before = tree::prints(&stage.fleet)?;
     let render = |words: &[&str]| -> Result<Output> {

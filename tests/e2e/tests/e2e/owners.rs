@@ -1,4 +1,4 @@
-//! Two policies that own the same: the second is refused wherever it is met, and nothing is written for ever.
+//! Two policies that own the same object or key: the second is refused everywhere, and no write loop arises.
 
 use anyhow::{Context as _, Result, ensure};
 use std::process::{Command, Output, Stdio};
@@ -12,7 +12,7 @@ const FIRST: &str = "built-in-taints";
 const SECOND: &str = "stricter-taints";
 const KEY: &str = "cluster.open-cluster-management.io/unreachable";
 
-/// A folder with the shipped policy and a copy of it that wants another effect of the same taints.
+/// A folder with the bundled policy and a copy of it with another effect for the same taints.
 fn stage() -> Result<Stage> {
     let stage = Stage::new(2, 12)?;
     stage.put_policy(FIRST, &[])?;
@@ -30,7 +30,7 @@ fn put_second(stage: &Stage, key: &str) -> Result<()> {
     put(&stage.policies.join(SECOND).join("policy.yaml"), text.as_bytes())
 }
 
-/// The output of a command that has to end.
+/// The output of a command that must exit.
 fn ended(command: &mut Command) -> Result<Output> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let ended = wait::until(&format!("the end of {command:?}"), DEADLINE, || child.try_wait().ok().flatten());
@@ -49,7 +49,7 @@ fn names_all(text: &str) -> bool {
 }
 
 #[test]
-fn the_second_owner_of_a_key_is_refused_and_every_command_ends() -> Result<()> {
+fn refuses_the_second_owner_of_a_key_and_every_command_exits() -> Result<()> {
     let stage = stage()?;
     let validated = ended(stage.transom()?.arg("validate").arg(&stage.policies))?;
     let said = String::from_utf8(validated.stdout)?;
@@ -70,7 +70,7 @@ fn the_second_owner_of_a_key_is_refused_and_every_command_ends() -> Result<()> {
 }
 
 #[test]
-fn the_second_is_loaded_when_the_first_gives_up_the_key_or_goes_and_the_one_at_work_keeps_it() -> Result<()> {
+fn loads_the_second_owner_once_the_first_gives_up_the_key() -> Result<()> {
     let stage = stage()?;
     let mut agent = stage.watch()?;
     let (first, second) = (stage.policy_status(FIRST), stage.policy_status(SECOND));
@@ -81,7 +81,7 @@ fn the_second_is_loaded_when_the_first_gives_up_the_key_or_goes_and_the_one_at_w
     let text = fs::read_to_string(&written)?;
     fs::remove_file(&written)?;
     stage.wait_for_text(&second, "reason: Loaded")?;
-    // The alphabet decides at a start only: who is at work stays.
+    // Names decide only at startup: an active policy stays active.
     put(&written, text.as_bytes())?;
     stage.wait_for_text(&first, "reason: TaintKeyTaken")?;
     ensure!(fs::read_to_string(&second)?.contains("reason: Loaded"));
@@ -94,7 +94,7 @@ fn the_second_is_loaded_when_the_first_gives_up_the_key_or_goes_and_the_one_at_w
 }
 
 #[test]
-fn the_second_is_refused_also_when_both_can_be_loaded_only_later() -> Result<()> {
+fn refuses_the_second_owner_when_both_become_loadable_later() -> Result<()> {
     let stage = stage()?;
     let policies = [FIRST, SECOND];
     for policy in policies {
@@ -126,8 +126,8 @@ fn the_second_is_refused_also_when_both_can_be_loaded_only_later() -> Result<()>
 }
 
 #[test]
-fn of_two_policies_for_one_secret_the_same_one_has_it_at_every_start() -> Result<()> {
-    // Which of the two is loaded first is chance; one start in three went to the other one.
+fn the_same_policy_owns_a_contested_secret_at_every_start() -> Result<()> {
+    // It is random which of the two is loaded first; one start in three used to choose the other one.
     for _ in 0..10 {
         let stage = Stage::new(1, 0)?;
         stage.put_policy("external-managed-kubeconfig", &[])?;

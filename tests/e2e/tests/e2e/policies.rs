@@ -1,4 +1,4 @@
-//! One policy, component or file holds up no other, and what a policy may do counts whatever its component does.
+//! One policy, component or file blocks no other, and a policy's limits apply whatever its component does.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
@@ -10,7 +10,7 @@ use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::POLICY;
 use transom_support::wait;
 
-/// A stage whose kubeconfig policy has its component in a file; with the policy's file.
+/// A stage whose kubeconfig policy has its component in a file; also returns the path of the policy's file.
 fn stage() -> Result<(Stage, PathBuf, PathBuf)> {
     let stage = Stage::new(1, 0)?;
     stage.put_policy(POLICY, &[("builtin:kubeconfig", "decide.wasm")])?;
@@ -20,7 +20,7 @@ fn stage() -> Result<(Stage, PathBuf, PathBuf)> {
     Ok((stage, policy, component))
 }
 
-/// Replaces a text that must be there.
+/// Replaces a text, which must exist.
 fn edit(path: &Path, from: &str, to: &str) -> Result<()> {
     let text = fs::read_to_string(path)?;
     ensure!(text.contains(from), "{} does not hold `{from}`", path.display());
@@ -31,34 +31,34 @@ fn suspend(policy: &Path) -> Result<()> {
     edit(policy, "\nspec:", "\nspec:\n  suspend: true")
 }
 
-/// Waits until the log has so many lines with a text.
+/// Waits until the log has this many lines with a text.
 fn wait_for_lines(agent: &Agent, text: &str, count: usize) -> Result<()> {
     let look = || (agent.log().ok()?.lines().filter(|line| line.contains(text)).count() >= count).then_some(());
     Ok(wait::until(&format!("{count} lines with `{text}`"), DEADLINE, look)?)
 }
 
 #[test]
-fn suspending_and_narrowing_count_whatever_the_component_does() -> Result<()> {
+fn suspending_and_narrowing_apply_even_if_the_component_fails() -> Result<()> {
     let (stage, policy, component) = stage()?;
     let (agent, status, primary) = (stage.watch()?, stage.policy_status(POLICY), stage.hosted_status(0));
     let first = stage.wait_for_secret(0, "the secret", |_| true)?;
     put(&component, b"no component")?;
     stage.wait_for_text(&status, "reason: ComponentInvalid")?;
     wait_for_lines(&agent, "refused: ", 1)?;
-    // Suspended, also where the rest of the manifest makes no sense.
+    // Suspended, even if the rest of the manifest is invalid.
     for nonsense in ["", "\n  nonsense: 1"] {
         edit(&policy, "\nspec:", &format!("\nspec:\n  suspend: true{nonsense}"))?;
         stage.wait_for_text(&primary, "reason: Suspended")?;
         stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
-        stage.wait_for_text(&status, "the earlier revision goes on within what this manifest allows")?;
+        stage.wait_for_text(&status, "the previous revision stays active within the limits of this manifest")?;
         edit(&policy, &format!("\n  suspend: true{nonsense}"), "")?;
         stage.wait_for_secret(0, "the port of what goes on", |secret| secret.server.ends_with(":7443"))?;
         stage.edit(&stage.hosted(0), "port: 7443\n    protocol", "port: 6443\n    protocol")?;
         stage.wait_for_secret(0, "the first port", |secret| secret.server == first.server)?;
     }
-    // Each of these manifests was refused, and each refusal was told.
+    // Each of these manifests was refused, and each refusal was reported.
     wait_for_lines(&agent, "refused: ", 5)?;
-    // Narrowed to a name that the earlier revision does not write.
+    // Narrowed to a name that the previous revision does not write.
     edit(&policy, "      name: external-managed-kubeconfig\n", "      name: other\n")?;
     stage.wait_for_text(&primary, "reason: WriteNotGranted")?;
     ensure!(stage.secret(0).exists(), "what was made was removed");
@@ -68,7 +68,7 @@ fn suspending_and_narrowing_count_whatever_the_component_does() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_changes_all_the_time_holds_up_no_other() -> Result<()> {
+fn a_constantly_changing_file_blocks_no_other() -> Result<()> {
     let (stage, policy, _) = stage()?;
     let busy = fs::read_to_string(program::policy("built-in-taints"))?;
     let files = ["busy.yaml", "busy.log", "sub/busy.txt"].map(|name| stage.policies.join(name));
@@ -91,20 +91,20 @@ fn a_file_that_changes_all_the_time_holds_up_no_other() -> Result<()> {
         writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
         suspended
     })?;
-    // What changed all the time is taken, too.
+    // The constantly changing file is loaded, too.
     stage.wait_for_text(&stage.policy_status("built-in-taints"), "reason: Loaded")?;
     agent.stop()?;
     Ok(())
 }
 
 #[test]
-fn a_component_of_the_same_size_and_time_is_another_one() -> Result<()> {
+fn detects_a_new_component_of_equal_size_and_time() -> Result<()> {
     let (stage, _, component) = stage()?;
     let agent = stage.watch()?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
     let (good, time) = (fs::read(&component)?, fs::metadata(&component)?.modified()?);
     let bad = vec![0; good.len()];
-    // Written over in place, and put in place of it.
+    // Overwritten in place, and replaced.
     for in_place in [true, false] {
         for (bytes, reason) in [(&bad, "ComponentInvalid"), (&good, "Loaded")] {
             let path = if in_place { component.clone() } else { stage.path("other") };
@@ -119,7 +119,7 @@ fn a_component_of_the_same_size_and_time_is_another_one() -> Result<()> {
 }
 
 #[test]
-fn a_component_outside_is_refused_and_holds_up_no_other() -> Result<()> {
+fn refuses_a_component_outside_the_folder_and_blocks_no_other() -> Result<()> {
     let (stage, policy, _) = stage()?;
     let taints = fs::read_to_string(program::policy("built-in-taints"))?;
     std::os::unix::fs::symlink("/etc/passwd", stage.policies.join("link.wasm"))?;
@@ -155,7 +155,7 @@ fn folders_that_are_links_to_each_other_end() -> Result<()> {
 }
 
 #[test]
-fn a_manifest_that_cannot_be_read_is_told_in_the_status_of_its_policy() -> Result<()> {
+fn reports_an_unreadable_manifest_in_the_policy_status() -> Result<()> {
     let (stage, policy, _) = stage()?;
     let (agent, status) = (stage.watch()?, stage.policy_status(POLICY));
     stage.wait_for_text(&status, "reason: Loaded")?;

@@ -1,5 +1,5 @@
-//! What the real agent counts as an attempt, and what a real Prometheus makes of its counters with the rules that ship: the
-//! service level and the alerts. Each sentence about rules alone is a test of promtool.
+//! What the real agent counts as an attempt, and what a real Prometheus computes from its counters with the shipped
+//! rules: the service level and the alerts. Statements about the rules alone are tests of promtool.
 
 use crate::metrics::start_command;
 use anyhow::{Context as _, Result, ensure};
@@ -15,28 +15,28 @@ use transom_support::wait;
 use transom_test_cluster::Clock;
 
 const POLICY: &str = "external-managed-kubeconfig";
-/// The fleet of the audit, twenty that are right and one without a Service; beside it one that is held and one that waits,
+/// The fleet of the resync: twenty correct clusters and one without a Service; also a suspended one and a waiting one,
 /// which are no attempts.
 const CLUSTERS: usize = 23;
 const WRONG: usize = 20;
 
-/// A fleet, and the clock by which its agent works.
+/// A fleet, and the clock of its agent.
 struct Scene {
     stage: Stage,
     clock: Clock,
 }
 
-/// Attempts, and how many of them failed.
+/// The number of attempts, and of failed ones.
 fn counted(admin: SocketAddr) -> Result<(f64, f64)> {
     Ok((http::metric(admin, COPY_TOTAL.name, "")?, http::metric(admin, COPY_FAILURES.name, "")?))
 }
 
-/// How many reconciles there were for a cause.
+/// The number of reconciles for a cause.
 fn reconciles(admin: SocketAddr, why: &str) -> Result<f64> {
     http::metric(admin, RECONCILES.name, &format!("cause=\"{why}\""))
 }
 
-/// Waits for so many more reconciles for a cause: as many chances to count too much.
+/// Waits for this many more reconciles for a cause, so that wrong counting has a chance to show.
 fn goes_on(admin: SocketAddr, why: &str, times: usize) -> Result<()> {
     let enough = reconciles(admin, why)? + times as f64;
     let look = || reconciles(admin, why).ok().filter(|count| *count >= enough);
@@ -44,7 +44,7 @@ fn goes_on(admin: SocketAddr, why: &str, times: usize) -> Result<()> {
 }
 
 impl Scene {
-    /// `resync_seconds` apart, every primary is resynced.
+    /// The agent resyncs every primary each `resync_seconds`.
     fn new(resync_seconds: u32) -> Result<Self> {
         let stage = Stage::new(CLUSTERS, 1)?;
         let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
@@ -56,7 +56,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Has the clock show so many minutes past eight, and stand: what counts once a minute counts once.
+    /// Stops the clock at this many minutes past eight: what counts once a minute counts once.
     fn minute(&self, minute: usize) -> Result<()> {
         self.clock.hold(&format!("2026-11-21 08:{minute:02}:30"))
     }
@@ -66,7 +66,7 @@ impl Scene {
         start_command(&self.stage, self.clock.wear(&mut command)?)
     }
 
-    /// Takes the Service of a cluster away, and gives what puts it back.
+    /// Removes the Service of a cluster, and returns a function that restores it.
     fn break_service(&self, index: usize) -> Result<impl Fn() -> Result<()> + use<>> {
         let path = self.stage.hosted(index);
         let whole = fs::read_to_string(&path)?;
@@ -77,7 +77,7 @@ impl Scene {
         Ok(move || put(&path, whole.as_bytes()))
     }
 
-    /// Waits until so much was counted, and not more.
+    /// Waits until exactly this much was counted.
     fn wait_for(&self, admin: SocketAddr, expected: (f64, f64)) -> Result<()> {
         let look = || counted(admin).ok().filter(|counted| counted.0 >= expected.0);
         let there = wait::until(&format!("{expected:?} attempts"), DEADLINE, look)
@@ -88,10 +88,10 @@ impl Scene {
 }
 
 #[test]
-fn a_start_counts_each_cluster_once_however_often_a_failure_is_tried_again() -> Result<()> {
+fn a_start_counts_each_cluster_once_despite_retries() -> Result<()> {
     let scene = Scene::new(1_800)?;
     let mend = scene.break_service(WRONG)?;
-    // The second start finds all of them right but one, and writes nothing: the counters say the same.
+    // The second start finds all of them correct except one, and writes nothing: the counters show the same.
     for start in ["first", "second"] {
         let (agent, admin) = scene.start()?;
         scene.wait_for(admin, (21.0, 1.0)).context(start)?;
@@ -101,7 +101,7 @@ fn a_start_counts_each_cluster_once_however_often_a_failure_is_tried_again() -> 
         }
         ensure!(counted(admin)? == (21.0, 1.0), "{start} start, and three more tries: {:?}", counted(admin)?);
         if start == "second" {
-            // A change that writes counts, and so does the end of a failure.
+            // A change that writes counts, and so does a recovery.
             let text = fs::read_to_string(scene.stage.hosted(0))?;
             put(&scene.stage.hosted(0), text.replace("port: 6443", "port: 7443").as_bytes())?;
             scene.wait_for(admin, (22.0, 1.0)).context("a change")?;
@@ -114,19 +114,19 @@ fn a_start_counts_each_cluster_once_however_often_a_failure_is_tried_again() -> 
 }
 
 #[test]
-fn a_resync_counts_each_cluster_once_and_prometheus_makes_the_service_level_of_it() -> Result<()> {
+fn a_resync_counts_each_cluster_once_for_the_service_level() -> Result<()> {
     let scene = Scene::new(1)?;
     let mend = scene.break_service(WRONG)?;
     let (agent, admin) = scene.start()?;
     let prometheus = Prometheus::start(&scene.stage.path("prometheus"), admin)?;
     let mut expected = (21.0, 1.0);
     for minute in 1..2 {
-        // Within a minute the same result counts once, however often it is found.
+        // Within a minute the same result counts once, however often it occurs.
         goes_on(admin, "Resync", 2 * CLUSTERS)?;
         scene.wait_for(admin, expected)?;
         prometheus.wait_for(COPY_TOTAL.name, |total| total == expected.0)?;
         scene.minute(minute)?;
-        // The one that fails is resynced as well, though it is tried again in between.
+        // The failing cluster is resynced as well, despite its retries in between.
         expected = (expected.0 + 21.0, expected.1 + 1.0);
         scene.wait_for(admin, expected)?;
     }
@@ -134,13 +134,13 @@ fn a_resync_counts_each_cluster_once_and_prometheus_makes_the_service_level_of_i
     prometheus.wait_for(&level, |level| (level - 100.0 * 20.0 / 21.0).abs() < 1e-9)?;
     prometheus.wait_for("transom:copy_errors:ratio_rate5m", |ratio| (ratio - 1.0 / 21.0).abs() < 1e-9)?;
     prometheus.wait_for("transom:primaries_sound:ratio", |ratio| (ratio - 22.0 / 23.0).abs() < 1e-9)?;
-    // One alone: a warning, whatever the clocks say, and nothing that pages.
+    // A single failure: a warning at most, independent of timing, and no page.
     prometheus
         .wait_for("count(ALERTS{alertname=\"TransomPrimariesFailed\", severity=\"warning\"})", |count| count == 1.0)?;
     prometheus.wait_for("count(ALERTS)", |count| count == 1.0)?;
 
     let others = [1, 2].into_iter().map(|index| scene.break_service(index)).collect::<Result<Vec<_>>>()?;
-    // What turns counts at once.
+    // A change of result counts at once.
     expected = (expected.0 + 2.0, expected.1 + 2.0);
     scene.wait_for(admin, expected)?;
     for alert in ["TransomSuccessLow", "TransomCopyErrorsHigh"] {

@@ -1,5 +1,5 @@
-//! Statuses that cannot be written for a while: they are written as soon as they can be, without any news of an object, and
-//! never over a newer one.
+//! Statuses that cannot be written for a while: the agent writes them as soon as possible, without any change of an
+//! object, and never over a newer one.
 
 use crate::ended::{code, stderr};
 use anyhow::{Result, ensure};
@@ -9,7 +9,7 @@ use transom_e2e::agent::DEADLINE;
 use transom_e2e::stage::Stage;
 use transom_support::wait;
 
-/// Puts a folder where a file is to be, and something into it: the system refuses to write there, as it does on a full disk.
+/// Puts a non-empty folder in the place of a file: writing fails, as on a full disk.
 fn in_the_way(file: &Path) -> Result<()> {
     if file.exists() {
         fs::remove_file(file)?;
@@ -19,7 +19,7 @@ fn in_the_way(file: &Path) -> Result<()> {
 }
 
 #[test]
-fn a_status_that_cannot_be_written_is_written_as_soon_as_it_can_be() -> Result<()> {
+fn writes_a_delayed_status_as_soon_as_possible() -> Result<()> {
     let stage = Stage::new(3, 3)?;
     ensure!(code(&stage.once()?) == Some(0));
     let blocked = [stage.hosted_status(0), stage.hosted_status(2), stage.policy_status("built-in-taints")];
@@ -36,13 +36,13 @@ fn a_status_that_cannot_be_written_is_written_as_soon_as_it_can_be() -> Result<(
     };
     wait::until("a word on the primaries", DEADLINE, || told("failed to write the status", 2))?;
     wait::until("a word on the policy", DEADLINE, || told("the status of built-in-taints", 1))?;
-    // What is newer takes the place of what could not be written before.
+    // A newer status replaces the one that could not be written.
     stage.edit(&stage.hosted(0), "status: \"True\"\n    type: Available", "status: \"False\"\n    type: Available")?;
     wait::until("a word on the newer status", DEADLINE, || told("failed to write the status", 3))?;
     fs::remove_file(stage.hosted(2))?;
     stage.wait_for_end(&stage.secret(2))?;
     blocked.iter().try_for_each(fs::remove_dir_all)?;
-    // Nothing is told of any object from here on.
+    // No object changes from here on.
     stage.wait_for_text(&stage.hosted_status(0), "state: Held")?;
     stage.wait_for_text(&stage.policy_status("built-in-taints"), "counts:")?;
     let log = agent.stop()?;

@@ -1,4 +1,4 @@
-//! A component or policy is replaced while the agent works: whole, or not at all and with a reason.
+//! A component or policy is replaced while the agent runs: completely, or not at all and with a reason.
 
 use anyhow::{Result, ensure};
 use std::fs;
@@ -9,11 +9,11 @@ use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::{POLICY, Swap};
 use transom_support::wait;
 
-/// What memory may grow by from one half of the swaps to the other.
+/// The maximum growth of memory from one half of the swaps to the other.
 const GROWTH_BYTES: u64 = 8 << 20;
 
 #[test]
-fn swaps_under_constant_change_lose_nothing_and_mix_nothing() -> Result<()> {
+fn swaps_under_constant_change_lose_and_mix_nothing() -> Result<()> {
     let swapped = Swap { clusters: 8, swaps: 10 }.run()?;
     ensure!(swapped.edits > 10 && swapped.read > 100, "{swapped:?}");
     ensure!(swapped.growth() < GROWTH_BYTES, "memory grew: {swapped:?}");
@@ -39,7 +39,7 @@ fn stage() -> Result<(Stage, PathBuf)> {
     Ok((stage, component))
 }
 
-/// Whether the agent still follows what the user changes.
+/// Whether the agent still follows changes of the user.
 fn goes_on(stage: &Stage, from: &str, to: &str) -> Result<()> {
     stage.edit(&stage.hosted(0), &format!("port: {from}\n    protocol"), &format!("port: {to}\n    protocol"))?;
     stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(&format!(":{to}")))?;
@@ -47,7 +47,7 @@ fn goes_on(stage: &Stage, from: &str, to: &str) -> Result<()> {
 }
 
 #[test]
-fn a_broken_component_is_refused_and_the_old_one_goes_on() -> Result<()> {
+fn a_broken_component_is_refused_and_the_previous_revision_stays_active() -> Result<()> {
     let (stage, component) = stage()?;
     let good = fs::read(&component)?;
     let agent = stage.watch()?;
@@ -60,7 +60,7 @@ fn a_broken_component_is_refused_and_the_old_one_goes_on() -> Result<()> {
     ensure!(told.contains("spec.guests.decide"), "the field is named: {told}");
     ensure!(told.contains(&first.component), "the revision at work is still named: {told}");
     goes_on(&stage, "6443", "7443")?;
-    // One that is of another world, one that is gone, and the first again.
+    // A component of another world, a missing one, and the first again.
     put(&component, &program::component("taints")?)?;
     stage.wait_for_text(&status, "reason: WorldMismatch")?;
     fs::remove_file(&component)?;
@@ -74,7 +74,7 @@ fn a_broken_component_is_refused_and_the_old_one_goes_on() -> Result<()> {
 }
 
 #[test]
-fn a_component_elsewhere_that_comes_later_is_loaded() -> Result<()> {
+fn loads_a_component_from_another_place_that_appears_later() -> Result<()> {
     let stage = Stage::new(1, 0)?;
     stage.put_policy(POLICY, &[("builtin:kubeconfig", "decide.wasm")])?;
     let mut command = stage.run()?;
@@ -89,7 +89,7 @@ fn a_component_elsewhere_that_comes_later_is_loaded() -> Result<()> {
 }
 
 #[test]
-fn a_policy_that_is_removed_leaves_what_it_made() -> Result<()> {
+fn a_removed_policy_leaves_its_objects_in_place() -> Result<()> {
     let (stage, _) = stage()?;
     let agent = stage.watch()?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
@@ -102,7 +102,7 @@ fn a_policy_that_is_removed_leaves_what_it_made() -> Result<()> {
 }
 
 #[test]
-fn a_policy_with_a_mistake_is_refused_and_its_field_named() -> Result<()> {
+fn refuses_an_invalid_policy_and_names_the_field() -> Result<()> {
     let (stage, _) = stage()?;
     let agent = stage.watch()?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
@@ -124,7 +124,7 @@ fn a_policy_with_a_mistake_is_refused_and_its_field_named() -> Result<()> {
         wait::until(&format!("{reason} for {field}"), DEADLINE, look)?;
     }
     goes_on(&stage, "6443", "7443")?;
-    // A change of settings that is right takes over whole.
+    // A change to valid settings takes effect completely.
     put(&policy, good.replace("clusterDomain: cluster.local", "clusterDomain: \"\"").as_bytes())?;
     stage.wait_for_secret(0, "the short host", |secret| secret.server.ends_with(".svc:7443"))?;
     stage.wait_for_secret(1, "the short host", |secret| secret.server.contains(".svc:"))?;

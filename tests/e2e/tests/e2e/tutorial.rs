@@ -1,6 +1,6 @@
-//! The page `guest/README.md` followed to the letter, from an empty folder to a rendered cluster: its files are written as
-//! they stand there, its commands are run. It takes half a minute, because a compiler makes a guest natively and for
-//! WebAssembly: nothing less tells whether the first hour of a newcomer works.
+//! Follows the page `guest/README.md` to the letter, from an empty folder to a rendered cluster: writes its files as
+//! shown and runs its commands. It takes half a minute because it compiles a guest natively and for WebAssembly;
+//! nothing less shows whether the first hour of a newcomer works.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
@@ -11,7 +11,7 @@ use transom_e2e::program;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// A block of code on the page, and what the line before it says.
+/// A block of code on the page, and the line before it.
 struct Block {
     before: String,
     language: String,
@@ -47,15 +47,15 @@ fn file(line: &str) -> Option<&str> {
     line.split('`').skip(1).step_by(2).filter(|word| word.contains('.')).last()
 }
 
-/// Runs a block in a folder; gives what it said on both outputs.
+/// Runs a block in a folder; returns what it printed on both outputs.
 fn run(block: &str, folder: &Path) -> Result<String> {
     let binary = program::binary()?.parent().context("the binary lies in no folder")?.to_owned();
     let mut bash = Command::new("bash");
-    // Of the cargo that runs this test only the toolchain stays.
+    // Keeps only the toolchain from the environment of the cargo that runs this test.
     for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
         bash.env_remove(name);
     }
-    // What is built on the way lasts, so that dependencies are built once.
+    // Keeps build output, so that dependencies are built once.
     let target = binary.parent().context("no target folder")?;
     bash.env("CARGO_BUILD_BUILD_DIR", target.join("tutorial"));
     let mut path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
@@ -84,7 +84,7 @@ fn has_library() -> Result<bool> {
 }
 
 #[test]
-fn the_page_can_be_followed_to_the_letter() -> Result<()> {
+fn the_tutorial_works_as_written() -> Result<()> {
     let top = tempfile::tempdir()?;
     let root = program::root().canonicalize()?;
     symlink(&root, top.path().join("transom"))?;
@@ -93,7 +93,7 @@ fn the_page_can_be_followed_to_the_letter() -> Result<()> {
     let (mut written, mut said, mut installed) = (0, Vec::new(), false);
     for Block { before, language, text } in blocks(&page, "A guest in ten minutes")? {
         match language.as_str() {
-            // What is installed is what was built for this test.
+            // Installs what was built for this test.
             "sh" if text.contains("cargo install") => {
                 ensure!(
                     !installed
@@ -117,7 +117,7 @@ fn the_page_can_be_followed_to_the_letter() -> Result<()> {
             }
         }
     }
-    // Also with what the last steps left beside the cases.
+    // Also with the files that the last steps left beside the cases.
     said.push(run("transom test .", &guest)?);
     let said = said.join("\n");
     ensure!(installed && written == 10, "{written} files were written");

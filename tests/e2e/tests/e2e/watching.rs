@@ -1,4 +1,4 @@
-//! The agent beside an editor: whatever is changed in the folder, what it made follows. Every wait is for a state.
+//! The agent beside an editor: managed objects follow every change in the folder. Every wait is for a state.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
@@ -13,7 +13,7 @@ const READY: usize = 0;
 const NOT_AVAILABLE: usize = 3;
 const WITHOUT_HOME: usize = 5;
 
-/// The list of what cannot be read.
+/// The list of unreadable objects.
 fn unreadable(stage: &Stage) -> PathBuf {
     stage.own().join("unreadable.yaml")
 }
@@ -25,14 +25,14 @@ fn documents(path: &std::path::Path) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_changed_service_and_a_rotated_credential_reach_the_secret() -> Result<()> {
+fn a_changed_service_or_rotated_credential_updates_the_secret() -> Result<()> {
     let stage = Stage::new(2, 0)?;
     let agent = stage.watch()?;
     let first = stage.wait_for_secret(READY, "the secret", |_| true)?;
     stage.edit(&stage.hosted(READY), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
     let moved = stage.wait_for_secret(READY, "the new port", |secret| secret.server.ends_with(":7443"))?;
     ensure!(moved.carries(&first));
-    // The credential of another cluster of the fleet, which has its own authority and key.
+    // The credential of another cluster of the fleet, which has its own CA and key.
     let other = fs::read_to_string(stage.hosted(1))?;
     let line = |text: &str| text.lines().find(|line| line.starts_with("  kubeconfig: ")).map(str::to_owned);
     let (own, rotated) = (fs::read_to_string(stage.hosted(READY))?, line(&other).context("no kubeconfig")?);
@@ -45,7 +45,7 @@ fn a_changed_service_and_a_rotated_credential_reach_the_secret() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_comes_later_ends_the_wait() -> Result<()> {
+fn a_namespace_created_later_ends_the_wait() -> Result<()> {
     let stage = Stage::new(6, 0)?;
     let agent = stage.watch()?;
     stage.wait_for_text(&stage.hosted_status(WITHOUT_HOME), "state: Waiting")?;
@@ -74,7 +74,7 @@ fn a_cluster_that_becomes_available_gets_its_secret() -> Result<()> {
 }
 
 #[test]
-fn an_edited_or_deleted_result_is_put_right() -> Result<()> {
+fn restores_an_edited_or_deleted_secret() -> Result<()> {
     let stage = Stage::new(1, 0)?;
     let agent = stage.watch()?;
     let first = stage.wait_for_secret(READY, "the secret", |_| true)?;
@@ -125,7 +125,7 @@ fn a_file_that_does_not_parse_keeps_its_last_good_state() -> Result<()> {
     let good = fs::read_to_string(stage.hosted(READY))?;
     put(&stage.hosted(READY), format!("{good}\n---\nkind: [\n").as_bytes())?;
     stage.wait_for_text(&unreadable(&stage), "hosted-00000.yaml")?;
-    // What it held goes on: the result is put right from it.
+    // Its last good content still applies: the agent restores the secret from it.
     fs::remove_file(stage.secret(READY))?;
     ensure!(stage.wait_for_secret(READY, "the secret again", |_| true)? == first);
     put(&stage.hosted(READY), good.replace("port: 6443\n    protocol", "port: 8443\n    protocol").as_bytes())?;
@@ -136,7 +136,7 @@ fn a_file_that_does_not_parse_keeps_its_last_good_state() -> Result<()> {
 }
 
 #[test]
-fn an_object_in_two_files_is_refused_in_both() -> Result<()> {
+fn an_object_in_two_files_is_unreadable_in_both() -> Result<()> {
     let stage = Stage::new(2, 0)?;
     let agent = stage.watch()?;
     stage.wait_for_secret(READY, "the secret", |_| true)?;
@@ -155,7 +155,7 @@ fn an_object_in_two_files_is_refused_in_both() -> Result<()> {
 }
 
 #[test]
-fn taints_of_the_user_and_of_the_agent_live_side_by_side() -> Result<()> {
+fn taints_of_the_user_and_of_the_agent_coexist() -> Result<()> {
     let stage = Stage::new(0, 8)?;
     let agent = stage.watch()?;
     let name = "edge-00007";
@@ -167,7 +167,7 @@ fn taints_of_the_user_and_of_the_agent_live_side_by_side() -> Result<()> {
     let path = stage.managed(name);
     stage.edit(&path, users, others)?;
     wait_for("the user's other taint beside ours", &[others, ours])?;
-    // The cluster is heard of again: nothing of ours stays over the user's fields.
+    // The agent sees the cluster again: no managed field covers the user's fields any more.
     let available = |status: &str| format!("status: \"{status}\"\n    type: ManagedClusterConditionAvailable");
     stage.edit(&path, &available("False"), &available("True"))?;
     wait_for("the user's taint alone", &[others])?;
@@ -179,7 +179,7 @@ fn taints_of_the_user_and_of_the_agent_live_side_by_side() -> Result<()> {
 }
 
 #[test]
-fn a_second_agent_is_turned_away() -> Result<()> {
+fn refuses_a_second_agent() -> Result<()> {
     let stage = Stage::new(1, 0)?;
     let agent = stage.watch()?;
     stage.wait_for_secret(READY, "the secret", |_| true)?;

@@ -1,5 +1,5 @@
-//! A HostedCluster with its admin kubeconfig, Service and namespaces. Most are ready; by their index some are held
-//! (not available), wait (no klusterlet namespace), have a dotted name or another form of Service.
+//! A HostedCluster with its admin kubeconfig, Service and namespaces. Most are ready; by index, some are suspended (not
+//! available), wait (no klusterlet namespace), have a dotted name or another form of Service.
 
 use super::{File, environment, minute, region};
 use crate::identity::Identity;
@@ -22,7 +22,7 @@ fn has_home(index: usize) -> bool {
     index % 40 != 5
 }
 
-/// Every 10th has dots in its name, and an annotation that names its managed cluster without them.
+/// Every 10th has dots in its name, and an annotation that names its managed cluster without dots.
 fn is_dotted(index: usize) -> bool {
     index % 10 == 8
 }
@@ -91,7 +91,7 @@ fn override_of(index: usize, managed: &str) -> String {
     }
 }
 
-/// The port of clients, in the forms that are seen: unnamed, IBM's number, named beside another.
+/// The port for clients, in the forms found in practice: unnamed, IBM's number, named beside another.
 fn ports(index: usize) -> &'static str {
     match index % 7 {
         1 => "\n  - port: 2040\n    protocol: TCP\n    targetPort: client",
@@ -107,7 +107,7 @@ fn kubeconfig(host: &str, identity: &Identity) -> String {
     let [ca, certificate, key] = [&identity.ca, &identity.certificate, &identity.key].map(|pem| STANDARD.encode(pem));
     let values = [("host", host), ("ca", &ca), ("certificate", &certificate), ("key", &key)];
     let text = fill(KUBECONFIG, &values);
-    // The first line of a template is for its reader, not for a cluster.
+    // The first line of a template is a comment for its reader.
     let document = text.split_once('\n').map_or(text.as_str(), |(_, document)| document);
     STANDARD.encode(document)
 }

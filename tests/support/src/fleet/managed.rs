@@ -24,7 +24,7 @@ pub(super) fn file(index: usize, clusters: usize, numbers: &mut Numbers) -> File
     File { path: format!("managed/{name}.yaml"), text: fill(OBJECT, &values), objects: 1 }
 }
 
-/// Seven of ten are available, one each is not, is not heard of, and has just joined.
+/// Seven of ten are available; one is not, one has not reported, and one has just joined.
 fn available(index: usize) -> String {
     let (status, reason, message) = match index % 10 {
         7 => ("False", "ManagedClusterKubeAPIServerUnavailable", "The kube-apiserver is not ok, status code: 503"),
@@ -38,7 +38,7 @@ fn available(index: usize) -> String {
     )
 }
 
-/// A user's own taint that must stay, or one of an earlier state that must go.
+/// A user's own taint that must stay, or an outdated one that must go.
 fn taints(index: usize) -> &'static str {
     match index % 10 {
         4 | 7 => {

@@ -283,7 +283,7 @@ pub(super) fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure 
 
 /// The outcome of a plan on a replica that does not lead: no step is tried.
 fn not_leading(plan: &Plan) -> Outcome {
-    let message = "another replica leads; it does the work".to_owned();
+    let message = "another replica is the leader and does the writes".to_owned();
     let failure = WriteFailure { reason: KnownReason::NotLeading, message };
     let first = plan.steps.first().map(|step| StepOutcome::failed(step, failure));
     Outcome { steps: first.into_iter().collect(), stopped: None }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use transom_core::contract::{Change, Verdict};
 use transom_core::failure::Failure;
 use transom_core::trigger::{self, PredicateResult};
-use transom_core::work::{Key, Cause, WorkItem};
+use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::Limits;
 
 impl Agent {

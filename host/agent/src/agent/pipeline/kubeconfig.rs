@@ -9,7 +9,6 @@ use crate::policies::load::Loaded;
 use source::Sources;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_core::ownership::{Ownership, Contender};
 use transom_core::contract::credentials::Proposal;
 use transom_core::contract::decide::{Input, Need, Requirement};
 use transom_core::contract::{Primary, Timed};
@@ -17,11 +16,12 @@ use transom_core::failure::Failure;
 use transom_core::inputs::{self, Found};
 use transom_core::kubeconfig::Terms;
 use transom_core::object::Object;
+use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::Plan;
+use transom_core::plan::handover::Handover;
 use transom_core::plan::kubeconfig::{self, Document, Wanted};
 use transom_core::plan::prune::Undesired;
-use transom_core::plan::handover::Handover;
 use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
@@ -31,7 +31,7 @@ use transom_core::work::Key;
 use transom_engine::Limits;
 
 /// How long after its beginning a policy waits for the primaries of other policies that may want the same targets. Once
-/// they are located, the oldest claimant is known, whichever policy was loaded first. The limit keeps a guest that
+/// they are located, the oldest contender is known, whichever policy was loaded first. The limit keeps a guest that
 /// takes long for each primary from holding up other policies.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the claim is checked again meanwhile.
@@ -211,7 +211,9 @@ impl Asking<'_> {
 
     /// Checks whether a target that was made for another primary may be taken over now.
     async fn succeed(&self, gathered: &Gathered, seen: &mut Seen) -> Result<(), Failure> {
-        let Gathered { existing: Some(existing), ownership: Ownership::Owner { .. }, .. } = gathered else { return Ok(()) };
+        let Gathered { existing: Some(existing), ownership: Ownership::Owner { .. }, .. } = gathered else {
+            return Ok(());
+        };
         let policy = &self.loaded.revision.policy;
         let Some(handover) = Handover::of(policy, self.primary, self.key, existing) else { return Ok(()) };
         let connected = self.agent.connections.has(&handover.former.primary.cluster);

@@ -1,14 +1,14 @@
 //! Puts off a primary that would be reconciled too often. Asks no guest, and reads at most the primary.
 
 use crate::agent::Agent;
-use crate::agent::workqueue::Workqueue;
 use crate::agent::queue::Request;
+use crate::agent::workqueue::Workqueue;
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::time::Duration;
 use transom_core::report::{self, Reconcile};
 use transom_core::share::often::PutOff;
-use transom_core::work::{Key, Cause, WorkItem};
+use transom_core::work::{Cause, Key, WorkItem};
 
 impl Agent {
     /// Puts an item back into the queue until the primary may be reconciled again, and reports that once.
@@ -50,7 +50,7 @@ mod tests {
     const POLICY: &str = "external-managed-kubeconfig";
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_primary_that_changes_all_the_time_is_reconciled_so_often_and_says_so() {
+    async fn limits_and_reports_reconciles_of_an_ever_changing_primary() {
         let folder = tempfile::tempdir().unwrap();
         let case =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");

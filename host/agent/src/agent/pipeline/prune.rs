@@ -18,12 +18,14 @@ impl Agent {
         let made = self.known.lock().outputs.of(key).next().is_some();
         if let Some(place) = self.connections.unread(&key.primary).filter(|_| made) {
             // The primary may be in that place, so its claim and what was made for it stay.
-            let message =
-                format!("{} is not found, but {place} cannot be read: what was made for it stays", key.primary);
+            let message = format!(
+                "{} is not found, but {place} cannot be read: its managed objects are left in place",
+                key.primary
+            );
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
         if made && self.connections.confirm(&key.primary).await?.is_some() {
-            let message = format!("{} is there, though no event has told of it yet", key.primary);
+            let message = format!("{} exists, although no watch event has reported it yet", key.primary);
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
         let woken = self.known.lock().ownership.remove(key);

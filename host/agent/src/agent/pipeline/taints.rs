@@ -17,7 +17,7 @@ use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::TaintsRule;
 use transom_core::report::Success;
 use transom_core::requirements;
-use transom_core::work::{Key, Cause};
+use transom_core::work::{Cause, Key};
 use transom_engine::Limits;
 
 impl Agent {

@@ -13,7 +13,7 @@ use std::path::Path;
 pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
     let cases = folder.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "cases"));
     let above = cases.and_then(Path::parent).with_context(|| {
-        format!("failed to find the policy of `{}`: it lies in no folder `cases`", folder.display())
+        format!("failed to find the policy of `{}`: it is not below a folder `cases`", folder.display())
     })?;
     let found = Source::new(Some(above), None)
         .read()

@@ -28,12 +28,12 @@ pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) ->
     let mut differences = Vec::new();
     for (wanted, extent) in &wanted {
         match found.iter().find(|object| name(object) == name(wanted)) {
-            None => differences.push(format!("{}: want it written, it was not", name(wanted))),
+            None => differences.push(format!("{}: expected it to be written, it was not", name(wanted))),
             Some(object) => differences.extend(one(wanted, object, *extent)),
         }
     }
     let unwanted = found.iter().filter(|object| !wanted.iter().any(|(wanted, _)| name(wanted) == name(object)));
-    differences.extend(unwanted.map(|object| format!("{}: want it not written, it was", name(object))));
+    differences.extend(unwanted.map(|object| format!("{}: expected it not to be written, it was", name(object))));
     differences
 }
 
@@ -46,7 +46,7 @@ pub(super) fn one(wanted: &Value, found: &Value, extent: Extent) -> Vec<String> 
     differ(Side::of(&wanted), Side::of(&found), "", extent, &mut |path, want, have| {
         differences.insert(match (want.shown(), have.shown()) {
             // A hidden value may look the same on both sides, or not be shown at all.
-            (Some(want), Some(have)) if want != have => format!("`{path}`: want {want}, have {have}"),
+            (Some(want), Some(have)) if want != have => format!("`{path}`: expected {want}, got {have}"),
             _ => format!("`{path}` differs"),
         });
     });
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_partial_object_only_what_is_named_counts() {
+    fn compares_only_the_named_fields_of_a_partial_object() {
         let found =
             [cluster(json!({"taints": [{"key": "k", "effect": "NoSelect", "timeAdded": "t"}], "accepted": true}))];
         let named = |spec: Value| json!({"kind": "ManagedCluster", "metadata": {"name": "c"}, "spec": spec});
@@ -180,10 +180,10 @@ mod tests {
             (json!({"taints": [{"key": "k"}]}), None),
             (json!({}), None),
             (json!({"taints": [{"key": "k", "value": null}], "other": null}), None),
-            (json!({"taints": [{"key": "other"}]}), Some("`spec.taints[0].key`: want \"other\", have \"k\"")),
-            (json!({"taints": []}), Some("`spec.taints`: want [], have [{")),
-            (json!({"accepted": null}), Some("`spec.accepted`: want null, have true")),
-            (json!({"missing": 1}), Some("`spec.missing`: want 1, have null")),
+            (json!({"taints": [{"key": "other"}]}), Some("`spec.taints[0].key`: expected \"other\", got \"k\"")),
+            (json!({"taints": []}), Some("`spec.taints`: expected [], got [{")),
+            (json!({"accepted": null}), Some("`spec.accepted`: expected null, got true")),
+            (json!({"missing": 1}), Some("`spec.missing`: expected 1, got null")),
         ] {
             let differences = objects(&[], &[named(spec.clone())], &found);
             let is_told = told.is_none_or(|told| differences.len() == 1 && differences[0].contains(told));
@@ -191,15 +191,15 @@ mod tests {
             // With the whole extent the other fields count, too.
             assert!(!objects(&[named(spec)], &[], &found).is_empty());
         }
-        assert!(objects(&[], &[], &found)[0].contains("want it not written"));
+        assert!(objects(&[], &[], &found)[0].contains("expected it not to be written"));
         assert!(
             objects(&[], &[json!({"kind": "Secret", "metadata": {"name": "c"}})], &found)[0]
-                .contains("want it written")
+                .contains("expected it to be written")
         );
     }
 
     #[test]
-    fn of_a_secret_what_render_shows_is_wanted_and_had() {
+    fn compares_secrets_as_render_shows_them() {
         let secret = |server: &str, token: &str| {
             let config = format!(
                 "kind: Config\nclusters: [{{name: c, cluster: {{server: 'https://{server}'}}}}]\nusers: [{{name: u, user: {{token: {token}}}}}]\ncontexts: []\n"
@@ -208,8 +208,11 @@ mod tests {
         };
         let told =
             objects(&[secret("one.example.com", "Canary1")], &[], &[secret("two.example.com", "Canary2")]).join("\n");
-        assert!(told.contains("`data.kubeconfig.clusters[0].cluster.server`: want \"https://one.example.com\", have \"https://two.example.com\""), "{told}");
-        assert!(told.contains("`data.kubeconfig.users[0].user.token`: want \"<redacted token, 7 bytes, "), "{told}");
+        assert!(told.contains("`data.kubeconfig.clusters[0].cluster.server`: expected \"https://one.example.com\", got \"https://two.example.com\""), "{told}");
+        assert!(
+            told.contains("`data.kubeconfig.users[0].user.token`: expected \"<redacted token, 7 bytes, "),
+            "{told}"
+        );
         assert!(told.contains("`data.password`") && told.contains("`metadata.annotations.other`"), "{told}");
         assert!(!told.contains("Canary"), "{told}");
     }

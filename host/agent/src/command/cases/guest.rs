@@ -79,7 +79,7 @@ pub(super) fn run(engine: &Engine, home: &Path, case: &Path, warm: &mut Warm) ->
     said.tell(case);
     let found = found?;
     if found != ask(guest, &given, &mut Said::default())? {
-        bail!("asked twice, the guest gave two answers");
+        bail!("the guest gave two different answers to the same call");
     }
     let differences = expected::difference(&expected, &found).into_iter().collect();
     Ok((differences, Came::Whole(expected::least(&found))))
@@ -94,7 +94,7 @@ fn load(engine: &Engine, location: &Location) -> anyhow::Result<Guest> {
     let failed = || format!("failed to load `{location}`");
     let artifact = location.fetch(None).with_context(failed)?;
     let found = engine.inspect(&artifact.bytes).with_context(failed)?;
-    let world = found.world.ok_or_else(|| anyhow!("it fits no world")).with_context(failed)?;
+    let world = found.world.ok_or_else(|| anyhow!("it matches no world")).with_context(failed)?;
     engine.load(&artifact.bytes, world, &found.needs).with_context(failed)
 }
 
@@ -120,14 +120,14 @@ fn trigger(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Result<
         let change = cut::of(guest, &change.after.reference)?.cut_change(change);
         return said.answered(guest.evaluate(&Limits::default(), &context, &change), answer::verdict);
     }
-    let primary = given.maybe("primary", arguments::primary)?.context("there is neither `primary` nor `change`")?;
+    let primary = given.maybe("primary", arguments::primary)?.context("neither `primary` nor `change` is given")?;
     let primary = cut::of(guest, &primary.reference)?.cut(primary);
     said.answered(guest.ready(&Limits::default(), &context, &primary), answer::readiness)
 }
 
 fn kubeconfig(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Result<Value> {
     let context = arguments::context(given)?;
-    let primary = given.maybe("primary", arguments::primary)?.context("there is no `primary`")?;
+    let primary = given.maybe("primary", arguments::primary)?.context("`primary` is missing")?;
     let primary = cut::of(guest, &primary.reference)?.cut(primary);
     let require = |found: &[Input]| guest.require(&Limits::default(), &context, &primary, found);
     if given.has("found") {
@@ -136,7 +136,7 @@ fn kubeconfig(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Resu
         return said.answered(call, |result| answer::result(result, answer::requirement));
     }
     if !given.has("inputs") {
-        bail!("there is neither `found` nor `inputs`");
+        bail!("neither `found` nor `inputs` is given");
     }
     let inputs = cut::inputs(guest, given.each("inputs", inputs::input)?, require)?;
     let call = guest.transform(&Limits::default(), &context, &primary, &inputs);
@@ -145,7 +145,7 @@ fn kubeconfig(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Resu
 
 fn taints(guest: &Guest, given: &mut Words, said: &mut Said) -> anyhow::Result<Value> {
     let context = arguments::context(given)?;
-    let cluster = given.maybe("cluster", arguments::cluster)?.context("there is no `cluster`")?;
+    let cluster = given.maybe("cluster", arguments::cluster)?.context("`cluster` is missing")?;
     let cluster = managed_cluster::declared::cut(&cluster, &cut::of(guest, &cluster.reference)?)?;
     said.answered(guest.compute(&Limits::default(), &context, &cluster), |result| {
         answer::result(result, answer::taints)
@@ -160,7 +160,7 @@ impl Said {
     /// The answer of a call in the words of `wit/`; a call that gives none fails its case.
     fn answered<T>(&mut self, call: Call<T>, say: impl FnOnce(&T) -> Value) -> anyhow::Result<Value> {
         self.0.extend(call.receipt.log);
-        let answer = call.result.context("failed to ask the component")?;
+        let answer = call.result.context("failed to call the component")?;
         Ok(say(&answer))
     }
 

@@ -88,7 +88,8 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
     policies.iter_mut().for_each(|policy| settings::lay(policy, &case));
     let source = Source::Given(Found { policies, ..Found::default() });
     let now = case.now.as_deref().unwrap_or(NOW);
-    let now = parse_rfc3339(now).with_context(|| format!("failed to read spec.now of the case: `{now}` is no time"))?;
+    let now =
+        parse_rfc3339(now).with_context(|| format!("failed to read spec.now of the case: `{now}` is not a time"))?;
     let name = case.agent.cluster_name.as_deref().unwrap_or("local-cluster");
     let facts = AgentFacts::new(name, case.agent.self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
@@ -98,7 +99,7 @@ pub(super) async fn run(engine: &Engine, folder: &Path, warm: &mut Warm) -> anyh
         Session::start(loading, directory, |connections| Agent::new(connections, Clock::new(Some(now)), facts)).await?;
     warm.extend(session.active.loaded().into_iter().map(|loaded| (loaded.revision.decide.digest.to_string(), loaded)));
     if let Some((name, refusal)) = session.active.refusals().into_iter().next() {
-        bail!("policy {name} is refused: {}: {}", refusal.word.as_str(), refusal.message);
+        bail!("policy {name} is refused: {}: {}", refusal.reason.as_str(), refusal.message);
     }
     let then = folder.join("then.yaml");
     let changing = then.is_file() || !case.gone.is_empty();
@@ -161,9 +162,10 @@ fn objects_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<S
         let all: Vec<Reference> = known.chain(unwanted.iter().map(|object| Reference::of(object))).collect();
         came.insert("removed".to_owned(), json!(all));
     }
-    differences.extend(unwanted.iter().map(|object| format!("{object}: want it kept, it was removed")));
-    differences
-        .extend(missing.iter().map(|wanted| format!("{} {}: want it removed, it was not", wanted.kind, wanted.name)));
+    differences.extend(unwanted.iter().map(|object| format!("{object}: expected it to be kept, it was removed")));
+    differences.extend(
+        missing.iter().map(|wanted| format!("{} {}: expected it to be removed, it was not", wanted.kind, wanted.name)),
+    );
     (differences, came)
 }
 
@@ -180,17 +182,17 @@ fn states_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<St
         match found.iter().find(|(primary, ..)| names(&wanted.primary, primary)) {
             Some((_, state, _)) if *state == want => {}
             Some((primary, state, told)) => {
-                differences.push(format!("{primary}: want {want}, have {state}: {}", told.message));
+                differences.push(format!("{primary}: expected {want}, got {state}: {}", told.message));
             }
             None => {
                 differences
-                    .push(format!("{} {}: want {want}, have no state", wanted.primary.kind, wanted.primary.name));
+                    .push(format!("{} {}: expected {want}, got no state", wanted.primary.kind, wanted.primary.name));
             }
         }
     }
     let unwanted =
         found.iter().filter(|(primary, ..)| !expected.states.iter().any(|wanted| names(&wanted.primary, primary)));
-    differences.extend(unwanted.map(|(primary, state, _)| format!("{primary}: want no state, have {state}")));
+    differences.extend(unwanted.map(|(primary, state, _)| format!("{primary}: expected no state, got {state}")));
     let all = found.iter().map(|(primary, _, told)| StateOf {
         primary: Reference::of(primary),
         state: told.state.as_str().to_owned(),
@@ -205,12 +207,12 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
     let mut differences = Vec::new();
     let reconciled = journal.iter().any(|entry| entry.cause.is_some());
     if expected.reconciled.is_some_and(|wanted| wanted != reconciled) {
-        differences.push(format!("reconciled: want {}, have {reconciled}", !reconciled));
+        differences.push(format!("reconciled: expected {}, got {reconciled}", !reconciled));
     }
     let reasons: Vec<&String> =
         journal.iter().filter_map(|entry| entry.cause.as_ref()).filter_map(triggered).flatten().collect();
     if expected.reasons.as_ref().is_some_and(|wanted| wanted.iter().collect::<Vec<_>>() != reasons) {
-        differences.push(format!("reasons: want {:?}, have {reasons:?}", expected.reasons));
+        differences.push(format!("reasons: expected {:?}, got {reasons:?}", expected.reasons));
     }
     for wanted in expected.woken.iter().flatten() {
         let by: Vec<_> = journal
@@ -220,7 +222,7 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
             .collect();
         if wanted.causes.iter().any(|cause| !by.contains(&cause.as_str())) || by.is_empty() {
             differences.push(format!(
-                "{} {}: want woken by {:?}, have {by:?}",
+                "{} {}: expected `woken` by {:?}, got {by:?}",
                 wanted.primary.kind, wanted.primary.name, wanted.causes
             ));
         }
@@ -229,7 +231,7 @@ fn journal_differs(journal: &[Entry], expected: &Expected) -> Vec<String> {
     for entry in journal.iter().filter(|entry| entry.cause.is_some() && expected.woken.is_some()) {
         if !woken.iter().any(|wanted| names(&wanted.primary, &entry.key.primary)) {
             differences.push(format!(
-                "{}: want not woken, have {:?}",
+                "{}: expected not to be `woken`, got {:?}",
                 entry.key.primary,
                 entry.causes.iter().map(cause).collect::<Vec<_>>()
             ));

@@ -52,7 +52,7 @@ fn updated(before: &str, came: &Came) -> anyhow::Result<String> {
         true => Map::new(),
         false => match document::parse_one(before.as_bytes(), LIMITS)? {
             Value::Object(map) => map,
-            _ => bail!("it is no mapping"),
+            _ => bail!("not a mapping"),
         },
     };
     all.extend(parts.clone());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_came_is_written_and_comments_stay() {
+    fn writes_only_what_changed_and_keeps_comments() {
         let before = "# Row T08.\nobjects:\n- kind: A\n  text: |\n    states:\n# About states.\nstates: # today\n- one\n\n# Last.\nwoken: []\n";
         for (came, after) in [
             (json!({"states": ["two"]}), before.replace("states: # today\n- one", "states:\n- two")),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_another_style_is_written_anew() {
+    fn rewrites_a_file_in_another_style() {
         for before in
             ["{objects: [], states: [1]}", "# Row.\n{objects: [], states: [1]}\n", "\"objects\": []\n\"states\": [1]\n"]
         {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_stays_what_is_named() {
+    fn keeps_named_fields() {
         let found = json!({"spec": {"taints": [{"key": "a", "time": 1}], "other": 2}, "status": {}});
         for (wanted, expected) in [
             (json!({"spec": {"taints": [{"key": "b"}]}}), json!({"spec": {"taints": [{"key": "a"}]}})),

@@ -88,7 +88,8 @@ impl Role<'_> {
 /// All roles as YAML documents.
 pub(super) fn yaml(roles: &[Role<'_>]) -> String {
     let documents = roles.iter().map(|role| {
-        let mut text = "# The least rights of the agent for its policies, as `transom rbac` prints them. Never more than a rule's reason needs.\n".to_owned();
+        let mut text =
+            "# Least-privilege permissions of the agent for its policies, as printed by `transom rbac`.\n".to_owned();
         // Writing to a string does not fail.
         let _ = role.write(&mut text);
         text

@@ -24,10 +24,13 @@ pub(super) fn tell(row: &Row, screen: &Screen) {
         line(if at == 0 { "inputs" } else { "" }, text);
     }
     let decision = row.account.decision.as_ref();
-    line("decision", &decision.map_or_else(|| "none: it did not come to that".to_owned(), ToString::to_string));
+    line(
+        "decision",
+        &decision.map_or_else(|| "none: the reconcile did not get that far".to_owned(), ToString::to_string),
+    );
     let nothing = match row.standing {
         Standing::Applied => "nothing to do",
-        _ => "nothing, while it stands so",
+        _ => "nothing, as long as this state lasts",
     };
     let planned: Vec<String> = row.account.steps.iter().map(planned).collect();
     line("plan", planned.first().map_or(nothing, String::as_str));

@@ -37,13 +37,13 @@ impl Client {
     fn tell(&self, answer: &anyhow::Result<Response<Bytes>>) {
         let problem = match answer {
             Ok(answer) if answer.status().is_success() => None,
-            Ok(answer) => Some(format!("the collector answers {}", answer.status())),
+            Ok(answer) => Some(format!("the collector answered {}", answer.status())),
             Err(error) => Some(format!("{error:#}")),
         };
         let failed = self.failing.swap(problem.is_some(), Ordering::Relaxed);
         match problem {
             Some(problem) if !failed => warn!("failed to send traces: {problem}"),
-            None if failed => info!("traces are taken again"),
+            None if failed => info!("the collector accepts traces again"),
             _ => {}
         }
     }
@@ -60,8 +60,8 @@ impl HttpClient for Client {
             let sending = self.runtime.spawn(async move { tokio::time::timeout(LIMIT, send(request)).await });
             let answer = match sending.await {
                 Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Err(anyhow!("the collector does not answer within {} s", LIMIT.as_secs())),
-                Err(_) => Err(anyhow!("the agent ends")),
+                Ok(Err(_)) => Err(anyhow!("the collector did not answer within {} s", LIMIT.as_secs())),
+                Err(_) => Err(anyhow!("the agent is shutting down")),
             };
             self.tell(&answer);
             Ok(answer?)

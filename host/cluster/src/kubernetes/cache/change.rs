@@ -36,7 +36,7 @@ impl Cache {
     /// A list contains an object. News of the first list of a watch are held back until it ends, unless another synced
     /// watch covers the object: that watch would find the object unchanged and report nothing.
     pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
-        let news = self.put(number, item, Store::apply_listed);
+        let news = self.put_with(number, item, Store::apply_listed);
         if self.watch(number).is_none_or(|watched| watched.synced) {
             return news;
         }
@@ -53,7 +53,7 @@ impl Cache {
 
     /// An event moves a watch to a version and reports an object, if it is one that the watch keeps.
     pub(in crate::kubernetes) fn told(&mut self, number: u64, version: &str, item: Option<Item>) -> Vec<News> {
-        let news = item.map(|item| self.put(number, item, Store::apply_event)).unwrap_or_default();
+        let news = item.map(|item| self.put_with(number, item, Store::apply_event)).unwrap_or_default();
         self.moved(number, version);
         news
     }
@@ -88,7 +88,7 @@ impl Cache {
         )
     }
 
-    fn put(&mut self, number: u64, item: Item, put: impl FnOnce(&mut Store, Item) -> Change) -> Vec<News> {
+    fn put_with(&mut self, number: u64, item: Item, put: impl FnOnce(&mut Store, Item) -> Change) -> Vec<News> {
         let key = item.key.clone();
         self.changed(number, &key, |store| put(store, item))
     }
@@ -127,7 +127,8 @@ impl Cache {
     /// An event reports that an object left a scope, at a version. Without a key only the version counts: an object
     /// without a name is not kept.
     pub(in crate::kubernetes) fn told_gone(&mut self, number: u64, version: &str, key: Option<&str>) -> Vec<News> {
-        let news = key.map(|key| self.changed(number, key, |store| store.apply_deletion(key, version))).unwrap_or_default();
+        let news =
+            key.map(|key| self.changed(number, key, |store| store.apply_deletion(key, version))).unwrap_or_default();
         self.moved(number, version);
         news
     }

@@ -140,16 +140,14 @@ fn cause(error: &KubeconfigError) -> String {
     use KubeconfigError as E;
     match error {
         E::ReadConfig(cause, _) => cause.to_string(),
-        E::Parse(_) | E::KindMismatch | E::ApiVersionMismatch => "it is not one well-formed kubeconfig".to_owned(),
+        E::Parse(_) | E::KindMismatch | E::ApiVersionMismatch => "it is not a well-formed kubeconfig".to_owned(),
         E::CurrentContextNotSet => "it sets no current-context; name one with --context".to_owned(),
         E::LoadContext(name) => format!("it has no context `{name}`"),
         E::LoadClusterOfContext(name) => format!("it has no cluster `{name}`, which the context names"),
         E::MissingClusterUrl => "its cluster has no server".to_owned(),
-        E::ParseClusterUrl(_) => "the server of its cluster is no URL".to_owned(),
-        E::ParseProxyUrl(_) => "the proxy-url of its cluster, or HTTPS_PROXY, is no URL".to_owned(),
-        E::ParseNoProxy(_) => {
-            "NO_PROXY is no list of hosts, addresses and networks, with one comma between two".to_owned()
-        }
+        E::ParseClusterUrl(_) => "the server of its cluster is not a URL".to_owned(),
+        E::ParseProxyUrl(_) => "the proxy-url of its cluster, or HTTPS_PROXY, is not a URL".to_owned(),
+        E::ParseNoProxy(_) => "NO_PROXY is not a comma-separated list of hosts, addresses and networks".to_owned(),
         _ => "it cannot be used: a certificate or key in it is broken".to_owned(),
     }
 }

@@ -129,13 +129,13 @@ impl Plugin {
         let identified = move |mut request: http::Request<Body>| {
             let (plugin, clients) = (Arc::clone(&self), Arc::clone(&clients));
             async move {
-                let late = |_| Err(plugin.error(format!("has not ended within {} s", WAIT.as_secs())));
+                let late = |_| Err(plugin.error(format!("did not exit within {} s", WAIT.as_secs())));
                 let said = timeout(WAIT, plugin.run()).await.unwrap_or_else(late);
                 let client = said.and_then(|said| {
                     if let Some(header) = &said.header {
                         request.headers_mut().insert(AUTHORIZATION, header.clone());
                     }
-                    clients.of(&said).map_err(|_| plugin.error("gave a certificate or key that cannot be used"))
+                    clients.of(&said).map_err(|_| plugin.error("returned a certificate or key that cannot be used"))
                 });
                 client.map_err(|error| kube::Error::Service(error.into()))?.send(request).await
             }
@@ -154,7 +154,7 @@ impl Plugin {
         if let Some(run) = last.as_ref().filter(usable) {
             return run.clone();
         }
-        let (exec, guard, lost) = (self.exec.clone(), self.guard.clone(), self.error("was given up"));
+        let (exec, guard, lost) = (self.exec.clone(), self.guard.clone(), self.error("was aborted"));
         let task = tokio::spawn(async move { run(&exec, &guard).await.map_err(|message| error(&exec, message)) });
         let run = async move { task.await.unwrap_or(Err(lost)) }.boxed().shared();
         *last = Some(run.clone());
@@ -187,10 +187,10 @@ impl Running {
         let stdout = child.stdout.take().ok_or("has no output")?;
         *self.child() = Some(child);
         let mut said = Vec::new();
-        stdout.take(SAID_BYTES).read_to_end(&mut said).map_err(|_| "cannot be heard")?;
+        stdout.take(SAID_BYTES).read_to_end(&mut said).map_err(|_| "has output that cannot be read")?;
         let until = Instant::now() + WAIT;
         loop {
-            let ended = self.child().as_mut().ok_or("was given up")?.try_wait();
+            let ended = self.child().as_mut().ok_or("was aborted")?.try_wait();
             match ended {
                 Ok(Some(status)) if status.success() => return Ok(said),
                 Ok(Some(status)) => return Err(failed(status)),
@@ -225,13 +225,13 @@ impl Drop for Bound {
 fn failed(status: ExitStatus) -> String {
     match status.code() {
         // The codes with which a shell, or the guard, reports that it cannot run a program.
-        Some(126 | 127) => format!("cannot be run, or a program that it needs: it failed with {status}"),
+        Some(126 | 127) => format!("cannot be run, or needs a program that cannot be run: it failed with {status}"),
         _ => format!("failed with {status}"),
     }
 }
 
 fn late(after: Duration) -> String {
-    format!("has not ended within {} s", after.as_secs())
+    format!("did not exit within {} s", after.as_secs())
 }
 
 async fn run(exec: &ExecConfig, guard: &[OsString]) -> Result<Credential, String> {
@@ -240,12 +240,12 @@ async fn run(exec: &ExecConfig, guard: &[OsString]) -> Result<Credential, String
     let ended = spawn_blocking(move || running.run(command));
     let said = timeout(PATIENCE, ended).await.map_err(|_| late(PATIENCE))?;
     drop(bound);
-    read(&said.map_err(|_| "was given up")??)
+    read(&said.map_err(|_| "was aborted")??)
 }
 
 /// The program with its arguments and variables, and `KUBERNETES_EXEC_INFO`.
 fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
-    let program = OsStr::new(exec.command.as_deref().ok_or("is not named: users[].user.exec.command is missing")?);
+    let program = OsStr::new(exec.command.as_deref().ok_or("has no command: users[].user.exec.command is missing")?);
     let mut words = guard.iter().map(OsString::as_os_str).chain([program]);
     let mut command = Command::new(words.next().unwrap_or(program));
     command.args(words).args(exec.args.iter().flatten());
@@ -266,7 +266,7 @@ fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
     command.stdin(beside()).stderr(beside()).stdout(Stdio::piped());
     let mut spec = json!({"interactive": interactive});
     if exec.provide_cluster_info {
-        spec["cluster"] = serde_json::to_value(&exec.cluster).map_err(|_| "cannot be told of its cluster")?;
+        spec["cluster"] = serde_json::to_value(&exec.cluster).map_err(|_| "cannot receive its cluster info")?;
     }
     let asked = json!({"apiVersion": exec.api_version, "kind": "ExecCredential", "spec": spec});
     command.env("KUBERNETES_EXEC_INFO", asked.to_string());
@@ -275,19 +275,21 @@ fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
 
 /// The credential in the output of a plugin. A parser's error may quote the output, so it is left out.
 fn read(said: &[u8]) -> Result<Credential, String> {
-    let said = parse_one(said, LIMITS).map_err(|_| "said nothing that is an ExecCredential")?;
+    let said = parse_one(said, LIMITS).map_err(|_| "did not print an ExecCredential")?;
     let text = |field: &str| Some(said.get("status")?.get(field)?.as_str()?.to_owned());
     let token = text("token");
     let certificate = text("clientCertificateData").zip(text("clientKeyData"));
     if token.is_none() && certificate.is_none() {
-        return Err("gave neither a token nor a certificate with its key".to_owned());
+        return Err("returned neither a token nor a certificate with its key".to_owned());
     }
     let header = token.map(|token| bearer(&token)).transpose();
-    let header = header.map_err(|()| "gave a token with a character that no header may hold, such as a line break")?;
+    let header = header
+        .map_err(|()| "returned a token with a character that a header must not contain, such as a line break")?;
     let until = match said.get("status").and_then(|status| status.get("expirationTimestamp")) {
         None | Some(Value::Null) => None,
         Some(at) => {
-            let seconds = at.as_str().and_then(parse_rfc3339).ok_or("gave an expirationTimestamp that is no time")?;
+            let seconds =
+                at.as_str().and_then(parse_rfc3339).ok_or("returned an expirationTimestamp that is not a time")?;
             Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
         }
     };
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plugin_says_a_token_or_why_not_and_never_what_it_said() {
+    async fn a_plugin_gives_a_token_or_an_error_without_its_output() {
         let told =
             said(r#"echo "{\"status\": {\"token\": \"$SECRET\", \"expirationTimestamp\": \"2099-01-01T00:00:00Z\"}}""#);
         let told = told.await.unwrap();
@@ -327,10 +329,10 @@ mod tests {
         );
         for (script, why) in [
             ("echo $SECRET >&2; exit 3", "failed with exit status: 3"),
-            ("echo hunter2", "gave neither a token"),
-            ("echo '{'", "is an ExecCredential"),
+            ("echo hunter2", "returned neither a token"),
+            ("echo '{'", "not print an ExecCredential"),
             (r#"printf %s '{"status": {"token": "hunter2\nx"}}'"#, "such as a line break"),
-            (r#"echo "{\"status\": {\"token\": \"hunter2\", \"expirationTimestamp\": \"soon\"}}""#, "is no time"),
+            (r#"echo "{\"status\": {\"token\": \"hunter2\", \"expirationTimestamp\": \"soon\"}}""#, "is not a time"),
         ] {
             let error = said(script).await.unwrap_err();
             assert!(error.starts_with("the credential plugin `sh` ") && error.contains(why), "{error}");
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_asked_for_once_while_it_holds_and_a_failure_is_not_remembered() {
+    async fn caches_a_valid_token_but_no_failure() {
         let folder = tempfile::tempdir().unwrap();
         let (runs, path) =
             (|| std::fs::read_to_string(folder.path().join("runs")).unwrap().len(), folder.path().display());

@@ -43,7 +43,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn what_is_written_is_read_and_what_others_wrote_stays() {
+    fn reads_back_what_it_writes_and_keeps_fields_of_others() {
         let before: Body = serde_json::from_value(json!({
             "metadata": {"name": "n", "namespace": "ns", "resourceVersion": "6", "labels": {"a": "b"}},
             "spec": {"holderIdentity": "other", "strategy": "OldestEmulationVersion"},
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_holds_a_new_one_or_one_that_is_given_back() {
+    fn a_new_or_released_lease_has_no_holder() {
         for body in [json!({}), json!({"spec": {}}), json!({"spec": {"holderIdentity": ""}})] {
             let body: Body = serde_json::from_value(body).unwrap();
             assert_eq!(read(&body).record, Record::default());

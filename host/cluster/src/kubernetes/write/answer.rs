@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_counts() {
+    fn only_managed_fields_count() {
         let update = Step::Update { desired: object(whole()), changed: vec!["data.kubeconfig".to_owned()] };
         let create = Step::Create { desired: object(whole()) };
         for step in [&update, &create] {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_taints_and_empty_values_do_not_count() {
+    fn taint_times_and_empty_values_do_not_count() {
         let sent = taints(json!([{"key": "a", "effect": "NoSelect"}, {"key": "b", "value": "", "effect": "NoSelect"}]));
         let at = "2026-11-21T08:15:30Z";
         let as_sent = json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}, {"key": "b", "effect": "NoSelect", "timeAdded": at}]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_is_that_of_what_is_owned() {
+    fn the_fingerprint_covers_owned_fields_only() {
         let one = |at: &str| fingerprint(&taints(json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}])));
         assert_eq!(one("2026-11-21T08:15:30Z"), one("2026-11-21T08:15:31Z"));
         assert_ne!(one("x"), fingerprint(&taints(Value::Null)));

@@ -10,11 +10,11 @@ use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
 /// A reason, and a message that quotes nothing that was sent.
-type Judged = (KnownReason, String);
+type Classified = (KnownReason, String);
 
 /// The failure for a refused write.
 pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> WriteFailure {
-    let (reason, mut why) = judge(kind, target, refusal);
+    let (reason, mut why) = classify(kind, target, refusal);
     let said = refusal.message();
     if target.kind != "Secret" && !said.is_empty() && !why.contains(said) {
         why = format!("{why}: {said}");
@@ -44,32 +44,36 @@ pub(super) fn of_kind(refusal: &Refusal) -> bool {
     status.as_ref().and_then(|status| status.details.as_ref()).is_none_or(|details| details.name.is_empty())
 }
 
-fn judge(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Judged {
+fn classify(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Classified {
     let (code, status) = match refusal {
         Refusal::Silent(why) => return (KnownReason::ServerUnavailable, why.clone()),
-        Refusal::NotLeading => return (KnownReason::NotLeading, "another replica leads by now".to_owned()),
+        Refusal::NotLeading => return (KnownReason::NotLeading, "another replica is the leader now".to_owned()),
         Refusal::Answered { code, status, .. } => (*code, status.as_deref()),
     };
-    if let Some(judged) = status.and_then(by_admission) {
-        return judged;
+    if let Some(classified) = status.and_then(by_admission) {
+        return classified;
     }
     let plain = |word, why: &str| (word, why.to_owned());
     match code {
         401 => plain(KnownReason::WriteForbidden, "the API server does not accept the agent's credential"),
         403 => forbidden(status),
-        404 if of_kind(refusal) => plain(KnownReason::KindMissing, &format!("the API server does not know {}", target.kind)),
-        404 if of_namespace(status) => plain(KnownReason::WriteConflict, "its namespace is gone"),
-        404 => plain(KnownReason::WriteConflict, "it is gone"),
-        409 if kind == WriteKind::Create => plain(KnownReason::WriteConflict, "it is there already"),
-        409 => plain(KnownReason::WriteConflict, "it changed since it was read"),
-        413 => plain(KnownReason::ObjectTooLarge, "the API server calls it too large"),
-        400 | 415 => plain(KnownReason::WriteInvalid, "the API server cannot read what was sent"),
-        422 => invalid(status),
-        408 | 429 => plain(KnownReason::ServerUnavailable, "the API server has too much to do"),
-        500 if status.is_some_and(|status| status.message.contains("request is too large")) => {
-            plain(KnownReason::ObjectTooLarge, "the API server's store calls it too large")
+        404 if of_kind(refusal) => {
+            plain(KnownReason::KindMissing, &format!("the API server does not serve the kind {}", target.kind))
         }
-        500 if status.is_some_and(of_another_shape) => plain(KnownReason::WriteInvalid, "the API server calls it invalid"),
+        404 if of_namespace(status) => plain(KnownReason::WriteConflict, "its namespace no longer exists"),
+        404 => plain(KnownReason::WriteConflict, "it no longer exists"),
+        409 if kind == WriteKind::Create => plain(KnownReason::WriteConflict, "it already exists"),
+        409 => plain(KnownReason::WriteConflict, "it changed since it was read"),
+        413 => plain(KnownReason::ObjectTooLarge, "the API server rejected it as too large"),
+        400 | 415 => plain(KnownReason::WriteInvalid, "the API server cannot parse the request"),
+        422 => invalid(status),
+        408 | 429 => plain(KnownReason::ServerUnavailable, "the API server is overloaded"),
+        500 if status.is_some_and(|status| status.message.contains("request is too large")) => {
+            plain(KnownReason::ObjectTooLarge, "the storage of the API server rejected it as too large")
+        }
+        500 if status.is_some_and(of_another_shape) => {
+            plain(KnownReason::WriteInvalid, "the API server rejected the object as invalid")
+        }
         500..=599 => (KnownReason::ServerUnavailable, format!("the API server answered {code}{}", kind_of(status))),
         _ => (KnownReason::WriteFailed, format!("the API server answered {code}{}", kind_of(status))),
     }
@@ -84,7 +88,7 @@ fn kind_of(status: Option<&Status>) -> String {
 
 /// A refusal by a webhook or an admission policy, whatever its status code. Keeps only the name of the webhook or
 /// policy.
-fn by_admission(status: &Status) -> Option<Judged> {
+fn by_admission(status: &Status) -> Option<Classified> {
     let named = |after: &str, end: char| {
         let name = status.message.split_once(after)?.1.split_once(end)?.0;
         let plain =
@@ -105,7 +109,7 @@ fn by_admission(status: &Status) -> Option<Judged> {
 
 /// A 403: by RBAC, a quota, a namespace that is being deleted, or an admission plugin. Keeps the message of RBAC and of
 /// quotas, which consists of names only: of users, verbs, resources and quotas.
-fn forbidden(status: Option<&Status>) -> Judged {
+fn forbidden(status: Option<&Status>) -> Classified {
     let said = status.map_or("", |status| &status.message);
     let why = said.split_once(" is forbidden: ").map_or(said, |(_, why)| why);
     let quota = ["exceeded quota: ", "failed quota: ", "status unknown for quota: ", "insufficient quota "];
@@ -118,7 +122,7 @@ fn forbidden(status: Option<&Status>) -> Judged {
     } else if status.is_some() {
         (KnownReason::AdmissionRefused, "an admission plugin of the API server refused it".to_owned())
     } else {
-        (KnownReason::WriteForbidden, "something on the way to the API server refused it".to_owned())
+        (KnownReason::WriteForbidden, "something in front of the API server refused it".to_owned())
     }
 }
 
@@ -130,16 +134,16 @@ fn of_another_shape(status: &Status) -> bool {
 }
 
 /// A failed validation: the paths and kinds of up to three errors.
-fn invalid(status: Option<&Status>) -> Judged {
+fn invalid(status: Option<&Status>) -> Classified {
     if causes(status).any(|cause| cause.message.contains("field is immutable when `immutable` is set")) {
         return (KnownReason::TargetImmutable, "it is immutable".to_owned());
     }
     if causes(status).any(|cause| cause.reason == "FieldValueTooLong" && cause.field == "data") {
-        return (KnownReason::ObjectTooLarge, "the API server calls its data too large".to_owned());
+        return (KnownReason::ObjectTooLarge, "the API server rejected its data as too large".to_owned());
     }
     let fields: Vec<String> = causes(status).take(3).map(field).collect();
     let fields = if fields.is_empty() { String::new() } else { format!(": {}", fields.join(", ")) };
-    (KnownReason::WriteInvalid, format!("the API server calls it invalid{fields}"))
+    (KnownReason::WriteInvalid, format!("the API server rejected the object as invalid{fields}"))
 }
 
 /// `data[kubeconfig] (FieldValueInvalid)`.
@@ -204,8 +208,14 @@ mod tests {
             (quoting(400, "illegal base64", json!({})), KnownReason::WriteInvalid),
             (quoting(403, "secrets \"s\" is forbidden: no", of_secret.clone()), KnownReason::AdmissionRefused),
             (quoting(403, "", cause("", "NamespaceTerminating", "")), KnownReason::InputTerminating),
-            (quoting(418, "admission webhook \"w.example\" denied the request:", json!({})), KnownReason::AdmissionRefused),
-            (quoting(503, "admission webhook \"w.example\" denied the request:", json!({})), KnownReason::AdmissionRefused),
+            (
+                quoting(418, "admission webhook \"w.example\" denied the request:", json!({})),
+                KnownReason::AdmissionRefused,
+            ),
+            (
+                quoting(503, "admission webhook \"w.example\" denied the request:", json!({})),
+                KnownReason::AdmissionRefused,
+            ),
             (
                 quoting(500, "Internal error occurred: failed calling webhook \"w.example\":", json!({})),
                 KnownReason::AdmissionRefused,
@@ -229,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_its_word_and_of_a_secret_no_value_is_shown() {
+    fn each_answer_has_a_reason_and_no_secret_value_is_shown() {
         for (refusal, word) in said() {
             let failure = update("Secret", &refusal);
             assert_eq!(failure.reason, word, "{refusal:?}");
@@ -239,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_kinds_the_server_is_quoted() {
+    fn quotes_the_server_for_other_kinds() {
         let quoted = said().into_iter().filter(|(refusal, _)| !refusal.message().is_empty());
         for (refusal, _) in quoted {
             let failure = update("ManagedCluster", &refusal);
@@ -248,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_and_quotas_say_which() {
+    fn names_the_missing_permission_or_exceeded_quota() {
         let rights = r#"secrets "s" is forbidden: User "u" cannot patch resource "secrets" in API group "" in the namespace "n""#;
         let quota =
             r#"secrets "s" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1"#;
@@ -263,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_webhook_chooses_neither_word_nor_text() {
+    fn a_hostile_webhook_chooses_neither_reason_nor_message() {
         let said =
             format!("admission webhook \"w\" denied the request: secrets \"s\" is forbidden: exceeded quota: {CANARY}");
         let failure = update("Secret", &refusal(403, json!({"message": said, "reason": "Forbidden"})));

@@ -57,7 +57,7 @@ fn check_segment(name: &str) -> Result<(), Error> {
     if name.bytes().all(plain) && !matches!(name, "" | "." | "..") {
         Ok(())
     } else {
-        Err(Error::Validation("its name is not one that the API has".to_owned()))
+        Err(Error::Validation("its name is not a valid object name".to_owned()))
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_sets_what_is_ours_and_removes_what_differs_and_is_not_desired() {
+    fn an_update_sets_managed_fields_and_removes_undesired_ones() {
         let desired = object(json!({
             "metadata": {"name": "s", "labels": {"a": "1"}, "finalizers": ["x"]},
             "type": "Opaque", "data": {"kubeconfig": "eA=="},
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_sets_its_fields_whole() {
+    fn a_patch_replaces_its_fields_entirely() {
         let target = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
         let fields = [("spec.taints".to_owned(), json!([{"key": "k"}])), ("spec.x".to_owned(), Value::Null)];
         assert_eq!(
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_part_of_a_path() {
+    fn a_name_is_one_path_segment() {
         for name in ["", ".", "..", "a/b", "a?x=1", "a#b", "a%2fb", "ä"] {
             assert!(check_segment(name).is_err(), "{name}");
         }

@@ -14,7 +14,7 @@ pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
     for (name, map) in [("labels", &own.labels), ("annotations", &own.annotations)] {
         let field = format!("spec.own.{name}");
         if matches!(writes, Writes::Taints(_)) && !map.is_empty() {
-            return Err(PolicyError::new(field, "is for objects that the policy makes, and it makes none"));
+            return Err(PolicyError::new(field, "needs a policy that creates objects, and this one creates none"));
         }
         if map.len() > FEW {
             return Err(PolicyError::new(field, format!("has {} entries, more than {FEW}", map.len())));
@@ -23,7 +23,7 @@ pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
     }
     let wrong = own.labels.iter().find(|(_, value)| !value.is_empty() && !dns::is_label_value(value));
     if let Some((key, _)) = wrong {
-        return Err(PolicyError::new(format!("spec.own.labels[\"{key}\"]"), "is not a value that a label can have"));
+        return Err(PolicyError::new(format!("spec.own.labels[\"{key}\"]"), "is not a valid label value"));
     }
     match own.annotations.iter().find(|(_, value)| value.chars().count() > ANNOTATION) {
         Some((key, _)) => {
@@ -42,7 +42,7 @@ fn keys(field: &str, map: &BTreeMap<String, String>) -> Checked<()> {
             ));
         }
         if labels::is_reserved(key) {
-            return Err(PolicyError::new(format!("{field}[\"{key}\"]"), "is reserved for the agent's own stamp"));
+            return Err(PolicyError::new(format!("{field}[\"{key}\"]"), "is reserved for the agent"));
         }
     }
     Ok(())
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values_are_those_of_kubernetes_and_ours_are_not_for_policies() {
+    fn allows_valid_kubernetes_keys_except_our_own() {
         let long = "a".repeat(64);
         for (map, label, annotation) in [
             (json!({}), true, true),

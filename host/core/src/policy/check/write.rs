@@ -25,7 +25,7 @@ pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule], names: &Names) -> Ch
             (Some(_), None) => taints.push(taints_rule(&field, grant, &spec.primary)?),
             (None, Some(kubeconfig)) => secrets.push(secret_rule(&field, grant, kubeconfig, reads, names)?),
             (Some(_), Some(_)) => {
-                return Err(PolicyError::new(format!("{field}.kubeconfig"), "a primary is no target for a kubeconfig"));
+                return Err(PolicyError::new(format!("{field}.kubeconfig"), "cannot be used with `target: primary`"));
             }
             (None, None) => return Err(unusable(&field, grant)),
         }
@@ -33,8 +33,8 @@ pub(super) fn writes(spec: &PolicySpec, reads: &[ReadRule], names: &Names) -> Ch
     match (secrets.is_empty(), taints.pop(), taints.is_empty()) {
         (false, None, _) => Ok(Writes::Kubeconfig(secrets)),
         (true, Some(rule), true) => Ok(Writes::Taints(rule)),
-        (true, None, _) => Err(PolicyError::new("spec.grant.write", "grants nothing")),
-        _ => Err(PolicyError::new("spec.grant.write", "grants taints and something else; that takes two policies")),
+        (true, None, _) => Err(PolicyError::new("spec.grant.write", "is empty: it must grant at least one write")),
+        _ => Err(PolicyError::new("spec.grant.write", "grants taints and something else; use two policies")),
     }
 }
 
@@ -42,23 +42,20 @@ fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
     if grant.api_version.starts_with("rbac.authorization.k8s.io/") {
         return PolicyError::new(
             format!("{field}.kind"),
-            "RBAC kinds need a rule on values: who may write them is root",
+            "RBAC kinds cannot be granted: write access to them is cluster-admin access",
         );
     }
-    PolicyError::new(field, "says neither `kubeconfig` nor `target: primary`, so no guest could have it written")
+    PolicyError::new(field, "has neither `kubeconfig` nor `target: primary`, so no guest could use it")
 }
 
 fn taints_rule(field: &str, grant: &WriteGrant, primary: &PrimarySpec) -> Checked<TaintsRule> {
     let (api_version, kind) = MANAGED_CLUSTER;
     if primary.api_version != api_version || primary.kind != kind {
-        return Err(PolicyError::new(
-            format!("{field}.target"),
-            format!("only a {kind} of {api_version} carries taints"),
-        ));
+        return Err(PolicyError::new(format!("{field}.target"), format!("only a {kind} of {api_version} has taints")));
     }
     for (name, given) in [("kind", &grant.kind), ("namespace", &grant.namespace), ("name", &grant.name)] {
         if given.is_some() {
-            return Err(PolicyError::new(format!("{field}.{name}"), "the primary needs no name"));
+            return Err(PolicyError::new(format!("{field}.{name}"), "must be absent with `target: primary`"));
         }
     }
     if grant.verbs != [Verb::Patch] {
@@ -70,7 +67,7 @@ fn taints_rule(field: &str, grant: &WriteGrant, primary: &PrimarySpec) -> Checke
     if grant.taint_keys.is_empty()
         || grant.taint_keys.iter().any(|key| key.is_empty() || key.chars().count() > bounds::TAINT_KEY)
     {
-        return Err(PolicyError::new(format!("{field}.taintKeys"), "names no key, or an impossible one"));
+        return Err(PolicyError::new(format!("{field}.taintKeys"), "is empty, or has an invalid key"));
     }
     at_most(&format!("{field}.taintKeys"), &grant.taint_keys, MANY)?;
     unique(&format!("{field}.taintKeys"), grant.taint_keys.iter())?;
@@ -88,16 +85,13 @@ fn secret_rule(
         given.clone().ok_or_else(|| PolicyError::new(format!("{field}.{name}"), "is missing"))
     };
     if grant.api_version != "v1" || required("kind", &grant.kind)? != "Secret" {
-        return Err(PolicyError::new(
-            format!("{field}.kind"),
-            "a kubeconfig is written to a Secret of v1 and nothing else",
-        ));
+        return Err(PolicyError::new(format!("{field}.kind"), "a kubeconfig can be written only to a Secret of v1"));
     }
     if !grant.taint_keys.is_empty() {
-        return Err(PolicyError::new(format!("{field}.taintKeys"), "a Secret carries no taints"));
+        return Err(PolicyError::new(format!("{field}.taintKeys"), "a Secret has no taints"));
     }
     if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) {
-        return Err(PolicyError::new(format!("{field}.verbs"), "are some of create, update, delete"));
+        return Err(PolicyError::new(format!("{field}.verbs"), "must be some of create, update, delete"));
     }
     let key = match grant.fields.as_slice() {
         [only] => only.strip_prefix("data.").unwrap_or_default(),
@@ -123,11 +117,11 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
         let why = match server.contains("://") {
             true if server.len() > bounds::PLACE => Some("is longer than 1024 bytes".to_owned()),
             true if server.contains('*') => {
-                Some("has a star: want one exact URL, patterns are not supported".to_owned())
+                Some("has a `*`: expected one exact URL, patterns are not supported".to_owned())
             }
-            true => url::server(server).err().map(|why| format!("is {why}; want one exact URL")),
+            true => url::server(server).err().map(|why| format!("is {why}; expected one exact URL")),
             false if server == "source" || has(server, "Service") => None,
-            false => Some("is neither a role of a Service, nor `source`, nor an exact URL".to_owned()),
+            false => Some("is neither the role of a Service, nor `source`, nor an exact URL".to_owned()),
         };
         if let Some(why) = why {
             return Err(PolicyError::new(format!("{field}.server[{index}]"), why));
@@ -135,16 +129,13 @@ fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Che
     }
     for (index, role) in grant.ca.iter().enumerate() {
         if !has(role, "Secret") {
-            return Err(PolicyError::new(format!("{field}.ca[{index}]"), "is no role of a Secret"));
+            return Err(PolicyError::new(format!("{field}.ca[{index}]"), "is not the role of a Secret"));
         }
     }
     addresses(field, &grant.addresses, reads)?;
     for (name, list) in [("server", &grant.server), ("ca", &grant.ca)] {
         if list.is_empty() && (name == "ca" || grant.addresses.is_empty()) {
-            return Err(PolicyError::new(
-                format!("{field}.{name}"),
-                "grants nothing, so that nothing could be written",
-            ));
+            return Err(PolicyError::new(format!("{field}.{name}"), "is empty, so nothing could be written"));
         }
         at_most(&format!("{field}.{name}"), list, FEW)?;
     }
@@ -166,26 +157,29 @@ fn addresses(field: &str, grants: &[AddressGrant], reads: &[ReadRule]) -> Checke
         match (grant.node_port, grant.load_balancer, &grant.field, &grant.primary_field) {
             (true, false, None, None) | (false, true, None, None) => match role {
                 Some(Some(rule)) if is(rule, "Service") => {}
-                _ => return at(".role", "is no role of a Service"),
+                _ => return at(".role", "is not the role of a Service"),
             },
             (false, false, Some(_), None) => match role {
                 Some(Some(rule)) if !is(rule, "Secret") => {}
-                _ => return at(".role", "is no role of an object whose fields may be read"),
+                _ => return at(".role", "is not the role of an object whose fields may be read"),
             },
-            (false, false, None, Some(_)) if role.is_some() => return at(".role", "does not belong to `primaryField`"),
+            (false, false, None, Some(_)) if role.is_some() => {
+                return at(".role", "cannot be used with `primaryField`");
+            }
             (false, false, None, Some(_)) => {}
-            _ => return at("", "says not exactly one of `nodePort`, `loadBalancer`, `field` and `primaryField`"),
+            _ => return at("", "must have exactly one of `nodePort`, `loadBalancer`, `field` and `primaryField`"),
         }
         if grant.node_port != grant.host.as_deref().is_some_and(is_host) || !grant.node_port && grant.host.is_some() {
-            return at(".host", "is no host, address, or `*.` and a domain of two parts, which `nodePort` takes");
+            let why = "must be a host, an address, or `*.` and a domain of two parts or more, and only with `nodePort`";
+            return at(".host", why);
         }
         if grant.port == Some(0) || grant.port.is_some() && path.is_none() {
-            return at(".port", "is no port of a field");
+            return at(".port", "is not a valid port, or is used without a field");
         }
         let plain = |path: &Path| path.segments().iter().all(|segment| matches!(segment, Segment::Field(_)));
         if path.is_some_and(|path| !Path::parse(path).is_ok_and(|path| plain(&path))) {
             let name = if grant.field.is_some() { ".field" } else { ".primaryField" };
-            return at(name, "is no path of a field");
+            return at(name, "is not the path of a field");
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ impl Lift<'_> {
 
     fn declared_reason(&mut self, reason: guest::Reason) -> DeclaredReason {
         DeclaredReason {
-            word: self.text(reason.word),
+            name: self.text(reason.name),
             meaning: self.sentence(reason.meaning),
             remedy: self.sentence(reason.remedy),
         }

@@ -39,7 +39,7 @@ impl Lift<'_> {
         match verdict {
             trigger::Verdict::Run(reasons) => {
                 if reasons.is_empty() {
-                    self.breaks("it wants to run without a reason".to_owned());
+                    self.breaks("it answered `run` without a reason".to_owned());
                 }
                 Verdict::Run(self.list(reasons, Self::reason))
             }

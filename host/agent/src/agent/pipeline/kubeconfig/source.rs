@@ -59,7 +59,7 @@ impl Sources {
             return Err(failed(KnownReason::InvalidBase64, format!("{secret}: `data.{key}` is not base64")));
         };
         let kubeconfig = Source::parse(&bytes, &self.limits)
-            .map_err(|error| failed(error.word, format!("{secret}: `data.{key}`: {error}")))?;
+            .map_err(|error| failed(error.reason, format!("{secret}: `data.{key}`: {error}")))?;
         let view = kubeconfig.view();
         let role = found.need.role.clone();
         self.by_role.insert(role.clone(), Read { role, secret: secret.clone(), kubeconfig });
@@ -73,7 +73,7 @@ impl Sources {
             (Some(one), None) => Ok(one),
             _ => Err(Failure::known(
                 KnownReason::ContractBroken,
-                "the guest transforms without having asked for exactly one kubeconfig",
+                "the guest answered `transform` without having required exactly one kubeconfig",
             )),
         }
     }
@@ -83,8 +83,8 @@ impl Read {
     /// The failure for an error of assembly. It is about the Secret, or about what the guest proposed.
     pub(super) fn failure(&self, error: &KubeconfigError) -> Failure {
         match error.proposed {
-            true => Failure::known(error.word, error.to_string()),
-            false => Failure::known(error.word, format!("{}: {error}", self.secret)).about([self.secret.clone()]),
+            true => Failure::known(error.reason, error.to_string()),
+            false => Failure::known(error.reason, format!("{}: {error}", self.secret)).about([self.secret.clone()]),
         }
     }
 }

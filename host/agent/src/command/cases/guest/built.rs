@@ -33,10 +33,10 @@ pub(super) fn find(home: &Path) -> anyhow::Result<Location> {
     match (builtin_names().find(|known| names.iter().any(|name| name == known)), places.first()) {
         (Some(known), _) => Ok(Location::Builtin(known.to_owned())),
         (None, Some(place)) => bail!(
-            "failed to find the component of the guest: build it and put it at `{}`, or name it by --component",
+            "failed to find the component of the guest: build it as `{}`, or name it with --component",
             place.display()
         ),
-        (None, None) => bail!("failed to name the guest in `{}`", home.display()),
+        (None, None) => bail!("failed to find the name of the guest in `{}`", home.display()),
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn outdated(home: &Path, location: &Location) -> Option<String> {
     let newer = sources.into_iter().filter_map(|file| Some((modified(&file)?, file)));
     let (_, newest) = newer.filter(|(changed, _)| *changed > built).max()?;
     Some(format!(
-        "`{}` is older than `{}`: the cases ran through what was built before; build the guest again",
+        "`{}` is older than `{}`: the cases ran with the older build; build the guest again",
         component.display(),
         newest.display()
     ))

@@ -20,11 +20,11 @@ fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
                 match expected.get(key) {
                     Some(wanted) => at(&child(place, key), wanted, value)?,
                     None if !chosen && (SENTENCES.contains(&key.as_str()) || is_default(value)) => {}
-                    None => return Err(format!("`{}`: want nothing, have {value}", child(place, key))),
+                    None => return Err(format!("`{}`: expected nothing, got {value}", child(place, key))),
                 }
             }
             match expected.keys().find(|key| !found.contains_key(*key)) {
-                Some(key) => Err(format!("`{}`: want it, an answer has no such field", child(place, key))),
+                Some(key) => Err(format!("`{}`: expected, but an answer has no such field", child(place, key))),
                 None => Ok(()),
             }
         }
@@ -34,8 +34,8 @@ fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
             .enumerate()
             .try_for_each(|(index, (wanted, given))| at(&format!("{place}[{index}]"), wanted, given)),
         _ if expected == found => Ok(()),
-        _ if place.is_empty() => Err(format!("want {expected}, have {found}")),
-        _ => Err(format!("`{place}`: want {expected}, have {found}")),
+        _ if place.is_empty() => Err(format!("expected {expected}, got {found}")),
+        _ => Err(format!("`{place}`: expected {expected}, got {found}")),
     }
 }
 
@@ -74,14 +74,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_left_out_must_be_empty_but_for_messages() {
+    fn omitted_fields_must_be_empty_except_messages() {
         let found = json!({"a": 1, "b": null, "c": [], "d": false, "message": "text", "e": {"f": 0, "g": ""}});
         assert_eq!(difference(&json!({"a": 1}), &found), None);
         for (expected, place) in [
-            (json!({}), "`a`: want nothing"),
+            (json!({}), "`a`: expected nothing"),
             (json!({"a": 1, "message": "other"}), "`message`"),
             (json!({"a": 1, "g": null}), "`g`"),
-            (json!({"a": 2}), "`a`: want 2, have 1"),
+            (json!({"a": 2}), "`a`: expected 2, got 1"),
             (json!({"a": 1, "e": {"f": 3}}), "`e.f`"),
         ] {
             let told = difference(&expected, &found);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_never_left_out() {
+    fn a_choice_must_not_be_omitted() {
         for found in [json!({"own": []}), json!({"ok": {"decision": {"own": []}, "ask-again-at": null}})] {
             assert_eq!(difference(&found, &found), None);
             for expected in [json!({}), json!({"ok": {}}), json!({"ok": {"ask-again-at": null}})] {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_of_an_answer_is_what_it_needs() {
+    fn the_minimal_expectation_omits_defaults_and_messages() {
         for (found, expected) in [
             (json!({"a": 1, "b": null, "c": [], "message": "text"}), json!({"a": 1})),
             (json!({"ok": {"decision": {"own": []}, "ask-again-at": null}}), json!({"ok": {"decision": {"own": []}}})),

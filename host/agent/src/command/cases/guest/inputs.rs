@@ -21,7 +21,7 @@ fn value(words: &mut Words) -> anyhow::Result<InputValue> {
         "object" => InputValue::Object(held),
         "service" => InputValue::Service(Words::inside(&place, held, service)?),
         "kubeconfig" => InputValue::Kubeconfig(Words::inside(&place, held, kubeconfig)?),
-        _ => bail!(words.wrong("value", "want absent, present, object, service or kubeconfig")),
+        _ => bail!(words.wrong("value", "expected absent, present, object, service or kubeconfig")),
     })
 }
 
@@ -75,7 +75,7 @@ fn authority_source(words: &mut Words) -> anyhow::Result<AuthoritySource> {
         "none" if held.is_null() => AuthoritySource::None,
         "file" if held.is_null() => AuthoritySource::File,
         "data" => AuthoritySource::Data(Words::inside(&words.below("authority"), held, authority)?),
-        _ => bail!(words.wrong("authority", "want none, data or file")),
+        _ => bail!(words.wrong("authority", "expected none, data or file")),
     })
 }
 

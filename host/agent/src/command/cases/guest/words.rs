@@ -21,11 +21,11 @@ impl Words {
         value: Value,
         read: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let Value::Object(map) = value else { bail!("failed to read {}: it is no map", named(place)) };
+        let Value::Object(map) = value else { bail!("failed to read {}: not a map", named(place)) };
         let mut words = Self { place: place.to_owned(), map };
         let found = read(&mut words)?;
         match words.map.keys().next() {
-            Some(word) => bail!("failed to read `{}`: this call takes no such word", words.below(word)),
+            Some(word) => bail!("failed to read `{}`: unknown field for this call", words.below(word)),
             None => Ok(found),
         }
     }
@@ -47,7 +47,7 @@ impl Words {
     pub(super) fn plain<T: DeserializeOwned + Default>(&mut self, word: &str) -> anyhow::Result<T> {
         let Some(value) = self.take(word) else { return Ok(T::default()) };
         // The parser's own text is left out: it may quote the value.
-        serde_json::from_value(value).ok().with_context(|| self.wrong(word, "it has not the type that `wit/` says"))
+        serde_json::from_value(value).ok().with_context(|| self.wrong(word, "its type differs from the type in `wit/`"))
     }
 
     /// Takes one word of an enumeration; `otherwise` when it is left out.
@@ -57,7 +57,7 @@ impl Words {
     pub(super) fn one_of<T: Copy>(&mut self, word: &str, all: &[(&str, T)], otherwise: T) -> anyhow::Result<T> {
         let Some(value) = self.take(word) else { return Ok(otherwise) };
         let found = all.iter().find(|(name, _)| value.as_str() == Some(name)).map(|(_, found)| *found);
-        found.with_context(|| self.wrong(word, "it is none of the words that `wit/` has"))
+        found.with_context(|| self.wrong(word, "not one of the names in `wit/`"))
     }
 
     /// Takes a variant: its name, and what it holds (null when it holds nothing).
@@ -69,7 +69,7 @@ impl Words {
             None => Ok(None),
             Some(Value::String(name)) => Ok(Some((name, Value::Null))),
             Some(Value::Object(map)) if map.len() == 1 => Ok(map.into_iter().next()),
-            Some(_) => bail!(self.wrong(word, "want a name, or a map with one name")),
+            Some(_) => bail!(self.wrong(word, "expected a name, or a map with one name")),
         }
     }
 
@@ -141,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_fields_have_defaults() {
         assert_eq!(read(json!({})), Ok((String::new(), 0, vec![])));
         assert_eq!(read(json!({"text": "x", "number": 7, "list": [{"n": 1}, {}]})), Ok(("x".into(), 7, vec![1, 0])));
     }
 
     #[test]
-    fn a_word_that_nobody_takes_and_a_wrong_type_are_named_without_the_value() {
+    fn names_unknown_fields_and_wrong_types_without_the_value() {
         for (value, place) in [
             (json!({"txt": "x"}), "`a.txt`"),
             (json!({"text": 1}), "`a.text`"),

@@ -1,5 +1,6 @@
-//! The cache against a model of an API server: events, answers, reads and lists in any order and at any delay, restores
-//! from a backup in between. At the end both have the same objects, and so has whoever was told the news.
+//! The cache against a model of an API server: events, responses, reads and lists in any order and with any delay, with
+//! restores from a backup in between. At the end both have the same objects, and so does a listener to the cache's
+//! events.
 
 use super::*;
 use crate::kubernetes::decode;
@@ -12,11 +13,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use transom_core::watches::Keep;
 
-/// Everything is watched once, and what bears a label once more: an object may come to lie in both or in one.
+/// One watch covers everything, a second one only objects with a label: an object may enter and leave the second.
 const WATCHES: [u64; 2] = [1, 2];
 const NAMES: Range<usize> = 0..3;
 
-/// What is written in an object, and whether it bears the label.
+/// The content of an object, and whether it has the label.
 type Content = (u8, bool);
 
 /// An object of the server.
@@ -26,7 +27,7 @@ struct Stored {
     content: Content,
 }
 
-/// What became of an object at a version.
+/// The state of an object at a version.
 #[derive(Clone, Copy, Debug)]
 struct Past {
     version: u64,
@@ -37,25 +38,25 @@ struct Past {
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Somebody writes or removes an object.
+    /// Another client writes or removes an object.
     Theirs(usize, Option<Content>),
-    /// We do; the answer comes later.
+    /// The agent does; the response comes later.
     Ours(usize, Option<Content>),
-    /// We read one; the answer comes later.
+    /// The agent reads one; the response comes later.
     Read(usize),
-    /// One of the answers that are on their way comes.
+    /// One of the responses in flight arrives.
     Answer(usize),
-    /// A watch tells the next event, or gives the next page of its list.
+    /// A watch delivers the next event, or the next page of its list.
     Tell(usize),
-    /// A watch that has told everything says how far it is.
+    /// A watch that has delivered everything sends a bookmark.
     Bookmark(usize),
-    /// A watch must list anew, also in the middle of a list.
+    /// A watch must list again, even in the middle of a list.
     Relist(usize),
-    /// The server is set back by so many versions.
+    /// The server is restored to this many versions before.
     Restore(u64),
 }
 
-/// An answer on its way.
+/// A response in flight.
 struct Answer {
     asked: Asked,
     name: usize,
@@ -63,15 +64,15 @@ struct Answer {
     said: Option<Stored>,
 }
 
-/// How far a watch is.
+/// The progress of a watch.
 enum Stage {
     /// It lists next.
     Unlisted,
-    /// It has asked for a list, and the server has not looked yet.
+    /// It has requested a list, which the server has not read yet.
     Asked,
-    /// It was given a list at a version, and has these left to hand on.
+    /// The list was read at a version, and these items are still to be delivered.
     Listing(u64, VecDeque<(usize, Stored)>),
-    /// It has told everything up to a version.
+    /// It has delivered everything up to a version.
     At(u64),
 }
 
@@ -112,7 +113,7 @@ fn content(known: &Known) -> Option<Content> {
     Some((u8::try_from(body["t"].as_u64().unwrap()).unwrap(), body["metadata"]["labels"]["l"].is_string()))
 }
 
-/// What a watch sees of an object: the second one only what bears the label.
+/// What a watch sees of an object: the second watch only sees objects with the label.
 fn seen(watch: usize, stored: Option<Stored>) -> Option<Stored> {
     stored.filter(|stored| watch == 0 || stored.content.1)
 }
@@ -144,7 +145,7 @@ impl World {
                 self.write(name, content);
                 let answer = self.answers.last_mut().unwrap();
                 answer.said = content.map(|content| Stored { version: self.version, content });
-                // It was deleted as it was then; of what had gone before we know what we thought of it.
+                // The response has the object as deleted; if it was already gone, the agent goes by what it knew.
                 answer.known = before.map(|before| before.version.to_string().into()).or_else(|| answer.known.take());
             }
             Op::Read(name) => self.ask(name),
@@ -247,7 +248,7 @@ impl World {
         self.stages[watch] = Stage::At(version);
     }
 
-    /// As whoever follows a watch asks before it takes a version.
+    /// Like the caller that follows a watch, which checks this before it accepts a version.
     fn went_back(&mut self, watch: usize, version: u64) -> bool {
         let Some(news) = self.cache.went_back(WATCHES[watch], &version.to_string()) else { return false };
         self.hear(&news);
@@ -255,8 +256,8 @@ impl World {
         true
     }
 
-    /// The server starts anew, so that no answer comes to what was asked before. A watch that is past the version to which
-    /// it was set back is refused, and lists anew.
+    /// The server restarts, so that earlier requests get no response. A watch beyond the restored version is refused,
+    /// and lists again.
     fn restore(&mut self, versions: u64) {
         self.answers.clear();
         let to = self.version.saturating_sub(versions).max(10);
@@ -274,7 +275,7 @@ impl World {
         }
     }
 
-    /// Takes in what is told, as it is when it is told.
+    /// Handles events when they are delivered.
     fn hear(&mut self, news: &[News]) {
         for News { topic, gone } in news {
             let Topic::Object(reference) = topic else { continue };
@@ -286,7 +287,7 @@ impl World {
         }
     }
 
-    /// Where a watch is past the version of an object, it has told of it: nothing comes back, however late an answer is.
+    /// If a watch is past the version of an object, it has reported it: a late response revives nothing.
     fn check(&self) {
         for (watch, stage) in self.stages.iter().enumerate() {
             let (false, Stage::At(at)) = (self.restored, stage) else { continue };
@@ -301,7 +302,7 @@ impl World {
         }
     }
 
-    /// Everything that is on its way comes, and a resync asks for what no watch has confirmed.
+    /// Delivers everything in flight; then a resync reads what no watch has confirmed.
     fn end(mut self) {
         while !self.answers.is_empty() {
             self.answer(0);
@@ -356,12 +357,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_comes_in_whatever_order_the_cache_ends_as_the_server(ops in prop::collection::vec(op(false), 1..60)) {
+    fn the_cache_converges_to_the_server_for_any_event_order(ops in prop::collection::vec(op(false), 1..60)) {
         ends_right(ops);
     }
 
     #[test]
-    fn after_restores_an_resync_finds_what_no_watch_could_tell(ops in prop::collection::vec(op(true), 1..60)) {
+    fn a_resync_after_restores_finds_what_no_watch_could_report(ops in prop::collection::vec(op(true), 1..60)) {
         ends_right(ops);
     }
 }

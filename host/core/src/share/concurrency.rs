@@ -14,9 +14,9 @@ const PAUSE_MS: u64 = 1_000;
 /// The longest pause that is obeyed, in milliseconds: a proxy in between may ask for nonsense.
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// The pace of all requests to one API server.
+/// The limit of all requests to one API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct ConcurrencyLimit {
     limit: u64,
     in_flight: u64,
     round: u64,
@@ -26,7 +26,7 @@ pub struct Pace {
 /// Whether a request may start now.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may start; pass the ticket to [`Pace::ended`].
+    /// It may start; pass the ticket to [`ConcurrencyLimit::ended`].
     Go(Ticket),
     /// As many requests as the limit allows are running.
     Full,
@@ -51,13 +51,13 @@ pub enum Ending {
     Lost,
 }
 
-impl Default for Pace {
+impl Default for ConcurrencyLimit {
     fn default() -> Self {
         Self { limit: FIRST * ONE, in_flight: 0, round: 0, closed_until_ms: 0 }
     }
 }
 
-impl Pace {
+impl ConcurrencyLimit {
     /// Asks to start a request. The seed spreads waiting requests over another quarter of the pause.
     pub fn admit(&mut self, now_ms: u64, seed: u64) -> Admission {
         if let Some(left) = self.closed_until_ms.checked_sub(now_ms).filter(|left| *left > 0) {
@@ -103,70 +103,70 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn go(pace: &mut Pace, now_ms: u64) -> Ticket {
-        match pace.admit(now_ms, 0) {
+    fn go(limit: &mut ConcurrencyLimit, now_ms: u64) -> Ticket {
+        match limit.admit(now_ms, 0) {
             Admission::Go(ticket) => ticket,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Sends so many requests, one after the other, each answered.
-    fn answered(pace: &mut Pace, times: usize) {
+    /// Sends this many requests, one after the other, each answered.
+    fn answered(limit: &mut ConcurrencyLimit, times: usize) {
         for _ in 0..times {
-            let ticket = go(pace, u64::MAX);
-            pace.ended(ticket, Ending::Answered, u64::MAX);
+            let ticket = go(limit, u64::MAX);
+            limit.ended(ticket, Ending::Answered, u64::MAX);
         }
     }
 
     #[test]
     fn no_more_than_the_limit_go_on() {
-        let mut pace = Pace::default();
-        let mut tickets: Vec<Ticket> = (0..16).map(|_| go(&mut pace, 0)).collect();
-        assert_eq!(pace.admit(0, 0), Admission::Full);
-        assert!(!pace.has_room());
-        pace.ended(tickets.pop().unwrap(), Ending::Lost, 0);
-        assert!(pace.has_room());
-        go(&mut pace, 0);
-        assert_eq!(pace.admit(0, 0), Admission::Full);
+        let mut limit = ConcurrencyLimit::default();
+        let mut tickets: Vec<Ticket> = (0..16).map(|_| go(&mut limit, 0)).collect();
+        assert_eq!(limit.admit(0, 0), Admission::Full);
+        assert!(!limit.has_room());
+        limit.ended(tickets.pop().unwrap(), Ending::Lost, 0);
+        assert!(limit.has_room());
+        go(&mut limit, 0);
+        assert_eq!(limit.admit(0, 0), Admission::Full);
     }
 
     #[test]
-    fn a_round_of_answers_makes_room_for_one_more_up_to_the_most() {
-        let mut pace = Pace::default();
-        answered(&mut pace, 17);
-        assert_eq!(pace.limit(), 17);
-        answered(&mut pace, 10_000);
-        assert_eq!(pace.limit(), 64);
+    fn a_round_of_answers_raises_the_limit_by_one_up_to_the_maximum() {
+        let mut limit = ConcurrencyLimit::default();
+        answered(&mut limit, 17);
+        assert_eq!(limit.limit(), 17);
+        answered(&mut limit, 10_000);
+        assert_eq!(limit.limit(), 64);
     }
 
     #[test]
-    fn pushing_back_halves_once_for_all_that_were_on_their_way_and_closes() {
-        let mut pace = Pace::default();
-        let tickets: Vec<Ticket> = (0..16).map(|_| go(&mut pace, 0)).collect();
+    fn throttling_halves_the_limit_once_for_all_requests_in_flight() {
+        let mut limit = ConcurrencyLimit::default();
+        let tickets: Vec<Ticket> = (0..16).map(|_| go(&mut limit, 0)).collect();
         for ticket in tickets {
-            pace.ended(ticket, Ending::PushedBack(Some(2_000)), 100);
+            limit.ended(ticket, Ending::PushedBack(Some(2_000)), 100);
         }
-        assert_eq!(pace.limit(), 8);
+        assert_eq!(limit.limit(), 8);
         for seed in 0..50 {
-            let Admission::Closed(wait) = pace.admit(100, seed) else { panic!("it is closed") };
+            let Admission::Closed(wait) = limit.admit(100, seed) else { panic!("it is closed") };
             assert!((2_000..=2_500).contains(&wait), "{wait}");
         }
-        let ticket = go(&mut pace, 2_100);
-        pace.ended(ticket, Ending::PushedBack(None), 2_100);
-        assert_eq!((pace.limit(), pace.admit(3_099, 0)), (4, Admission::Closed(1)));
+        let ticket = go(&mut limit, 2_100);
+        limit.ended(ticket, Ending::PushedBack(None), 2_100);
+        assert_eq!((limit.limit(), limit.admit(3_099, 0)), (4, Admission::Closed(1)));
     }
 
     #[test]
-    fn it_never_stops_for_good_and_recovers() {
-        let mut pace = Pace::default();
+    fn never_stops_for_good_and_recovers() {
+        let mut limit = ConcurrencyLimit::default();
         let mut now = 0;
         for _ in 0..20 {
-            let ticket = go(&mut pace, now);
-            pace.ended(ticket, Ending::PushedBack(Some(u64::MAX)), now);
+            let ticket = go(&mut limit, now);
+            limit.ended(ticket, Ending::PushedBack(Some(u64::MAX)), now);
             now += 60_000;
         }
-        assert_eq!(pace.limit(), 1);
-        answered(&mut pace, 200);
-        assert!(pace.limit() > 15, "{}", pace.limit());
+        assert_eq!(limit.limit(), 1);
+        answered(&mut limit, 200);
+        assert!(limit.limit() > 15, "{}", limit.limit());
     }
 }
