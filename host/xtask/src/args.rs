@@ -24,6 +24,8 @@ enum Task {
     Servers,
     /// Write the generated files of host/deploy and host/docs
     Deploy,
+    /// Run the short loop of a developer: format, then clippy and tests of api, core and guests
+    Unit,
     /// Run every check and every test: format, guests, servers, clippy, documentation, tests
     Test,
     /// Measure what Transom costs, as ratios to baselines of the same run; takes minutes, needs an idle machine
@@ -47,6 +49,7 @@ impl Args {
             Task::Cluster(args) => cluster::run(&args),
             Task::Servers => servers::run(),
             Task::Deploy => deploy::run(),
+            Task::Unit => check::unit(),
             Task::Test => check::run(),
             Task::Bench(args) => bench::run(&args),
             Task::Soak(args) => soak::run(&args),

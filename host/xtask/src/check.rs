@@ -1,5 +1,5 @@
-//! `cargo xtask test`: every check and every test, in the order in which failures are cheapest. Stops at the first
-//! failure.
+//! `cargo xtask test`: every check and every test, in the order in which failures are cheapest. `cargo xtask unit`: the
+//! short loop of a developer. Both stop at the first failure.
 
 use crate::{guests, process, progress, servers, workspace};
 use anyhow::{Context as _, Result};
@@ -37,14 +37,43 @@ const STEPS: [Step; 8] = [
 /// again.
 const TRACES: &str = "transom/otel";
 
-/// Runs all steps.
+/// The steps of `cargo xtask unit`: what decides, without the binary, the components and the servers.
+const UNIT: [Step; 3] = [
+    Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) },
+    Step {
+        what: "clippy of api, core and guests, warnings denied",
+        run: || cargo(&[&["clippy"], &DECIDING[..], &["--all-targets", "--", "-D", "warnings"]].concat()),
+    },
+    Step { what: "tests of api, core and guests", run: || cargo(&[&["test"], &DECIDING[..]].concat()) },
+];
+
+/// The packages that decide.
+const DECIDING: [&str; 6] = [
+    "--package=transom-api",
+    "--package=transom-core",
+    "--package=transom-guest",
+    "--package=transom-kubeconfig",
+    "--package=transom-taints",
+    "--package=transom-trigger",
+];
+
+/// Runs every check and every test.
 pub(crate) fn run() -> Result<()> {
+    take(&STEPS)
+}
+
+/// Runs the checks and tests of the packages that decide.
+pub(crate) fn unit() -> Result<()> {
+    take(&UNIT)
+}
+
+fn take(steps: &[Step]) -> Result<()> {
     let start = Instant::now();
-    for (index, step) in STEPS.iter().enumerate() {
-        progress::step(&format!("[{}/{}] {}", index + 1, STEPS.len(), step.what));
+    for (index, step) in steps.iter().enumerate() {
+        progress::step(&format!("[{}/{}] {}", index + 1, steps.len(), step.what));
         (step.run)().with_context(|| format!("failed at step `{}`", step.what))?;
     }
-    progress::say(&format!("==> all {} steps passed in {} s", STEPS.len(), start.elapsed().as_secs()));
+    progress::say(&format!("==> all {} steps passed in {} s", steps.len(), start.elapsed().as_secs()));
     Ok(())
 }
 
