@@ -194,7 +194,7 @@ fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
     verdict.told
 }
 
-/// Sets how many policies have a revision at work, and how many policies or places with policies are refused.
+/// Sets how many policies have an active revision, and how many policies or places with policies are refused.
 pub(crate) fn policies(loaded: usize, refused: usize) {
     if let Some(meters) = metrics::get() {
         meters.policies(loaded, refused);

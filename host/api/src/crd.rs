@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-/// The CustomResourceDefinition of `FleetPolicy`, as JSON: cluster-scoped, structural, with the status as a subresource.
+/// The CustomResourceDefinition of `FleetPolicy`, as JSON: cluster-scoped, structural, with the status as a
+/// subresource.
 pub fn policy() -> Value {
     let version = API_VERSION.rsplit('/').next().unwrap_or(API_VERSION);
     json!({

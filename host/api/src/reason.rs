@@ -34,14 +34,14 @@ impl State {
 /// Why a primary is in its state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// One of the agent's own words.
+    /// One of the agent's own reasons.
     Known(KnownReason),
-    /// A word that a guest declared when it was loaded.
+    /// A reason that a guest declared when it was loaded.
     Declared(Arc<str>),
 }
 
 impl Reason {
-    /// The word itself.
+    /// The reason as text.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Known(word) => word.as_str(),

@@ -46,8 +46,8 @@ impl Kind {
     }
 }
 
-/// Identifies the content of a path without reading it: replacing or changing the file changes the mark, even when
-/// size and time of modification stay the same.
+/// Identifies the content of a path without reading it, as its fingerprint: replacing or changing the file changes it,
+/// even when size and time of modification stay the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileIdentity {
     file: (u64, u64),
@@ -89,7 +89,7 @@ impl Folder {
         Ok(Self { root: open(path, flags, Mode::empty())? })
     }
 
-    /// The kind and the mark of what lies at a path below the folder.
+    /// The kind and the fingerprint of what lies at a path below the folder.
     ///
     /// # Errors
     /// When nothing is there, or the path leads out.
@@ -97,7 +97,7 @@ impl Folder {
         about(&self.at(path)?)
     }
 
-    /// The bytes of a regular file, and its mark.
+    /// The bytes of a regular file, and its fingerprint.
     ///
     /// # Errors
     /// When it is not a regular file, cannot be read, leads out, or has more bytes than `most` (`FileTooLarge`).

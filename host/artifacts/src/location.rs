@@ -66,7 +66,7 @@ impl Location {
         }
     }
 
-    /// The mark of the file's content now; `None` where there is no file, or none that a policy may name.
+    /// The fingerprint of the file's content now; `None` where there is no file, or none that a policy may name.
     pub fn fingerprint(&self) -> Option<FileIdentity> {
         let (root, path) = self.file()?;
         Folder::open(root).and_then(|folder| folder.look(&path)).ok().map(|(_, fingerprint)| fingerprint)

@@ -25,7 +25,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// How changes of the primary are judged, and what the trigger guest (without one, the deciding guest) declared
+    /// Who decides about changes of the primary, and what the trigger guest (without one, the deciding guest) declared
     /// of the primary's kind.
     pub fn predicate(&self) -> (Predicate, &Declared) {
         let PrimaryKind { api_version, kind } = self.primary_kind();
@@ -79,7 +79,7 @@ pub struct Entry {
     pub refused: Option<Refusal>,
     /// Where the policy is written.
     pub place: Place,
-    /// Generation of the revision that is at work.
+    /// Generation of the active revision.
     pub active: Option<i64>,
 }
 
@@ -100,9 +100,9 @@ pub enum Change {
     Refused,
     /// The newest manifest narrows what the last good revision may do, or widens it again: enqueue every primary.
     Bounded,
-    /// A newer revision had been refused; now the revision at work is the newest again.
+    /// A newer revision had been refused; now the active revision is the newest again.
     Mended,
-    /// It is gone: forget its claims and interest; the objects that it made stay.
+    /// It is gone: forget its ownership and dependencies; the objects that it made stay.
     Removed,
 }
 
@@ -115,7 +115,7 @@ impl Catalogue {
         self.replaced(name, Entry { revision: Some(Arc::new(revision)), refused: None, place, active })
     }
 
-    /// The catalogue in which a newer revision of a policy was refused; the last good one stays at work.
+    /// The catalogue in which a newer revision of a policy was refused; the last good one stays active.
     #[must_use]
     pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<Place>) -> Self {
         let before = self.entries.get(name);

@@ -95,10 +95,10 @@ pub struct Timed<T> {
     pub ask_again_at: Option<i64>,
 }
 
-/// A change of a primary, from the state that a policy judged last to the state now.
+/// A change of a primary, from the state that a policy saw last to the state now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The state that was judged last.
+    /// The state that was seen last.
     pub before: Primary,
     /// The state now.
     pub after: Primary,

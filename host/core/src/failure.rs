@@ -43,7 +43,7 @@ impl Class {
         }
     }
 
-    /// The class of each of the agent's own words.
+    /// The class of each of the agent's own reasons.
     #[expect(
         clippy::too_many_lines,
         reason = "one line for each word, so that a new word does not compile without a class"
@@ -149,7 +149,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with one of the agent's own words; its class follows from the word.
+    /// A failure with one of the agent's own reasons; its class follows from the reason.
     pub fn known(word: KnownReason, message: impl Into<String>) -> Self {
         Self::new(Class::of(word), word.into(), &message.into())
     }

@@ -1,4 +1,4 @@
-//! A digest of everything in an object that a reconcile can depend on: a change that keeps the mark starts no
+//! A digest of everything in an object that a reconcile can depend on: a change that keeps the fingerprint starts no
 //! reconcile. It covers credential bytes, so it must not leave the process.
 
 use crate::digest::Digest;
@@ -9,8 +9,8 @@ use transom_api::labels;
 /// Metadata fields that servers write and no decision uses.
 const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
-/// The mark of an object. Of a Secret only its data, its owner, our stamp and the keys that a policy put beside it
-/// count: HyperShift copies a cluster's labels onto its secrets, and no decision uses those.
+/// The fingerprint of an object. Of a Secret only its data, its owner, our stamp and the keys that a policy put beside
+/// it count: HyperShift copies a cluster's labels onto its secrets, and no decision uses those.
 pub fn of(object: &Object) -> Digest {
     let is_secret = object.reference.kind == "Secret" && object.reference.api_version == "v1";
     let Some(fields) = object.fields() else { return Digest::of(&object.body) };

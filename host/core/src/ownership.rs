@@ -72,8 +72,8 @@ impl TargetScope {
     }
 }
 
-/// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that waited for the last
-/// location.
+/// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
+/// waited for the last location.
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipIndex {
     by_target: HashMap<ObjectRef, BTreeMap<Key, Contender>>,

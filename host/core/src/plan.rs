@@ -20,7 +20,7 @@ pub struct Plan {
     pub policy: String,
     /// The primary.
     pub primary: ObjectRef,
-    /// In the order in which they are applied; empty when everything is as desired.
+    /// In the order in which they are applied; empty when everything is in sync.
     pub steps: Vec<Step>,
 }
 

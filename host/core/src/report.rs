@@ -17,7 +17,7 @@ const CONFLICTS: u32 = 2;
 /// How a reconcile ended; the host acts by this. A guest cannot set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything is as desired.
+    /// Everything is in sync.
     InSync,
     /// The primary is gone, and so is everything that was made for it: nothing is left to reconcile.
     Gone,
@@ -59,9 +59,9 @@ pub struct Report {
     pub target: Option<ObjectRef>,
     /// What was written by this reconcile.
     pub writes: Vec<(WriteKind, ObjectRef)>,
-    /// Digest of the inputs that were judged, when they were gathered.
+    /// Digest of the inputs that were reconciled, when they were gathered.
     pub inputs: Option<String>,
-    /// Generation of the primary that was judged, when it has one.
+    /// Generation of the primary that was reconciled, when it has one.
     pub observed_generation: Option<i64>,
     /// When this was found, in seconds since 1970.
     pub at_seconds: i64,

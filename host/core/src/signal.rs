@@ -51,7 +51,7 @@ pub enum Signal {
         /// Its name.
         policy: Arc<str>,
     },
-    /// A revision was refused; the earlier one stays at work, if there is one.
+    /// A revision was refused; the earlier one stays active, if there is one.
     SwapRefused {
         /// Name of the policy.
         policy: Arc<str>,
@@ -59,17 +59,17 @@ pub enum Signal {
         reason: KnownReason,
         /// Why, for people.
         message: String,
-        /// Whether an earlier revision stays at work.
+        /// Whether an earlier revision stays active.
         previous_revision_active: bool,
     },
-    /// The earlier revision stays at work within what the newest manifest allows.
+    /// The earlier revision stays active within what the newest manifest allows.
     PolicyBounded {
         /// Name of the policy.
         policy: Arc<str>,
         /// Whether it is suspended.
         suspended: bool,
     },
-    /// A refused policy was mended: the revision at work is the newest again.
+    /// A refused policy was mended: the active revision is the newest again.
     PolicyMended {
         /// Its name.
         policy: Arc<str>,

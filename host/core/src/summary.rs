@@ -1,4 +1,4 @@
-//! The status of a policy: counts, why primaries wait, the worst of them, and conditions, as one bounded value.
+//! The status of a policy: counts, why primaries wait, the top failures, and conditions, as one bounded value.
 //! Messages come without credentials and are cut here.
 
 use crate::catalogue::{Entry, Refusal};
@@ -83,7 +83,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     watch_errors.sort();
     watch_errors.dedup();
     let said = match (&entry.revision, &entry.refused) {
-        // Never at work: its needs and its health are unknown.
+        // Never active: its needs and its health are unknown.
         (None, Some(refused)) => {
             [loaded(entry), unknown(ConditionType::Watched, refused), unknown(ConditionType::Healthy, refused)]
         }
@@ -105,7 +105,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     }
 }
 
-/// Whether a policy at work depends on a watch.
+/// Whether an active policy depends on a watch.
 fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
     let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else { return false };
     let is = |cluster: &str, api_version: &str, kind: &str| {

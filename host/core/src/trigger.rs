@@ -9,7 +9,7 @@ use crate::work::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 
-/// The state of a primary that a policy's trigger guest (or, without one, the host) evaluated last: *before*. In memory
+/// The state of a primary that a policy's trigger guest (or, without one, the host) saw last: *before*. In memory
 /// only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastSeen {
@@ -20,7 +20,7 @@ pub struct LastSeen {
 
 impl LastSeen {
     /// The record of an object as it is now. After the agent's own write to the primary, the record of the written
-    /// object is the new *before*: the reconcile that wrote it has evaluated it.
+    /// object is the new *before*: the reconcile that wrote it has seen it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
         Self { primary: declared.primary(object), fingerprints: declared.fingerprints(object), paused: object.paused() }
     }
@@ -32,7 +32,7 @@ pub enum PredicateResult {
     /// Ask the trigger guest about this change. Whatever it answers, `last_seen` is the new *before*; on `Run` it is
     /// replaced in the step that enqueues.
     Ask {
-        /// The change from the state evaluated last to the state now.
+        /// The change from the state seen last to the state now.
         change: Box<Change>,
         /// The new *before*.
         last_seen: LastSeen,

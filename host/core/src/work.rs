@@ -4,7 +4,7 @@ use crate::reference::ObjectRef;
 use std::fmt;
 use std::sync::Arc;
 
-/// One primary under one policy: the unit of reconcile, of claims and of interest. Cheap to clone.
+/// One primary under one policy: the unit of reconcile, of ownership and of dependencies. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Name of the policy.

@@ -71,13 +71,13 @@ async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
 /// Creates like `kubectl`: the server refuses a field that the schema does not know.
 async fn create(api: &Api<DynamicObject>, policy: &Value) -> Result<Value, String> {
     let request = Request::new(PATH).create(&PostParams::default(), policy.to_string().into_bytes());
-    let mut request = request.map_err(|error| format!("not judged: {error}"))?;
+    let mut request = request.map_err(|error| format!("not checked: {error}"))?;
     *request.uri_mut() =
-        format!("{PATH}?fieldValidation=Strict").parse().map_err(|error| format!("not judged: {error}"))?;
+        format!("{PATH}?fieldValidation=Strict").parse().map_err(|error| format!("not checked: {error}"))?;
     match api.clone().into_client().request(request).await {
         Ok(created) => Ok(created),
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => Err(status.message),
-        Err(error) => Err(format!("not judged: {error}")),
+        Err(error) => Err(format!("not checked: {error}")),
     }
 }
 
@@ -230,7 +230,7 @@ async fn refuses_what_a_directory_refuses() -> Result<()> {
         let policy = changed(if *which == 'k' { kubeconfig.clone() } else { taints.clone() }, place, value)?;
         let here = manifest::parse(&policy).and_then(check::policy);
         let there = create(&api, &policy).await;
-        if here.is_ok() || !there.as_ref().is_err_and(|why| !why.starts_with("not judged")) {
+        if here.is_ok() || !there.as_ref().is_err_and(|why| !why.starts_with("not checked")) {
             wrong.push(format!("{place} = {value}: {:?} here, {there:?} there", here.map(|policy| policy.name)));
         }
         let name = policy["metadata"]["name"].as_str().unwrap_or_default();

@@ -20,21 +20,21 @@ use transom_core::share::often::Often;
 use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key};
 
-/// What an observation said of an object: its mark, or `None` when it is gone or unreadable.
+/// What an observation said of an object: its fingerprint, or `None` when it is gone or unreadable.
 pub(crate) type News = Option<Digest>;
 
-/// OwnershipIndex, interest, own outputs, and each primary's last judgement and result.
+/// Ownership, dependencies, own outputs, and the state and result of each primary's last reconcile.
 #[derive(Default)]
 pub(crate) struct Known {
     /// Who wants which target.
     pub(crate) ownership: OwnershipIndex,
     /// Which reconcile depends on which object.
     pub(crate) dependencies: DependencyIndex,
-    /// The mark of each object that a reconcile depends on, as it was read.
+    /// The fingerprint of each object that a reconcile depends on, as it was read.
     pub(crate) fingerprints: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
     /// Which objects bear the agent's stamp.
     pub(crate) outputs: Outputs,
-    /// Each primary as it was last judged.
+    /// Each primary as its policy saw it last.
     pub(crate) last_seen: HashMap<Key, LastSeen>,
     /// How often other writers overwrote what a policy wrote, by policy and object.
     pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
@@ -71,8 +71,8 @@ impl Known {
         writer.map(|(_, last)| *last = Some(news)).is_some()
     }
 
-    /// Ends a key's write of an object, successful or not; `mark` is the object's mark now, if known. True when there
-    /// was news of the object meanwhile that says otherwise, or that cannot be compared because the mark is not known.
+    /// Ends a key's write of an object, successful or not; `fingerprint` is the object's now, if known. True when there
+    /// was news of the object meanwhile that says otherwise, or that cannot be compared because it is not known.
     pub(crate) fn end_of_write(&mut self, key: &Key, object: &ObjectRef, fingerprint: Option<Digest>) -> bool {
         if let Some(fingerprints) = self.fingerprints.get_mut(key).filter(|_| fingerprint.is_some()) {
             fingerprints.insert(object.clone(), fingerprint);

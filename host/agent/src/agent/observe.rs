@@ -1,4 +1,4 @@
-//! Stage 1: turns observations of clusters, and the agent's own writes, into items of queues.
+//! Stage 1: turns observations of clusters, and the agent's own writes, into requests in workqueues.
 
 use super::Agent;
 use super::known::Told;
@@ -20,7 +20,7 @@ use transom_core::signal::Signal;
 use transom_core::work::{Cause, Key};
 
 impl Agent {
-    /// Turns an observation of a cluster into items of queues.
+    /// Turns an observation of a cluster into requests in workqueues.
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
@@ -132,7 +132,7 @@ impl Agent {
         }
     }
 
-    /// Enqueues claimants whose target was released.
+    /// Enqueues contenders whose target was released.
     pub(crate) fn wake(&self, keys: Vec<Key>) {
         for key in keys {
             self.push(&key, Queued::Reconcile(Cause::Released), None);

@@ -38,11 +38,11 @@ use transom_engine::Limits;
 pub(crate) struct Seen {
     /// For the report.
     pub(crate) reconcile: Reconcile,
-    /// Every object whose change calls for another reconcile, with its mark where it was read.
+    /// Every object whose change calls for another reconcile, with its fingerprint where it was read.
     pub(crate) objects: BTreeMap<ObjectRef, Option<Digest>>,
     /// The primary as it was read.
     pub(crate) primary: Option<Arc<Object>>,
-    /// The primary as this reconcile judged it. `None` when it wrote the primary and does not know the state after the
+    /// The primary as this reconcile saw it. `None` when it wrote the primary and does not know the state after the
     /// write: the state before it says nothing about that.
     pub(crate) last_seen: Option<Arc<Object>>,
     /// Whether this is a resync, which requests again what no watch has confirmed.
@@ -239,7 +239,8 @@ impl Agent {
                 self.push(key, Queued::Reconcile(Cause::Input(step.target().clone())), None);
             }
             if let Some(seen) = seen.objects.get_mut(step.target()) {
-                // Replaces the mark from before the write. When the new mark is not known, any later state is news.
+                // Replaces the fingerprint from before the write. When the new one is not known, any later state is
+                // news.
                 *seen = fingerprint;
             }
         }

@@ -10,7 +10,7 @@ use transom_core::work::Cause;
 /// Why a primary is in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// It was updated: the worker compares it with the last judged state, and asks the trigger guest.
+    /// It was updated: the worker compares it with the state last seen, and asks the trigger guest.
     Updated,
     /// It is reconciled without asking the trigger guest.
     Reconcile(Cause),

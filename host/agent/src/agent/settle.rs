@@ -49,7 +49,7 @@ impl Agent {
                 known.ends.insert(key.clone(), ends);
             }
             match &seen.last_seen {
-                // An update since then is still in the queue and is compared with what this reconcile judged.
+                // An update since then is still in the queue and is compared with what this reconcile saw.
                 Some(primary) => known.last_seen.insert(key.clone(), Self::last_seen(loaded, primary)),
                 None => known.last_seen.remove(key),
             };

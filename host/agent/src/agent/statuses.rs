@@ -58,7 +58,7 @@ impl Statuses {
     }
 
     /// Since when a primary has been in its state for its reason, as an earlier agent published it. The status names
-    /// only the worst primaries. For a waiting one that it does not name, this is the time since which the first
+    /// only the top failures. For a waiting one that it does not name, this is the time since which the first
     /// primary has waited for the same reason.
     pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
         let told = self.lock();
@@ -78,7 +78,7 @@ impl Statuses {
 }
 
 impl Agent {
-    /// Sets the policies that statuses are published for: others are at work, or refused.
+    /// Sets the policies that statuses are published for: others are active, or refused.
     pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue) {
         {
             let mut told = self.statuses.lock();
@@ -120,7 +120,7 @@ impl Agent {
         self.statuses.changed();
     }
 
-    /// What the agent at work last published about a primary, if a status names it.
+    /// What the running agent last published about a primary, if a status names it.
     pub(crate) fn reported(&self, key: &Key) -> Option<PrimaryStatus> {
         let here = |one: &&PrimaryStatus| {
             (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)

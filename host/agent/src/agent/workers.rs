@@ -37,7 +37,7 @@ impl Agent {
         self.pool.spawn(&policy, keep_going(Arc::clone(self), queue, places));
     }
 
-    /// Puts another revision of a policy to work. What was judged on the old one no longer counts.
+    /// Activates another revision of a policy. What was last seen under the old one no longer counts.
     pub(crate) fn resume(self: &Arc<Self>, policy: &str, loaded: Arc<Loaded>) {
         let Some(queue) = self.queue(policy) else { return self.begin(loaded) };
         queue.swap(loaded);
@@ -136,7 +136,7 @@ impl Agent {
     }
 }
 
-/// Runs the items of a queue until it is closed, at most `most` at once.
+/// Runs the requests of a queue until it is closed, at most `most` at once.
 async fn keep_going(agent: Arc<Agent>, queue: Arc<Workqueue>, most: usize) {
     let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
     let places = Arc::new(Semaphore::new(most));
@@ -154,8 +154,8 @@ async fn keep_going(agent: Arc<Agent>, queue: Arc<Workqueue>, most: usize) {
     }
 }
 
-/// Runs one reconcile after the other, each in a turn of its own, as long as the queue has more and no queue waits for a
-/// shared place. Gives its places back even when a reconcile panics.
+/// Runs one reconcile after the other, each in a turn of its own, as long as the queue has more and no queue waits for
+/// a shared place. Gives its places back even when a reconcile panics.
 async fn work_on(agent: Arc<Agent>, queue: Arc<Workqueue>, mut request: Request, turn: Turn, (place, shared): Places) {
     loop {
         let primary = request.primary.clone();

@@ -1,4 +1,4 @@
-//! One queue per policy: its queue and the revision that is at work. Policies share no queue, so that a hanging guest
+//! One workqueue per policy: its requests and its active revision. Policies share no workqueue, so that a hanging guest
 //! holds up only its own policy.
 
 use crate::agent::queue::{Queue, Queued, Request};
@@ -11,12 +11,12 @@ use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Cause;
 
-/// What a queue knows of the leader election.
+/// What a workqueue knows of the leader election.
 #[derive(Clone)]
 pub(crate) struct Turn {
     /// Whether this replica leads.
     pub(crate) leading: Leading,
-    /// Since when it leads, or when the queue began.
+    /// Since when it leads, or when the workqueue began.
     pub(crate) since: Instant,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Workqueue {
 }
 
 impl Workqueue {
-    /// A queue with an empty queue.
+    /// An empty workqueue.
     pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
@@ -47,12 +47,12 @@ impl Workqueue {
         }
     }
 
-    /// The revision that is at work. A reconcile takes it once and never mixes two.
+    /// The active revision. A reconcile takes it once and never mixes two.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another revision to work; reconciles under way end on the old one.
+    /// Activates another revision; reconciles under way end on the old one.
     pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
@@ -81,7 +81,7 @@ impl Workqueue {
         self.queue().forget(primary, cause);
     }
 
-    /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the queue is closed.
+    /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the workqueue is closed.
     pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Request> {
         loop {
             let changed = self.changed.notified();
@@ -148,13 +148,13 @@ impl Workqueue {
         self.queue().oldest(Instant::now())
     }
 
-    /// Closes the queue: it gives out nothing more.
+    /// Closes the workqueue: it gives out nothing more.
     pub(crate) fn close(&self) {
         self.closed.store(true, std::sync::atomic::Ordering::Release);
         self.changed.notify_one();
     }
 
-    /// Closes the queue of a deleted policy; waits for a running [`Self::unless_removed`].
+    /// Closes the workqueue of a deleted policy; waits for a running [`Self::unless_removed`].
     pub(crate) fn remove(&self) {
         *self.removed.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.close();

@@ -30,7 +30,7 @@ struct Row {
     message: String,
     meaning: String,
     remedy: String,
-    /// What the agent at work last published about it.
+    /// What the running agent last published about it.
     reported: Option<PrimaryStatus>,
     account: Account,
 }
@@ -69,7 +69,7 @@ impl Standing {
 }
 
 impl Row {
-    /// Since when the primary has been in its state, as the agent at work published it.
+    /// Since when the primary has been in its state, as the running agent published it.
     fn since(&self) -> Option<&str> {
         let told = self.reported.as_ref()?;
         let same = told.state.as_str() == self.standing.as_str() && told.reason == self.reason;
@@ -133,7 +133,7 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
     let reported = agent.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
     let (standing, reason, message) = match (Standing::of(state, &account), failed) {
-        // The agent at work would write it as well; its failure says why it does not.
+        // The running agent would write it as well; its failure says why it does not.
         (Standing::WouldApply, Some(told)) => {
             let reason = KnownReason::ALL.iter().find(|word| word.as_str() == told.reason);
             let reason = reason.map_or_else(|| Reason::Declared(told.reason.as_str().into()), |word| (*word).into());

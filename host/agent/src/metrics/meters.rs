@@ -121,7 +121,7 @@ impl Meters {
         histograms.into_iter().for_each(|histogram| remove(histogram, policy));
     }
 
-    /// Sets how many policies have a revision at work, and how many policies or places with policies are refused.
+    /// Sets how many policies have an active revision, and how many policies or places with policies are refused.
     pub(crate) fn policies(&self, loaded: usize, refused: usize) {
         set(&self.policies, &["Loaded"], loaded);
         set(&self.policies, &["Refused"], refused);

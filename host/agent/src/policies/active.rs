@@ -1,4 +1,4 @@
-//! What is known of every policy, and the revisions that are at work.
+//! What is known of every policy, and the active revisions.
 
 use crate::agent::Agent;
 use crate::policies::load::Loaded;
@@ -13,7 +13,7 @@ use transom_core::signal::Signal;
 /// The changes of policies, each with the name of its policy.
 pub(crate) type Changes = Vec<(Arc<str>, Change)>;
 
-/// What is known of every policy, and what is at work. Cheap to clone; all clones share their state.
+/// What is known of every policy, and what is active. Cheap to clone; all clones share their state.
 #[derive(Clone)]
 pub(crate) struct Active {
     known: Arc<Mutex<Known>>,
@@ -53,7 +53,7 @@ impl Active {
         self.lock().catalogue.clone()
     }
 
-    /// How many policies are refused, with or without an earlier revision at work, plus the places that cannot be read.
+    /// How many policies are refused, with or without an active earlier revision, plus the places that cannot be read.
     pub(crate) fn refused(&self) -> usize {
         self.lock().refused()
     }
@@ -70,7 +70,7 @@ impl Active {
         self.lock().broken.clone()
     }
 
-    /// The revisions that are at work.
+    /// The active revisions.
     pub(crate) fn loaded(&self) -> Vec<Arc<Loaded>> {
         self.lock().loaded.values().cloned().collect()
     }
@@ -95,14 +95,14 @@ impl Active {
         self.lock().loaded.get(policy).cloned()
     }
 
-    /// The connections that a policy at work needs.
+    /// The connections that an active policy needs.
     pub(super) fn clusters(&self, policy: &str) -> BTreeSet<String> {
         let loaded = self.loaded_of(policy);
         let clusters = loaded.iter().flat_map(|loaded| loaded.revision.policy.clusters());
         clusters.map(|(_, cluster)| cluster.to_owned()).collect()
     }
 
-    /// Puts revisions to work as they are now, and reports what was loaded, bound, refused or removed.
+    /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
     pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
@@ -131,11 +131,11 @@ impl Active {
             (known.catalogue.clone(), known.loaded.len(), known.refused())
         };
         telemetry::policies(loaded, refused);
-        // Called without a change, too: a refusal ends when the manifest that is at work is put back.
+        // Called without a change, too: a refusal ends when the active manifest is put back.
         agent.catalogue_changed(&catalogue);
     }
 
-    /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is put to work.
+    /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.
     fn tell_reach(&self, agent: &Agent, policy: &str, change: Change) {
         if !matches!(change, Change::Loaded | Change::Swapped) {
             return;
@@ -145,7 +145,7 @@ impl Active {
         }
     }
 
-    /// Which bounds of the grants at work RBAC cannot enforce, by policy.
+    /// Which bounds of the active grants RBAC cannot enforce, by policy.
     pub(crate) fn reaches(&self, agent: &Agent) -> Vec<(Arc<str>, String)> {
         let known = self.lock();
         let of = |(name, loaded): (&Arc<str>, &Arc<Loaded>)| {

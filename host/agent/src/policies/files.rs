@@ -28,9 +28,9 @@ pub(crate) struct Files {
 /// What there is to read.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// The manifests by path, each with the mark of its content.
+    /// The manifests by path, each with the fingerprint of its content.
     pub(crate) manifests: BTreeMap<PathBuf, FileIdentity>,
-    /// The folders that were listed, each with its mark.
+    /// The folders that were listed, each with its fingerprint.
     pub(crate) folders: BTreeMap<PathBuf, FileIdentity>,
     /// What cannot be looked at, and why.
     pub(crate) broken: BTreeMap<PathBuf, String>,

@@ -129,7 +129,7 @@ fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) 
     }
 }
 
-/// The agent's word with this text, which the engine only spells; `ContractBroken` for any other text.
+/// The agent's reason with this text, which the engine only spells; `ContractBroken` for any other text.
 pub(crate) fn word(text: &str) -> KnownReason {
     KnownReason::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(KnownReason::ContractBroken)
 }

@@ -1,5 +1,5 @@
 //! Decides when the content of a file counts: after it has been the same for a while, or after it has kept changing for
-//! too long. Each file is judged on its own. Does no I/O and reads no clock.
+//! too long. Each file counts on its own. Does no I/O and reads no clock.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ pub(super) const QUIET: Duration = Duration::from_millis(200);
 /// A file that keeps changing for this long is read as it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Files with the mark that counts, and those with a change that does not count yet. A mark stands for a content.
+/// Files with the fingerprint that counts, and those with a change that does not count yet. A fingerprint stands for a
+/// content.
 #[derive(Debug)]
 pub(super) struct Settling<K, M = FileIdentity> {
     taken: BTreeMap<K, M>,
@@ -31,7 +32,7 @@ impl<K, M> Default for Settling<K, M> {
 }
 
 impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
-    /// Takes the current marks of files, and returns those that count from now on.
+    /// Takes the current fingerprints of files, and returns those that count from now on.
     pub(super) fn look(&mut self, now: Instant, mut there: BTreeMap<K, Option<M>>) -> BTreeMap<K, Option<M>> {
         for known in self.taken.keys().chain(self.moving.keys()) {
             there.entry(known.clone()).or_default();

@@ -27,7 +27,7 @@ use transom_engine::Engine;
 /// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// Takes the written policies, has them loaded, and keeps what is at work.
+/// Takes the written policies, has them loaded, and keeps what is active.
 pub(crate) struct Swap {
     loads: Loads,
     source: Source,
@@ -56,7 +56,7 @@ struct Newest {
     loading: Option<Instant>,
     /// The number of the load that counts; the result of an older one is dropped.
     number: u64,
-    /// The marks of the components at the last load.
+    /// The fingerprints of the components at the last load.
     fingerprints: BTreeMap<Location, Option<FileIdentity>>,
 }
 
@@ -79,7 +79,7 @@ impl Swap {
         &self.source
     }
 
-    /// What is at work.
+    /// What is active.
     pub(crate) fn active(&self) -> &Active {
         &self.active
     }
@@ -230,7 +230,7 @@ impl Swap {
             return Vec::new();
         };
         newest.loading = None;
-        // These marks are older than the load, so a component that changed during it counts as changed.
+        // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
         newest.failed = done.result.is_err();
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to

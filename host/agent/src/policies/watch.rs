@@ -71,7 +71,7 @@ fn activate(agent: &Arc<Agent>, active: &Active, changes: Changes) {
     }
 }
 
-/// Watches what the policies at work need, and puts changes to work: each policy as soon as the connections that it
+/// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
 /// names are ready, so that one that is slow or does not answer holds up no other policy.
 pub(crate) async fn begin(agent: Arc<Agent>, active: Active, changes: Changes) {
     agent.connections.watch(|| active.catalogue());

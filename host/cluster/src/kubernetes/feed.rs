@@ -9,7 +9,7 @@ use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
-/// The subject of a notification.
+/// The topic of a notification.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Topic {
     /// An object changed or is gone.
@@ -23,7 +23,7 @@ pub(super) enum Topic {
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct News {
-    /// Its subject.
+    /// Its topic.
     pub(super) topic: Topic,
     /// Whether the object is gone. An object that is absent without this flag is only no longer watched, and not
     /// reported.

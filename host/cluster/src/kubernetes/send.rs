@@ -78,7 +78,7 @@ impl Refusal {
     }
 }
 
-/// Sends requests. Cheap to clone; all clones share one pace.
+/// Sends requests. Cheap to clone; all clones share one rate limit.
 #[derive(Clone)]
 pub(super) struct Sender {
     client: Client,
@@ -89,7 +89,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// A sender with its own pace and counts.
+    /// A sender with its own rate limit and counts.
     pub(super) fn new(client: Client) -> Self {
         Self { client, limiter: Arc::new(RateLimiter::new()), counts: Arc::default(), leading: Arc::default() }
     }

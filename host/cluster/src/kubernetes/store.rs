@@ -67,7 +67,7 @@ pub(super) type Moment = u64;
 /// The moment of every state that the watch itself reported.
 const TOLD: Moment = 0;
 
-/// One object on the store.
+/// One object in the store.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     /// Its version.
@@ -89,13 +89,13 @@ struct Tombstone {
     last: Box<str>,
     /// When the answer was merged.
     learnt: Moment,
-    /// The version that was removed from the store, or kept off it; the watch will still report its end.
+    /// The version that was removed from the store, or kept out of it; the watch will still report its end.
     held: Option<Box<str>>,
     /// The last list that contained the object, as it was before its end.
     round: u32,
 }
 
-/// How an object on the store changed.
+/// How an object in the store changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// No reader can see a change.

@@ -60,7 +60,7 @@ impl Watched {
         self.scope.fields.is_none() && self.scope.labels.is_none()
     }
 
-    /// Whether an object of the scope does not exist if it is not on the store.
+    /// Whether an object of the scope does not exist if it is not in the store.
     pub(super) fn knows_all(&self) -> bool {
         self.synced && self.is_whole() || self.is_missing()
     }

@@ -56,13 +56,13 @@ impl Writer {
         self.sender.counts()
     }
 
-    /// Publishes Events at the same pace, or none if this writer is read-only; `instance` is the name of this replica,
-    /// of at most 128 bytes.
+    /// Publishes Events within the same rate limit, or none if this writer is read-only; `instance` is the name of this
+    /// replica, of at most 128 bytes.
     pub fn events(&self, instance: &str) -> Events {
         Events::new(self.sender.clone(), instance, self.read_only)
     }
 
-    /// Publishes the status of policies at the same pace, or nothing if this writer is read-only.
+    /// Publishes the status of policies within the same rate limit, or nothing if this writer is read-only.
     pub fn policy_statuses(&self) -> PolicyStatuses {
         PolicyStatuses::new(self.sender.clone(), self.read_only)
     }

@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::KnownReason;
 
-/// A policy to load, with its revision at work.
+/// A policy to load, with its active revision.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// Its newest revision.
     pub newest: &'a Policy,
-    /// The revision that is at work, if one is.
+    /// The active revision, if there is one.
     pub active: Option<&'a Policy>,
     /// When the policy was created, in seconds since 1970; `None` where unknown.
     pub created_seconds: Option<i64>,
 }
 
 impl<'a> Candidate<'a> {
-    /// Decides which policy keeps a key: the one whose revision at work owns it, then the oldest, then the first by
+    /// Decides which policy keeps a key: the one whose active revision owns it, then the oldest, then the first by
     /// name.
     fn rank(&self, key: &str) -> (Reverse<bool>, i64, &'a str) {
         let active = self.active.is_some_and(|policy| owns(policy, key));
@@ -29,7 +29,7 @@ impl<'a> Candidate<'a> {
 }
 
 /// The candidates whose newest revision is refused, each with `TaintKeyTaken` and the policy that keeps the key. The
-/// revision at work of a refused candidate goes on and keeps its keys. The order of the candidates does not change
+/// active revision of a refused candidate goes on and keeps its keys. The order of the candidates does not change
 /// the answer.
 pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
     let mut refused = BTreeSet::new();
@@ -46,7 +46,7 @@ pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
     waiting.iter().filter_map(|one| Some((Arc::clone(&one.newest.name), refusal(one)?))).collect()
 }
 
-/// The revision that a candidate works with: its newest, or the one at work where the newest is refused.
+/// The revision that a candidate works with: its newest, or the active one where the newest is refused.
 fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
     if refused.contains(&candidate.newest.name) { candidate.active } else { Some(candidate.newest) }
 }

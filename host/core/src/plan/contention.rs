@@ -26,7 +26,7 @@ pub struct Contention {
 
 impl Contention {
     /// Records what is there before a write, and permits the write unless the object is contended. `before` and
-    /// `after` are marks of what the policy writes of the object, such as [`whole`], and of nothing else.
+    /// `after` are fingerprints of what the policy writes of the object, such as [`whole`], and of nothing else.
     ///
     /// # Errors
     /// `Contended`, until the oldest of the counted changes expires.
@@ -74,8 +74,8 @@ impl Contention {
     }
 }
 
-/// A mark of an object that a policy makes whole: its data, its owner, and the keys that the policy put on it; a
-/// fixed mark when there is no object. It must not leave the process.
+/// A fingerprint of an object that a policy makes whole: its data, its owner, and the keys that the policy put on it; a
+/// fixed one when there is no object. It must not leave the process.
 pub fn whole(target: Option<&Object>) -> Digest {
     let Some(target) = target else { return Digest::of(&json!(null)) };
     let owner = Stamp::read(target).map(|stamp| (stamp.policy, stamp.source));

@@ -1,5 +1,5 @@
-//! Whether a target that was made for one primary may be taken over by another that claims it now. [`crate::claims`]
-//! decides between claimants.
+//! Whether a target that was made for one primary may be taken over by another that claims it now.
+//! [`crate::ownership`] decides between contenders.
 
 use super::prune;
 use crate::failure::Failure;

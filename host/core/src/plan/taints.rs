@@ -62,8 +62,8 @@ pub fn plan(
     Ok(Plan::new(key, Some(step)))
 }
 
-/// A mark of what the policy writes in a list of taints: the owned taints, and, where the agent sets times, whether
-/// each has a time. The time itself does not count.
+/// A fingerprint of what the policy writes in a list of taints: the owned taints, and, where the agent sets times,
+/// whether each has a time. The time itself does not count.
 fn fingerprint(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
     let owned = taints.iter().filter(|taint| rule.keys.contains(key_of(taint)));
     let text = |taint: &Value, field| taint.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! From the policies at work to what a connection watches for them. Asks for no more than the grants name.
+//! From the active policies to what a connection watches for them. Asks for no more than the grants name.
 
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
@@ -20,7 +20,7 @@ const TAINTS: [&str; 1] = ["spec.taints"];
 /// What is kept of each scope, and which lines of policies need it.
 pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
-/// What a connection watches for every policy at work. A watch that another one covers is left out.
+/// What a connection watches for every active policy. A watch that another one covers is left out.
 pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watches {
     let revisions = catalogue.entries().filter_map(|(_, entry)| entry.revision.as_deref());
     let policies = revisions.map(|revision| (&revision.policy, Some(revision)));

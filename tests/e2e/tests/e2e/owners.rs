@@ -113,7 +113,7 @@ fn refuses_the_second_owner_when_both_become_loadable_later() -> Result<()> {
         put(&stage.policies.join(policy).join("late.wasm"), &taints)?;
     }
     let status = |policy: &str| fs::read_to_string(stage.policy_status(policy)).unwrap_or_default();
-    wait::until("one at work, and the other one refused", DEADLINE, || {
+    wait::until("one active, and the other one refused", DEADLINE, || {
         let with = |reason: &str| {
             policies.iter().filter(|policy| status(policy).contains(&format!("reason: {reason}"))).count()
         };

@@ -58,7 +58,7 @@ fn a_broken_component_is_refused_and_the_previous_revision_stays_active() -> Res
     stage.wait_for_text(&status, "reason: ComponentInvalid")?;
     let told = fs::read_to_string(&status)?;
     ensure!(told.contains("spec.guests.decide"), "the field is named: {told}");
-    ensure!(told.contains(&first.component), "the revision at work is still named: {told}");
+    ensure!(told.contains(&first.component), "the active revision is still named: {told}");
     goes_on(&stage, "6443", "7443")?;
     // A component of another world, a missing one, and the first again.
     put(&component, &program::component("taints")?)?;

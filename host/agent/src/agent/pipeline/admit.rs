@@ -1,4 +1,4 @@
-//! Stage 2: whether an item from the queue is reconciled, and why.
+//! Stage 2: whether a request from the queue is reconciled, and why.
 
 use crate::agent::Agent;
 use crate::agent::invoke::answer;

@@ -94,7 +94,7 @@ impl Agent {
 }
 
 impl Agent {
-    /// OwnershipIndex the target of a primary that is held, so that no other primary takes it meanwhile. When the guest cannot
+    /// Claims the target of a primary that is held, so that no other primary takes it meanwhile. When the guest cannot
     /// name the target, an earlier claim stays. The guest of a suspended policy is not asked.
     pub(super) fn locate(&self, loaded: &Arc<Loaded>, key: &Key, primary: &Arc<Object>) {
         let policy = &loaded.revision.policy;
@@ -187,7 +187,7 @@ impl Asking<'_> {
         Ok(objects)
     }
 
-    /// OwnershipIndex the target for the primary and reads it; returns whether the primary may have it.
+    /// Claims the target for the primary and reads it; returns whether the primary may have it.
     async fn ownership(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Ownership), Failure> {
         seen.reconcile.target = Some(target.clone());
         self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));

@@ -11,7 +11,7 @@ use transom_core::share::often::PutOff;
 use transom_core::work::{Cause, Key, WorkItem};
 
 impl Agent {
-    /// Puts an item back into the queue until the primary may be reconciled again, and reports that once.
+    /// Puts a request back into the queue until the primary may be reconciled again, and reports that once.
     pub(super) async fn put_off(&self, queue: &Workqueue, loaded: &Loaded, key: Key, request: Request, off: PutOff) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds()).max(1);
         let after = Duration::from_secs(left.unsigned_abs());

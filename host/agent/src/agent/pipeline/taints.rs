@@ -64,7 +64,7 @@ impl Agent {
             left = taken(&mut outcome);
         }
         if outcome.steps.iter().any(|step| step.result.is_ok()) {
-            // The state after the write counts as judged. When it is not known, another writer may have changed the
+            // The state after the write counts as seen. When it is not known, another writer may have changed the
             // primary meanwhile, and its state may look as it did before the write: reconcile again.
             seen.last_seen = left.map(Arc::from);
             let unknown = seen.last_seen.is_none() && outcome.failure().is_none();

@@ -16,7 +16,7 @@ impl Swap {
             let candidate = |(name, newest)| {
                 let (name, newest): (&Arc<str>, &Newest) = (name, newest);
                 let active = known.catalogue.revision(name).map(|revision| &revision.policy);
-                // A policy that cannot be loaded counts with its revision at work.
+                // A policy that cannot be loaded counts with its active revision.
                 let newest_or_active = newest.policy.as_ref().filter(|_| !newest.failed).or(active)?;
                 let created_seconds = newest.written.first().and_then(created_seconds);
                 Some(Candidate { newest: newest_or_active, active, created_seconds })

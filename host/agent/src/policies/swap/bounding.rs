@@ -21,7 +21,7 @@ impl Swap {
         self.bound(name, |earlier| bound::bounded(earlier, newest))
     }
 
-    /// Puts the last good revision to work with a bounded policy.
+    /// Activates the last good revision with a bounded policy.
     pub(super) fn bound(&self, name: &str, bounded: impl FnOnce(&Policy) -> Policy) -> Changes {
         let Some(good) = self.good.get(name) else { return Vec::new() };
         let Revision { policy, trigger, decide } = &*good.revision;

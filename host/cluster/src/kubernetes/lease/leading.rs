@@ -103,7 +103,7 @@ impl Leading {
         }
     }
 
-    /// The holder of the lease as last seen: the name of a replica, `_`, and a mark of its process.
+    /// The holder of the lease as last seen: the name of a replica, `_`, and an identifier of its process.
     pub fn holder(&self) -> Option<String> {
         self.told.as_ref()?.borrow().holder.clone()
     }

@@ -110,7 +110,7 @@ impl Words {
     ) -> anyhow::Result<Vec<T>> {
         let items: Vec<Value> = self.plain(word)?;
         let place = self.below(word);
-        let one = |(index, request)| Self::inside(&format!("{place}[{index}]"), request, &read);
+        let one = |(index, item)| Self::inside(&format!("{place}[{index}]"), item, &read);
         items.into_iter().enumerate().map(one).collect()
     }
 
@@ -135,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     fn read(value: Value) -> Result<(String, u16, Vec<i64>), String> {
-        let list = |words: &mut Words| words.each("list", |request| request.plain("n"));
+        let list = |words: &mut Words| words.each("list", |item| item.plain("n"));
         let all = |words: &mut Words| Ok((words.plain("text")?, words.plain("number")?, list(words)?));
         Words::inside("a", value, all).map_err(|error| format!("{error:#}"))
     }
