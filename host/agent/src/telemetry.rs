@@ -273,7 +273,7 @@ mod tests {
     fn report(state: State, word: KnownReason, failures: u32, wrote: bool) -> Report {
         let primary = ObjectRef::local("v1", "Thing", None, "a");
         let key = Key::new(&"p".into(), &primary);
-        let reconcile = Reconcile { key, target: None, inputs: None, observed_generation: None };
+        let reconcile = Reconcile::new(key);
         let result = match state {
             State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
             _ => Err(Failure::known(word, "")),

@@ -94,6 +94,13 @@ pub struct Reconcile {
     pub observed_generation: Option<i64>,
 }
 
+impl Reconcile {
+    /// A reconcile that has read nothing yet.
+    pub fn new(key: Key) -> Self {
+        Self { key, target: None, inputs: None, observed_generation: None }
+    }
+}
+
 /// A reconcile that ran to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Success {
@@ -290,7 +297,7 @@ mod tests {
     #[test]
     fn a_resync_happens_whatever_else_is_scheduled() {
         let schedule = Schedule { now_seconds: NOW, resync_seconds: 1_800, failures: 3, seed: 7 };
-        let reconcile = Reconcile { key: key("demo"), target: None, inputs: None, observed_generation: None };
+        let reconcile = Reconcile::new(key("demo"));
         let seen = |result| {
             let report = of(reconcile.clone(), result, schedule);
             (report.again_after_ms, report.resync_after_ms)

@@ -78,7 +78,7 @@ pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
 
 /// The report of a reconcile of `clusters/demo` with this result.
 pub(crate) fn report(result: Result<Success, Failure>) -> Report {
-    let reconcile = Reconcile { key: key("demo"), target: None, inputs: None, observed_generation: None };
+    let reconcile = Reconcile::new(key("demo"));
     report::of(reconcile, result, Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 7 })
 }
 

@@ -12,9 +12,12 @@ struct Step {
     run: fn() -> Result<()>,
 }
 
-/// The steps, cheapest first. Guests come before the first build, so that nothing is compiled twice.
+/// The first step of both.
+const FORMAT: Step = Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) };
+
+/// The steps of `cargo xtask test`, cheapest first. Guests come before the first build, so that nothing is compiled twice.
 const STEPS: [Step; 8] = [
-    Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) },
+    FORMAT,
     Step { what: "guests", run: || guests::run(&guests::Args::default()) },
     Step { what: "servers", run: || servers::prepare().map(drop) },
     Step {
@@ -39,7 +42,7 @@ const TRACES: &str = "transom/otel";
 
 /// The steps of `cargo xtask unit`: what decides, without the binary, the components and the servers.
 const UNIT: [Step; 3] = [
-    Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) },
+    FORMAT,
     Step {
         what: "clippy of api, core and guests, warnings denied",
         run: || cargo(&[&["clippy"], &DECIDING[..], &["--all-targets", "--", "-D", "warnings"]].concat()),

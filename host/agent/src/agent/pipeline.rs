@@ -57,7 +57,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     fn new(work: &WorkItem, room: Room) -> Self {
-        let reconcile = Reconcile { key: work.key.clone(), target: None, inputs: None, observed_generation: None };
+        let reconcile = Reconcile::new(work.key.clone());
         Self {
             reconcile,
             objects: BTreeMap::new(),

@@ -23,7 +23,7 @@ impl Agent {
         // A primary that cannot be read now is reported without its uid.
         let primary = self.connections.read(&request.primary).await.ok().flatten();
         let uid = primary.map(|primary| primary.uid().to_owned()).unwrap_or_default();
-        let reconcile = Reconcile { key: key.clone(), target: None, inputs: None, observed_generation: None };
+        let reconcile = Reconcile::new(key.clone());
         let report = report::of(reconcile, Err(failure), self.schedule(loaded, &key));
         let work = WorkItem { key, cause };
         telemetry::counted(&work, &report, None, request.since.elapsed());
